@@ -1,0 +1,101 @@
+"""clearance: constrained reinforcement learning with zero constraint violation, and a certificate.
+
+>>> import clearance as cl
+>>> best = cl.optimum(cl.zoo.two_state())
+>>> round(best.J_r, 6), best.lam.round(6).tolist()
+(0.666667, [1.0])
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearance import theory, zoo
+    from clearance.certify import Certificate, certify
+    from clearance.direction import SGD, LeastSquares
+    from clearance.errors import InfeasibleError, InputError, MissingExtraError
+    from clearance.methods import CNPGPD
+    from clearance.mixture import Mixture
+    from clearance.oracle import Optimum, optimum, slater_margin
+    from clearance.policy import class_model, linear_softmax, softmax
+    from clearance.problem import CMDP, evaluate, occupancy
+    from clearance.sample import Exact, Table
+    from clearance.solve import ConservatismWarning, Solution, solve
+    from clearance.trace import Trace
+
+__version__ = "0.1.0"
+
+# Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
+_HOME = {
+    "CMDP": "problem",
+    "CNPGPD": "methods",
+    "Certificate": "certify",
+    "ConservatismWarning": "solve",
+    "Exact": "sample",
+    "InfeasibleError": "errors",
+    "InputError": "errors",
+    "LeastSquares": "direction",
+    "MissingExtraError": "errors",
+    "Mixture": "mixture",
+    "Optimum": "oracle",
+    "SGD": "direction",
+    "Solution": "solve",
+    "Table": "sample",
+    "Trace": "trace",
+    "certify": "certify",
+    "class_model": "policy",
+    "evaluate": "problem",
+    "linear_softmax": "policy",
+    "occupancy": "problem",
+    "optimum": "oracle",
+    "slater_margin": "oracle",
+    "softmax": "policy",
+    "solve": "solve",
+}
+_MODULES = ("theory", "zoo")
+
+__all__ = [
+    "CMDP",
+    "CNPGPD",
+    "SGD",
+    "Certificate",
+    "ConservatismWarning",
+    "Exact",
+    "InfeasibleError",
+    "InputError",
+    "LeastSquares",
+    "MissingExtraError",
+    "Mixture",
+    "Optimum",
+    "Solution",
+    "Table",
+    "Trace",
+    "certify",
+    "class_model",
+    "evaluate",
+    "linear_softmax",
+    "occupancy",
+    "optimum",
+    "slater_margin",
+    "softmax",
+    "solve",
+    "theory",
+    "zoo",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"clearance.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'clearance' has no attribute {name!r}")
+    # `clearance.solve` and `clearance.certify` are functions here, modules on disk: the function wins.
+    value = getattr(importlib.import_module(f"clearance.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

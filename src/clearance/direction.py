@@ -1,0 +1,84 @@
+"""The natural direction ω from weighted draws: Draws, λ → ω.
+
+    ω* = argmin_ω E_{(s,a)~d} (score·(1−γ)ω − A_L)²  =  F† ∇J_L,       A_L = A_r + Σ_i λ_i A_gi
+
+Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax ω* = A_L/(1−γ) up to a
+constant per state, which changes no policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+
+from clearance.problem import Array
+from clearance.sample.draws import Draws
+
+
+def lagrangian(A: Array, lam: Array) -> Array:
+    """A_L = A_r + Σ_i λ_i A_gi from stacked signals [..., 1+I] and λ [I] (eq. 14)."""
+    return A[..., 0] + A[..., 1:] @ lam
+
+
+@dataclass(frozen=True)
+class SGD:
+    """The paper's averaged stochastic gradient descent from 0 (Alg. 1 l. 3–10).
+
+    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ.
+    `printed=True` is the form as printed:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time
+    constant is longer by 1/(2(1−γ)²): 100 samples are far too few there.
+    Theory wants α ≤ 1/(4G²), which is 1/8 for one-hot features.
+    """
+
+    alpha: float = 0.05
+    printed: bool = False
+
+    def scales(self, gamma: float) -> tuple[float, float, float]:
+        """(step, scale, out) of the common form x ← x − step·(scale·score·x − Â) score, ω = out · mean x."""
+        if self.printed:
+            return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
+        return self.alpha, 1.0, 1 / (1 - gamma)
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        step, scale, out = self.scales(gamma)
+        score = draws.score.toarray() if sparse.issparse(draws.score) else np.asarray(draws.score)
+        x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
+        for row, A_L in zip(score, lagrangian(draws.A, lam), strict=True):
+            x = x - step * (scale * (row @ x) - A_L) * row
+            total += x
+        return out * total / len(score)
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """The minimiser itself, by pseudo-inverse (the shortest ω), or with a ridge.
+
+    F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
+    gradient; softmax makes F singular, so the pseudo-inverse is the rule and not the exception.
+    """
+
+    ridge: float = 0.0
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from weighted draws."""
+        score = draws.score.toarray() if sparse.issparse(draws.score) else np.asarray(draws.score)
+        A_L = lagrangian(draws.A, lam)
+        if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
+            root = np.sqrt(draws.weight)
+            w = linalg.lstsq(root[:, None] * score, root * A_L, cond=1e-9)[0]  # type: ignore[index]
+        else:
+            F = fisher(draws) + self.ridge * np.eye(score.shape[1])
+            w = linalg.solve(F, score.T @ (draws.weight * A_L), assume_a="pos")
+        return np.asarray(w) / (1 - gamma)
+
+
+def fisher(draws: Draws) -> Array:
+    """F = Σ_n weight_n score_n score_nᵀ [d, d] (Bai et al. 2023, eq. 8)."""
+    weighted = draws.score.T @ (draws.score * draws.weight[:, None])
+    return weighted.toarray() if sparse.issparse(weighted) else np.asarray(weighted)
+
+
+Direction = SGD | LeastSquares

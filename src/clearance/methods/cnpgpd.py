@@ -1,0 +1,87 @@
+"""C-NPG-PD: the conservative natural policy gradient primal-dual algorithm (Bai, Bedi, Aggarwal, AAAI 2023, Alg. 1).
+
+Guarantee (their Theorem 1): with κ below the Slater constant, the *uniform mixture of the iterates* violates no limit
+and is ε-optimal, in expectation, up to the errors of the policy class. No single iterate is guaranteed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from clearance import dual
+from clearance.direction import SGD, Direction
+from clearance.errors import InputError
+from clearance.problem import Array
+from clearance.sample import Sampler
+
+
+class State(NamedTuple):
+    """What must be carried from one iteration to the next: θ [d], λ [I], k (iterations done)."""
+
+    theta: Array
+    lam: Array
+    k: int
+
+
+class Info(NamedTuple):
+    """What may be watched of iteration k: Ĵ [1+I], ‖ω‖ and the environment steps taken."""
+
+    J_hat: Array
+    omega_norm: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class CNPGPD:
+    """Hyper-parameters of Algorithm 1, with the paper's symbols.
+
+    K, N        iterations; samples per iteration, for the direction and again for Ĵ
+    eta1, eta2  steps of θ and of λ
+    kappa       κ ≥ 0, the margin kept from the limits; 0 is NPG-PD (Ding et al. 2020)
+    lam_max     Λ; from the Slater margin φ of the policy class when not given: 2(r⁺−r⁻)/((1−γ)(φ−κ))
+    direction   how ω is found from the draws
+    """
+
+    K: int = 1000
+    N: int = 100
+    eta1: float = 0.1
+    eta2: float = 0.1
+    kappa: float = 0.0
+    lam_max: float | None = None
+    direction: Direction = field(default_factory=SGD)
+
+    def __post_init__(self) -> None:
+        for name in ("K", "N"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} must be a whole number ≥ 1, got {value!r}")
+        for name in ("eta1", "eta2"):
+            _positive(name, getattr(self, name))
+        if not (math.isfinite(self.kappa) and self.kappa >= 0):
+            raise InputError(f"kappa must be a number ≥ 0, got {self.kappa!r}")
+        if self.lam_max is not None:
+            _positive("lam_max", self.lam_max)
+        if isinstance(self.direction, SGD):
+            _positive("alpha", self.direction.alpha)
+
+    def init(self, theta: Array, I: int) -> State:
+        """θ¹ as the policy starts (0 for softmax), λ¹ = 0 (l. 1)."""
+        return State(theta, np.zeros(I), 0)
+
+    def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
+        """One pass of the loop, lines 2–17."""
+        cmdp = sampler.cmdp
+        draws, J_hat, steps = sampler.batch(key, state.theta, self.N)  # lines 3–7 and 11–15
+        omega = self.direction(draws, state.lam, cmdp.gamma)  # lines 8–10
+        theta = state.theta + self.eta1 * omega  # line 16, θ
+        lam = dual.step(state.lam, J_hat[1:] - cmdp.b, self.eta2, self.kappa, lam_max)  # line 16, λ
+        return State(theta, lam, state.k + 1), Info(J_hat, float(np.linalg.norm(omega)), steps)
+
+
+def _positive(name: str, value: float) -> None:
+    if not (isinstance(value, int | float | np.floating) and math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, got {value!r}")

@@ -1,0 +1,126 @@
+"""π_θ for finite models: softmax over features, π(a|s) ∝ exp⟨Φ_sa, θ⟩ (Bai et al. 2023, appendix "Evaluation Details").
+
+    score(s, a) = ∇ log π_θ(a|s) = Φ_sa − Σ_a' π(a'|s) Φ_sa'
+
+Tabular softmax is the same with Φ = the identity, d = S·A. Features are kept sparse, so both are one code path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse, special
+
+from clearance.errors import InputError
+from clearance.inputs import numbers
+from clearance.problem import CMDP, Array
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxPolicy:
+    """π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with features as a sparse matrix [S·A, d]. Made by `softmax` or `linear_softmax`."""
+
+    S: int
+    A: int
+    matrix: Any
+    tabular: bool = False
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return self.matrix.shape[1]
+
+    @property
+    def features(self) -> Array:
+        """Φ [S, A, d], dense."""
+        return self.matrix.toarray().reshape(self.S, self.A, self.d)
+
+    @cached_property
+    def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+        """(indptr, indices, values) of Φ over rows s·A + a, for the compiled kernels."""
+        m = self.matrix
+        return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float)
+
+    def init(self) -> Array:
+        """θ¹ = 0, the uniform policy (Alg. 1 l. 1)."""
+        return np.zeros(self.d)
+
+    def log_pi(self, theta: ArrayLike) -> Array:
+        """log π [..., S, A] of one θ [d] or of many [..., d]."""
+        theta = np.asarray(theta, float)
+        logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
+        return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A), axis=-1)
+
+    def pi(self, theta: ArrayLike) -> Array:
+        """π [..., S, A] of one θ [d] or of many [..., d]."""
+        return np.exp(self.log_pi(theta))
+
+    def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:
+        """log π_θ(a|s) [N]."""
+        return self.log_pi(theta)[s, a]
+
+    def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
+        """∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa', sparse."""
+        return self.matrix[s * self.A + a] - self._mean_features(self.pi(theta))[s]
+
+    def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """One action for each state of s [N]."""
+        cdf = np.cumsum(self.pi(theta)[s], axis=-1)
+        return np.minimum((rng.random(len(s))[:, None] > cdf).sum(-1), self.A - 1)
+
+    def _mean_features(self, pi: Array) -> Any:
+        """E_{a~π(·|s)} Φ_sa, sparse [S, d]."""
+        SA = self.S * self.A
+        pick = sparse.csr_array((pi.ravel(), np.arange(SA), np.arange(0, SA + 1, self.A)), shape=(self.S, SA))
+        return pick @ self.matrix
+
+
+def softmax(S: int, A: int) -> SoftmaxPolicy:
+    """Tabular softmax: one parameter for each pair (s, a)."""
+    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True)
+
+
+def linear_softmax(features: ArrayLike) -> SoftmaxPolicy:
+    """Log-linear softmax with features Φ [S, A, d]."""
+    phi = numbers("features", features, ndim=3)
+    S, A, d = phi.shape
+    if min(S, A, d) == 0:
+        raise InputError(f"features must be [S, A, d] with no empty axis, got shape {phi.shape}")
+    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)))
+
+
+def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
+    """The policy is for the model's states and actions, or an error that says what it is for."""
+    if (policy.S, policy.A) != (cmdp.S, cmdp.A):
+        raise InputError(
+            f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"
+        )
+
+
+def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
+    """A model whose policies are the closure of the class {π_θ}, so that its LP optimum is the optimum of the class.
+
+    Possible where each state is either free (its features are linearly independent, up to a common vector, of each
+    other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
+    keeps its actions, each with the average of all.
+    """
+    check_fits(cmdp, policy)
+    if policy.tabular:
+        return cmdp
+    centred = policy.features - policy.features.mean(1, keepdims=True)
+    blind = ~np.any(centred, axis=(1, 2))
+    free = centred[~blind].reshape(-1, policy.d)
+    if np.linalg.matrix_rank(free) < (~blind).sum() * (cmdp.A - 1):
+        raise InputError("features tie states or actions together: the optimum of this class is not a linear program")
+    if cmdp.is_sparse:
+        average = sparse.kron(sparse.diags_array(blind.astype(float)), np.full((cmdp.A, cmdp.A), 1 / cmdp.A))
+        keep = sparse.kron(sparse.diags_array((~blind).astype(float)), sparse.eye_array(cmdp.A))
+        P = (average + keep) @ cmdp.P
+    else:
+        P = np.where(blind[:, None, None], cmdp.P.mean(1, keepdims=True), cmdp.P)
+    h = np.where(blind[None, :, None], cmdp.h.mean(2, keepdims=True), cmdp.h)
+    return cmdp.replace(P=P, h=h)

@@ -1,0 +1,62 @@
+"""Algorithm 2 on a finite model, compiled: unbiased draws of (s, a, Â) and of Ĵ by geometric rollouts.
+
+(s, a) ~ d_ρ^π        walk from ρ, stop with probability 1−γ before each further step; the last pair
+Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s, a fresh action;   T ~ Geo(1−γ) on {1, 2, …}
+Â = Q̂ − V̂              `resets=True`: the simulator can be put back to s (Bai et al. 2023, Alg. 2)
+Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk goes on from (s, a), giving +, or
+                       takes a fresh action at s, giving −. Unbiased too, with no reset to a chosen state.
+Ĵ = mean of Σ_{t<T} h from ρ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from clearance import kernels
+from clearance.kernels import Rows, Tables
+from clearance.policy import SoftmaxPolicy
+from clearance.problem import CMDP, Array
+from clearance.sample.draws import Draws
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The sampler of a finite model: Algorithm 2 with resets, or reset-free by the coin."""
+
+    cmdp: CMDP
+    policy: SoftmaxPolicy
+    resets: bool = True
+
+    @cached_property
+    def tables(self) -> Tables:
+        cmdp = self.cmdp
+        P = cmdp.P if cmdp.is_sparse else sparse.csr_array(cmdp.P.reshape(-1, cmdp.S))
+        indptr = np.asarray(P.indptr, np.int64)
+        cells = kernels.alias_cells(indptr, np.asarray(P.indices, np.int64), P.data)
+        where = np.flatnonzero(cmdp.rho)
+        start = kernels.alias_cells(np.array([0, len(where)]), where, cmdp.rho[where])
+        h = np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
+        return Tables(cells, indptr, start, h, cmdp.A, 1 / np.log(cmdp.gamma))
+
+    def rows(self, theta: Array) -> Rows:
+        """The policy tables of θ, made in full (stamped with tick 0)."""
+        S, A = self.cmdp.S, self.cmdp.A
+        fptr, fidx, fval = self.policy.sparse_features
+        pi = np.ascontiguousarray(self.policy.pi(theta))
+        rows = Rows(pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, fptr, fidx, fval)
+        kernels.pack_all(rows, A, kernels.workspace(A)[-1])
+        return rows
+
+    def batch(self, key: np.uint64, theta: Array, N: int) -> tuple[Draws, Array, int]:
+        """Draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), and the steps they cost."""
+        H, A = 1 + self.cmdp.I, self.cmdp.A
+        pair, start = np.empty(N, np.int64), np.empty(N, np.int64)
+        Q, V, J = np.empty((N, H)), np.empty((N, H)), np.empty((N, H))
+        rows = self.rows(theta)
+        steps = kernels.rollouts(key, self.tables, rows, 0, self.resets, pair, start, Q, V, J, kernels.workspace(A))
+        score = self.policy.score(theta, *np.divmod(pair, A))
+        return Draws(np.full(N, 1 / N), score, Q - V), J.mean(0), int(steps)

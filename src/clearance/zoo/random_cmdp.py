@@ -1,0 +1,51 @@
+"""Random CMDPs: the paper's instance, its recipe at any seed and size, and the instances of Ding et al."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.policy import SoftmaxPolicy, linear_softmax
+from clearance.problem import CMDP
+
+
+def random_cmdp(
+    seed: int = 10,
+    S: int = 10,
+    A: int = 5,
+    *,
+    gamma: float = 0.8,
+    low: float = -0.71,
+    high: float = 0.29,
+    b: float = 0.0,
+) -> CMDP:
+    """The recipe of Bai et al. 2023 ("Evaluation Details"): P ~ U(0,1), rows normalised; r ~ U(0,1); g ~ U(low, high);
+    ρ uniform. Draw order P, r, g as in the published script, so that seed 10 is the paper's own instance.
+    """
+    rng = np.random.RandomState(seed)  # the published instances were drawn with it
+    P = rng.uniform(size=(S * A, S))
+    P /= P.sum(1, keepdims=True)
+    r = rng.uniform(size=S * A)
+    g = rng.uniform(size=S * A) * (high - low) + low
+    return CMDP(P.reshape(S, A, S), r.reshape(S, A), g.reshape(1, S, A), b, gamma=gamma)
+
+
+def bai2023() -> CMDP:
+    """The one instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
+    return random_cmdp(10)
+
+
+def bai2023_policy() -> SoftmaxPolicy:
+    """Its d = 35 features: one-hot for the first 35 pairs (s, a), zero for the others, so that states 0..6 are tabular
+    softmax and states 7, 8, 9 stay uniform for ever.
+    """
+    return linear_softmax(np.eye(50, 35).reshape(10, 5, 35))
+
+
+def ding2020() -> CMDP:
+    """The instance of Ding et al. 2020: |S| = 20, |A| = 10, γ = 0.8, g ~ U(0, 1), J_g ≥ 3."""
+    return random_cmdp(10, 20, 10, gamma=0.8, low=0.0, high=1.0, b=3.0)
+
+
+def ding2023() -> CMDP:
+    """The instance of Ding et al. 2023: |S| = 20, |A| = 5, γ = 0.9, g ~ U(−1, 1), J_g ≥ 0."""
+    return random_cmdp(10, 20, 5, gamma=0.9, low=-1.0, high=1.0)

@@ -1,0 +1,48 @@
+"""Small models with a known optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.problem import CMDP
+
+
+def two_state() -> CMDP:
+    """Two states, solved by hand.
+
+    State 0 ("work") earns 1 with action 0 (risky, utility 0) and 0 with action 1 (safe, utility 1); state 1 ("rest")
+    earns nothing and has utility 1/2. Either action moves to the other state. ρ = state 0, γ = 1/2, J_g ≥ 1.
+
+    The occupancy of state 0 is (1−γ)/(1−γ²) = 2/3, of state 1 is 1/3, whatever the policy. With p = π(risky | 0):
+    J_r = 2 · (2/3) p = 4p/3,  J_g = 2 · ((2/3)(1−p) + (1/3)(1/2)) = 5/3 − 4p/3 ≥ 1  ⇔  p ≤ 1/2.
+    So J_r* = 2/3 at p = 1/2, λ* = 1 (reward and utility trade one for one), Slater margin 5/3 − 1 = 2/3.
+    """
+    P = np.zeros((2, 2, 2))
+    P[0, :, 1] = P[1, :, 0] = 1.0
+    r = [[1.0, 0.0], [0.0, 0.0]]
+    g = [[[0.0, 1.0], [0.5, 0.5]]]
+    return CMDP(P, r, g, 1.0, rho=[1.0, 0.0], gamma=0.5, names=["utility"])
+
+
+def altman_queue() -> CMDP:
+    """Single-server queue with service and flow control (Altman 1999, ch. 5; numbers of the CSPDA code).
+
+    s = 0..4 customers; an action is a service probability a ∈ {.2, .4, .6, .8} and a flow (arrival) probability
+    f ∈ {.4, .5, .6, .7}, index 4·i_a + i_f. Up with f(1−a), down with a(1−f), else stay; at 4 only down, with a; at 0
+    only up. r = 5 − s;  g₁ = 3 − 10a (service costs);  g₂ = 1.2 − 8(f−1)² (turning customers away costs);  b = 0,
+    γ = 1/2, ρ uniform.
+    """
+    service, flow = np.repeat([0.2, 0.4, 0.6, 0.8], 4), np.tile([0.4, 0.5, 0.6, 0.7], 4)
+    S, A = 5, 16
+    P = np.zeros((S, A, S))
+    for s in range(S):
+        up = flow * (1 - service) if s < S - 1 else np.zeros(A)
+        down = np.zeros(A) if s == 0 else service if s == S - 1 else service * (1 - flow)
+        if s < S - 1:
+            P[s, :, s + 1] = up
+        if s > 0:
+            P[s, :, s - 1] = down
+        P[s, :, s] = 1 - up - down
+    r = np.broadcast_to(5.0 - np.arange(S)[:, None], (S, A))
+    g = np.stack([np.broadcast_to(3 - 10 * service, (S, A)), np.broadcast_to(1.2 - 8 * (flow - 1) ** 2, (S, A))])
+    return CMDP(P, r, g, 0.0, gamma=0.5, names=["service", "flow"])
