@@ -15,6 +15,8 @@ own, so their interleaving changes no result. Coins have 32 bits: a probability 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -347,3 +349,10 @@ def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, sc
             J_out[i, j] = J[:, j].mean()
         for j in range(H - 1):
             lam[j] = min(max(lam[j] - eta2 * (J_out[i, j + 1] - b[j] - kappa), 0.0), lam_max)
+
+
+def announce_compilation() -> None:
+    """Tell the person who waits, when the kernels are about to be compiled: once per machine and version."""
+    cached = Path(run.stats.cache_path or ".").glob("kernels.run-*.nbc")
+    if not run.signatures and not any(cached):
+        print("clearance: compiling the kernels, once on this machine (about 10 s) …", file=sys.stderr, flush=True)

@@ -7,17 +7,16 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from clearance import dual
+from clearance import dual, kernels
 from clearance.certify import Certificate
 from clearance.direction import SGD
 from clearance.errors import InfeasibleError, InputError
-from clearance.kernels import fold
 from clearance.methods.cnpgpd import CNPGPD, State
 from clearance.mixture import Mixture
 from clearance.oracle import slater_margin
@@ -138,6 +137,7 @@ def solve(
 
     began, status = time.perf_counter(), "done"
     state = method.init(policy.init(), cmdp.I)
+    kernels.announce_compilation()
     parts: list[Trace] = []
     d_sum = np.zeros((cmdp.S, cmdp.A)) if exact else None
     try:
@@ -170,7 +170,7 @@ def _advance(
     rows = []
     for _ in range(n):
         before = state
-        state, info = method.step(np.uint64(fold(key, state.k)), sampler, state, lam_max)
+        state, info = method.step(np.uint64(kernels.fold(key, state.k)), sampler, state, lam_max)
         rows.append((before.theta, before.lam, *info))
     columns = [np.array(c) for c in zip(*rows, strict=True)]
     return state, Trace(*columns, J=np.empty((0, 1 + sampler.cmdp.I)))
@@ -180,6 +180,7 @@ def _with_exact(part: Trace, J: Array) -> Trace:
     return Trace(part.theta, part.lam, part.J_hat, part.omega_norm, part.steps, J)
 
 
+@lru_cache(maxsize=16)
 def _margin(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
     """The Slater margin of the policy class, or of all policies where the class has no linear program."""
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,24 +35,21 @@ class Info(NamedTuple):
     steps: int
 
 
+def _setting(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass(frozen=True)
 class CNPGPD:
-    """Hyper-parameters of Algorithm 1, with the paper's symbols.
+    """Hyper-parameters of Algorithm 1, with the paper's symbols; `kappa = 0` is NPG-PD (Ding et al. 2020)."""
 
-    K, N        iterations; samples per iteration, for the direction and again for Ĵ
-    eta1, eta2  steps of θ and of λ
-    kappa       κ ≥ 0, the margin kept from the limits; 0 is NPG-PD (Ding et al. 2020)
-    lam_max     Λ; from the Slater margin φ of the policy class when not given: 2(r⁺−r⁻)/((1−γ)(φ−κ))
-    direction   how ω is found from the draws
-    """
-
-    K: int = 1000
-    N: int = 100
-    eta1: float = 0.1
-    eta2: float = 0.1
-    kappa: float = 0.0
-    lam_max: float | None = None
-    direction: Direction = field(default_factory=SGD)
+    K: int = _setting(1000, "iterations")
+    N: int = _setting(100, "samples per iteration, for the direction and again for Ĵ")
+    eta1: float = _setting(0.1, "η₁, the step of θ")
+    eta2: float = _setting(0.1, "η₂, the step of λ")
+    kappa: float = _setting(0.0, "κ ≥ 0, the margin kept from the limits")
+    lam_max: float | None = _setting(None, "Λ, upper bound of λ; from the Slater margin φ: 2(r⁺−r⁻)/((1−γ)(φ−κ))")
+    direction: Direction = field(default_factory=SGD, metadata={"help": "how ω is found from the draws"})
 
     def __post_init__(self) -> None:
         for name in ("K", "N"):

@@ -1,0 +1,167 @@
+"""What the command line shows: tables for people, one JSON object for programs, one line for errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearance.reproduce import Study
+
+
+def certificate(certificate: Any) -> dict[str, Any]:
+    keys = (
+        "verdict",
+        "J_r",
+        "J_g",
+        "b",
+        "slack",
+        "J_r_lower",
+        "J_g_lower",
+        "bound",
+        "gap",
+        "lam",
+        "evidence",
+        "message",
+    )
+    data = certificate.asdict()
+    return {k: data[k] for k in keys} | {"delta": None, "complementarity": data["complementarity"]}
+
+
+def infeasible_message(slater: float) -> str:
+    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g}; lower b by {-slater:.6g} or more"
+
+
+def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
+    if args.json:
+        print(json.dumps(_plain(result), allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for key, value in result.items():
+        if value is not None and key not in ("J_g", "b", "slack", "J_g_lower", "complementarity"):
+            table.add_row(key, Text(_show(value)))
+    console = Console(highlight=False)
+    console.print(table)
+    if len(result.get("J_g", ())):
+        limits = Table("constraint", "J_g", "b", "slack", box=None, padding=(0, 2, 0, 0))
+        for name, *row in zip(names, result["J_g"], result["b"], result["slack"], strict=True):
+            limits.add_row(Text(name), *(_show(v) for v in row))
+        console.print(limits)
+
+
+def study(study: Study, paths: list[Path]) -> None:
+    """The table of a reproduction, the finding, and where the figures are."""
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = study.table() + study.published_columns()
+    table = Table(
+        title="Bai, Bedi, Aggarwal 2023 on its own instance", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(str(column["setting"]).replace(", ", "\n"), justify="right")
+    for key, form in STUDY_ROWS.items():
+        table.add_row(key, *(form.format(c[key]) if key in c else "" for c in columns))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("± is one standard error over seeds; averages are over iterates, as in the paper.")
+    console.print(f"Optimum with J_g ≥ 0: {study.class_optimum:.4f} in the class, {study.optimum:.4f} of all policies.")
+    console.print(study.finding())
+    console.print(f"{study.seconds:.0f} s. Written:", *(str(p) for p in paths), sep="\n  ", soft_wrap=True)
+
+
+STUDY_ROWS = {
+    "average J_r": "{:.3f}",
+    "± J_r": "{:.3f}",
+    "average J_g": "{:+.4f}",
+    "± J_g": "{:.4f}",
+    "last J_r": "{:.3f}",
+    "last J_g": "{:+.4f}",
+    "feasible iterates": "{:.0%}",
+    "runs, avg J_g ≥ 0": "{:.0%}",
+    "last λ": "{:.2f}",
+    "of class optimum": "{:.1%}",
+    "env steps": "{:.3g}",
+    "seconds": "{:.2f}",
+}
+
+
+def _show(value: Any) -> str:
+    value = _plain(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_show(v) for v in value) + "]"
+    return "—" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON data; numbers that are not finite become null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"clearance: warning: {first_line(message)}", file=sys.stderr)
+
+
+def error(message: str, status: int) -> int:
+    print(f"clearance: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def first_line(e: object) -> str:
+    return (str(e).splitlines() or [""])[0]
+
+
+class Progress:
+    """A rich progress bar on standard error; silent when that is not a terminal, or with --json."""
+
+    def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations") -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.bar = progress.Progress(
+            progress.TextColumn(what),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=args.json or not console.is_terminal,
+        )
+        self.task = self.bar.add_task(what, total=total, note="")
+
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def update(self, part: Any, state: Any) -> None:
+        J = part.J_hat.mean(0)
+        note = f"Ĵ_r {J[0]:.4g}  Ĵ_g {_show([round(float(x), 4) for x in J[1:]])}  λ {_show(state.lam.round(3))}"
+        self.bar.update(self.task, completed=state.k, note=note)
+
+    def advance_to(self, done: int, total: int) -> None:
+        self.bar.update(self.task, completed=done)
