@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearance import theory, zoo
-    from clearance.certify import Certificate, certify
-    from clearance.direction import SGD, LeastSquares
+    from clearance.certificate import Certificate, certify
+    from clearance.direction import SGD, LeastSquares, Tabular
     from clearance.errors import InfeasibleError, InputError, MissingExtraError
+    from clearance.loop import ConservatismWarning, Solution, solve
     from clearance.methods import CNPGPD
     from clearance.mixture import Mixture
     from clearance.oracle import Optimum, optimum, slater_margin
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.problem import CMDP, evaluate, occupancy
     from clearance.sample import Exact, Table
-    from clearance.solve import ConservatismWarning, Solution, solve
     from clearance.trace import Trace
 
 __version__ = "0.1.0"
@@ -31,8 +31,8 @@ __version__ = "0.1.0"
 _HOME = {
     "CMDP": "problem",
     "CNPGPD": "methods",
-    "Certificate": "certify",
-    "ConservatismWarning": "solve",
+    "Certificate": "certificate",
+    "ConservatismWarning": "loop",
     "Exact": "sample",
     "InfeasibleError": "errors",
     "InputError": "errors",
@@ -41,10 +41,11 @@ _HOME = {
     "Mixture": "mixture",
     "Optimum": "oracle",
     "SGD": "direction",
-    "Solution": "solve",
+    "Solution": "loop",
     "Table": "sample",
+    "Tabular": "direction",
     "Trace": "trace",
-    "certify": "certify",
+    "certify": "certificate",
     "class_model": "policy",
     "evaluate": "problem",
     "linear_softmax": "policy",
@@ -52,7 +53,7 @@ _HOME = {
     "optimum": "oracle",
     "slater_margin": "oracle",
     "softmax": "policy",
-    "solve": "solve",
+    "solve": "loop",
 }
 _MODULES = ("theory", "zoo")
 
@@ -71,6 +72,7 @@ __all__ = [
     "Optimum",
     "Solution",
     "Table",
+    "Tabular",
     "Trace",
     "certify",
     "class_model",
@@ -91,7 +93,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"clearance.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'clearance' has no attribute {name!r}")
-    # `clearance.solve` and `clearance.certify` are functions here, modules on disk: the function wins.
     value = getattr(importlib.import_module(f"clearance.{_HOME[name]}"), name)
     globals()[name] = value
     return value

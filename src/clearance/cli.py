@@ -6,6 +6,7 @@ Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infea
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -13,7 +14,6 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from clearance import __version__, show
@@ -24,17 +24,33 @@ BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable failure into one line and an exit status."""
+    show.accept_any_encoding()
     try:
-        args = _parser().parse_args(argv)
-        warnings.showwarning = show.warning
-        return args.run(args)
+        return _run(_parser().parse_args(argv))
     except (InputError, MissingExtraError) as e:
         return show.error(str(e), BAD_INPUT)
+    except OSError as e:
+        return show.error(f"{e.filename or 'a file'}: {e.strerror or e}", BAD_INPUT)
+    except MemoryError as e:
+        return show.error(f"not enough memory for this model, K and N: {show.first_line(e)}", BAD_INPUT)
+    except RuntimeError as e:  # a solver has given up
+        remedy = "bring r, g and b to the size of 1, or gamma further from 1"
+        return show.error(f"{show.first_line(e)}; {remedy}", BAD_INPUT)
     except KeyboardInterrupt:
         return show.error("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone, as in `clearance … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    finally:
+        show.flush()
+
+
+def _run(args: argparse.Namespace) -> int:
+    with warnings.catch_warnings():
+        warnings.showwarning = show.warning
+        try:
+            return args.run(args)
+        except InfeasibleError as e:
+            result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
+            show.answer(args, result, args.problem)
+            return INFEASIBLE
 
 
 # --------------------------------------------------------------------------------------------------- the commands
@@ -44,6 +60,8 @@ def _optimum(args: argparse.Namespace) -> int:
     from clearance.oracle import optimum
 
     cmdp = problem(args.problem)
+    if args.out:
+        _must_be_a_file(args.out, args.problem)
     best = optimum(cmdp)
     feasible = best.status == "optimal"
     result = {
@@ -68,28 +86,22 @@ def _optimum(args: argparse.Namespace) -> int:
 
 
 def _solve(args: argparse.Namespace) -> int:
-    from clearance.certify import certify
-    from clearance.solve import solve
+    from clearance.certificate import certify
+    from clearance.loop import solve
 
     cmdp = problem(args.problem)
     method, policy = _method(args), _policy_class(args.policy, cmdp)
     if args.out:
-        _must_be_free(Path(args.out))
-    try:
-        with show.Progress(args, method.K) as bar:
-            solution = solve(
-                cmdp,
-                method,
-                policy=policy,
-                sampler=_sampler(args.sampler, cmdp, policy),
-                seed=args.seed,
-                progress=bar.update,
-            )
-    except InfeasibleError as e:
-        show.answer(
-            args, {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}, args.problem
+        _must_be_free(args.out)
+    with show.Progress(args, method.K) as bar:
+        solution = solve(
+            cmdp,
+            method,
+            policy=policy,
+            sampler=_sampler(args.sampler, cmdp, policy),
+            seed=args.seed,
+            progress=bar.update,
         )
-        return INFEASIBLE
     certificate = certify(cmdp, solution.policy)
     if args.out:
         solution.save(args.out, certificate)
@@ -104,14 +116,16 @@ def _solve(args: argparse.Namespace) -> int:
         "path_bound": solution.path_bound,
         "run": args.out,
     }
-    show.answer(args, result, f"averaged policy of {method.K} iterations on {args.problem}", names=cmdp.names)
+    k = solution.state.k
+    show.answer(args, result, f"averaged policy of {k} iterations on {args.problem}", names=cmdp.names)
     if solution.status == "interrupted":
-        return INTERRUPTED
+        where = f"; saved in {args.out}" if args.out else ""
+        return show.error(f"interrupted after {k} of {method.K} iterations{where}", INTERRUPTED)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
 def _certify(args: argparse.Namespace) -> int:
-    from clearance.certify import certify
+    from clearance.certificate import certify
     from clearance.mixture import Mixture
 
     cmdp = problem(args.problem)
@@ -163,7 +177,8 @@ def _reproduce(args: argparse.Namespace) -> int:
     from clearance import plot
     from clearance.reproduce import SETTINGS, run_bai2023, write_bai2023
 
-    plot._pyplot()  # a missing extra is said before the work, not after it
+    plot._pyplot()  # a missing extra is said before the work, not after it, and so is a folder that cannot be made
+    _must_be_a_folder(args.out)
     with show.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
         study = run_bai2023(args.seeds, args.K, threads=args.threads, progress=bar.advance_to)
     paths = write_bai2023(study, args.out)
@@ -195,7 +210,7 @@ def problem(text: str) -> Any:
 
     if text in MODELS:
         return MODELS[text]()
-    if text.endswith(".npz") or Path(text).is_file():
+    if text.endswith(".npz") or os.path.isfile(text):
         return CMDP.load(text)
     module, colon, factory = text.partition(":")
     if colon and module and factory:
@@ -206,13 +221,16 @@ def problem(text: str) -> Any:
 def _from_factory(module: str, factory: str) -> Any:
     from clearance.problem import CMDP
 
-    sys.path.insert(0, os.getcwd())  # as `python -m` would; a console script does not
+    here = os.getcwd()
+    sys.path.insert(0, here)  # as `python -m` would; a console script does not
     try:
-        made = getattr(importlib.import_module(module), factory)()
-    except InputError:
-        raise
-    except Exception as e:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the answer alone
+            made = getattr(importlib.import_module(module), factory)()
+    except (Exception, SystemExit) as e:  # whatever foreign code does, it is the user's and not a defect here
         raise InputError(f"PROBLEM {module}:{factory} failed: {type(e).__name__}: {show.first_line(e)}") from None
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(here)
     if not isinstance(made, CMDP):
         raise InputError(f"PROBLEM {module}:{factory} must return a clearance.CMDP, got {type(made).__name__}")
     return made
@@ -232,7 +250,7 @@ def _policy_class(text: str, cmdp: Any) -> Any:
         arrays = load_npz(text)
         if "features" not in arrays:
             raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
-        policy = linear_softmax(arrays["features"])
+        policy = linear_softmax(arrays["features"])  # its errors name `features`
     else:
         raise InputError(
             f"--policy {text!r} is neither tabular, nor a zoo class ({', '.join(POLICIES)}), nor an .npz file"
@@ -251,10 +269,13 @@ def _method(args: argparse.Namespace) -> Any:
     from clearance.direction import SGD, LeastSquares
     from clearance.methods import CNPGPD
 
-    if args.direction == "sgd":
-        direction = SGD(alpha=args.alpha, printed=args.printed)
-    else:
+    exact = args.sampler == "exact"
+    if args.direction == "sgd" and exact:
+        raise InputError("--direction sgd wants draws of equal weight, --sampler exact weighs them: use least-squares")
+    if args.direction == "least-squares" or exact:
         direction = LeastSquares(ridge=args.ridge)
+    else:
+        direction = SGD(alpha=args.alpha, printed=args.printed)
     settings = {f.name: getattr(args, f.name) for f in dataclasses.fields(CNPGPD) if f.name != "direction"}
     return CNPGPD(**settings, direction=direction)
 
@@ -287,10 +308,12 @@ def _parser() -> argparse.ArgumentParser:
             p.add_argument(
                 f"--{f.name}", type=_type_of(f), default=f.default, help=f"{f.metadata['help']} ({f.default})"
             )
-    p.add_argument("--direction", choices=["sgd", "least-squares"], default="sgd", help="how ω is found (sgd)")
+    p.add_argument(
+        "--direction", choices=["sgd", "least-squares"], help="how ω is found (sgd; least-squares with --sampler exact)"
+    )
     p.add_argument("--alpha", type=_float, default=0.05, help="step of the SGD (0.05)")
     p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")
-    p.add_argument("--ridge", type=_float, default=0.0, help="ridge of least squares (0: pseudo-inverse)")
+    p.add_argument("--ridge", type=_non_negative, default=0.0, help="ridge of least squares (0: pseudo-inverse)")
     p.add_argument(
         "--policy", default="tabular", help="tabular, a zoo class (bai2023), or an .npz with features [S, A, d]"
     )
@@ -301,10 +324,10 @@ def _parser() -> argparse.ArgumentParser:
         help="Algorithm 2 with resets, reset-free, or no noise",
     )
     p.add_argument("--seed", type=_int, default=0, help="everything random follows from it (0)")
-    p.add_argument("--out", metavar="RUN", help="write the run folder here")
+    p.add_argument("--out", type=_path, metavar="RUN", help="write the run folder here")
 
     p = command("optimum", _optimum, "the exact optimum by linear programming")
-    p.add_argument("--out", metavar="POLICY", help="write the optimal policy (.npz) here")
+    p.add_argument("--out", type=_path, metavar="POLICY", help="write the optimal policy (.npz) here")
     p = command("certify", _certify, "prove whether a policy meets every limit")
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A]")
     command("check", _check, "is the model well formed, and can its limits be met?")
@@ -318,10 +341,10 @@ def _parser() -> argparse.ArgumentParser:
 
     p = command("reproduce", _reproduce, "run a published experiment again", takes_problem=False)
     p.add_argument("experiment", choices=["bai2023"])
-    p.add_argument("--seeds", type=_int, default=40)
+    p.add_argument("--seeds", type=_count(10_000), default=40)
     p.add_argument("--K", type=_int, default=7000)
-    p.add_argument("--threads", type=_int, default=2)
-    p.add_argument("--out", default="results/bai2023", help="folder for table and figures")
+    p.add_argument("--threads", type=_count(1_000), default=2)
+    p.add_argument("--out", type=_path, default="results/bai2023", help="folder for table and figures")
     return top
 
 
@@ -331,9 +354,24 @@ def _type_of(field: Any) -> Any:
 
 def _int(text: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+    if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
+        raise argparse.ArgumentTypeError(f"must be below 2**63 in size, got {text}")
+    return value
+
+
+def _count(most: int) -> Any:
+    """Whole numbers from 1 to `most`."""
+
+    def read(text: str) -> int:
+        value = _int(text)
+        if not 1 <= value <= most:
+            raise argparse.ArgumentTypeError(f"must be in 1..{most}, got {text}")
+        return value
+
+    return read
 
 
 def _float(text: str) -> float:
@@ -346,6 +384,45 @@ def _float(text: str) -> float:
     return value
 
 
-def _must_be_free(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"--out {folder}: exists and is not an empty folder; choose another")
+def _non_negative(text: str) -> float:
+    value = _float(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must be ≥ 0, got {text}")
+    return value
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("must be a path, got an empty text")
+    return text
+
+
+def _must_be_free(out: str) -> None:
+    _must_be_a_folder(out)
+    if os.path.isdir(out) and os.listdir(out):
+        raise InputError(f"--out {out}: exists and is not an empty folder; choose another")
+
+
+def _must_be_a_folder(out: str) -> None:
+    _must_be_writable(out)
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise InputError(f"--out {out}: exists and is not a folder; choose another")
+
+
+def _must_be_a_file(out: str, problem: str) -> None:
+    _must_be_writable(out)
+    if os.path.isdir(out):
+        raise InputError(f"--out {out}: is a folder; give the name of a file")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise InputError(f"--out {out}: there is no folder {os.path.dirname(out)}; make it first")
+    if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):
+        raise InputError(f"--out {out}: is the model itself; choose another")
+
+
+def _must_be_writable(out: str) -> None:
+    from clearance.files import check_writable
+
+    try:
+        check_writable(out)
+    except InputError as e:
+        raise InputError(f"--out {e}") from None

@@ -9,6 +9,7 @@ constant per state, which changes no policy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -44,7 +45,7 @@ class SGD:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """ω [d] from draws of equal weight, in their order."""
         step, scale, out = self.scales(gamma)
-        score = draws.score.toarray() if sparse.issparse(draws.score) else np.asarray(draws.score)
+        score = dense(draws.score)
         x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
         for row, A_L in zip(score, lagrangian(draws.A, lam), strict=True):
             x = x - step * (scale * (row @ x) - A_L) * row
@@ -54,31 +55,54 @@ class SGD:
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """The minimiser itself, by pseudo-inverse (the shortest ω), or with a ridge.
+    """The minimiser itself, by pseudo-inverse, or with a ridge.
 
     F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
-    gradient; softmax makes F singular, so the pseudo-inverse is the rule and not the exception.
+    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the rule, not the exception. A state
+    whose policy has saturated beyond about 1e-18 falls under its cut and stays as it is; `Tabular` has no such limit.
     """
 
     ridge: float = 0.0
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """ω [d] from weighted draws."""
-        score = draws.score.toarray() if sparse.issparse(draws.score) else np.asarray(draws.score)
+        score = dense(draws.score)
         A_L = lagrangian(draws.A, lam)
         if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
             root = np.sqrt(draws.weight)
-            w = linalg.lstsq(root[:, None] * score, root * A_L, cond=1e-9)[0]  # type: ignore[index]
+            u, sigma, vt = linalg.svd(root[:, None] * score, full_matrices=False)
+            # The second cut is for policies that have saturated everywhere: all σ are small, and A_L/σ is rounding.
+            keep = sigma > np.maximum(1e-9 * sigma[0], 1e-13 * np.linalg.norm(score, axis=1).max())
+            w = vt[keep].T @ ((u[:, keep].T @ (root * A_L)) / sigma[keep])
         else:
             F = fisher(draws) + self.ridge * np.eye(score.shape[1])
             w = linalg.solve(F, score.T @ (draws.weight * A_L), assume_a="pos")
         return np.asarray(w) / (1 - gamma)
 
 
+@dataclass(frozen=True)
+class Tabular:
+    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 where there is no draw.
+
+    With exact draws this is the exact natural gradient at any saturation (Agarwal et al. 2021, Lemma 15).
+    """
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [S·A]; draws of one pair have equal weight, so their plain mean is the weighted one."""
+        d = draws.score.shape[1]
+        total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
+        return total / np.maximum(np.bincount(draws.pair, minlength=d), 1) / (1 - gamma)
+
+
 def fisher(draws: Draws) -> Array:
     """F = Σ_n weight_n score_n score_nᵀ [d, d] (Bai et al. 2023, eq. 8)."""
-    weighted = draws.score.T @ (draws.score * draws.weight[:, None])
-    return weighted.toarray() if sparse.issparse(weighted) else np.asarray(weighted)
+    score = dense(draws.score)
+    return score.T @ (score * draws.weight[:, None])
 
 
-Direction = SGD | LeastSquares
+def dense(score: Any) -> Array:
+    """The scores as an array [N, d]."""
+    return score.toarray() if sparse.issparse(score) else np.asarray(score)
+
+
+Direction = SGD | LeastSquares | Tabular

@@ -15,47 +15,68 @@ Array = NDArray[np.float64]
 
 # Probabilities typed in decimal are off by rounding; anything beyond that is a mistake of the user's.
 SUM_TOLERANCE = 1e-9
+# Products of two numbers, and their discounted sums, must stay finite.
+LARGEST = 1e152
 
 
 def csr_from(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
-    S, A = z["r"].shape if z["r"].ndim == 2 else (0, 0)
-    data, indices, indptr = z["P_data"], z["P_indices"], z["P_indptr"]
-    if indptr.ndim != 1 or len(indptr) != S * A + 1:
-        raise InputError(f"P_indptr must have length S·A + 1 = {S * A + 1}, got shape {indptr.shape}")
-    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
-        raise InputError("P_indices and P_indptr must be whole numbers")
-    if data.shape != indices.shape or data.ndim != 1 or indptr[0] != 0 or indptr[-1] != len(data):
-        raise InputError("P_data, P_indices and P_indptr do not fit together (not a CSR matrix)")
-    if np.any(np.diff(indptr) < 0) or (len(indices) and (indices.min() < 0 or indices.max() >= S)):
-        raise InputError(f"P_indptr must not decrease and P_indices must lie in 0..{S - 1}")
-    return sparse.csr_array((numbers("P_data", data, ndim=1), indices, indptr), shape=(S * A, S))
+    """The CSR matrix of `P_data`, `P_indices` and `P_indptr`; SciPy would read out of bounds where these are wrong."""
+    S, A = numbers("r", z["r"], ndim=2).shape
+    data = numbers("P_data", z["P_data"], ndim=1)
+    indices, indptr = _whole("P_indices", z["P_indices"]), _whole("P_indptr", z["P_indptr"])
+    if len(indptr) != S * A + 1:
+        raise InputError(f"P_indptr has {len(indptr)} entries, it must have S·A + 1 = {S * A + 1}")
+    if len(indices) != len(data):
+        raise InputError(f"P_indices has {len(indices)} entries for {len(data)} in P_data; give one each")
+    if indptr[0] != 0 or indptr[-1] != len(data):
+        ends = f"from {indptr[0]} to {indptr[-1]}"
+        raise InputError(f"P_indptr goes {ends}, it must go from 0 to the length of P_data, {len(data)}")
+    _all_fine("P_indptr", np.append(True, np.diff(indptr) >= 0), indptr, "it must not decrease")
+    _all_fine("P_indices", (indices >= 0) & (indices < S), indices, f"next states lie in 0..{S - 1}")
+    return sparse.csr_array((data, indices, indptr), shape=(S * A, S))
+
+
+def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
+    """Signed, since differences of unsigned numbers are never negative."""
+    if x.ndim != 1 or x.dtype.kind not in "iu":
+        raise InputError(f"{name} must be a list of whole numbers, got {x.dtype} of shape {x.shape}")
+    return x.astype(np.int64)
+
+
+def _all_fine(name: str, fine: NDArray[np.bool_], values: NDArray[np.int64], rule: str) -> None:
+    if not fine.all():
+        at = int(np.argmin(fine))
+        raise InputError(f"{name}[{at}] is {values[at]}; {rule}")
 
 
 def numbers(name: str, x: Any, ndim: int) -> Array:
+    """x as a new float array with that many axes, all entries finite."""
     try:
-        a = np.asarray(x)
-        if a.dtype.kind in "OUSVM":
-            raise TypeError
-        a = a.astype(float, casting="safe") if a.dtype.kind in "biuf" else a.astype(float, casting="same_kind")
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be an array of real numbers with {ndim} axes") from None
+        with np.errstate(over="ignore"):  # from wider floats: becomes infinite, which is refused below
+            a = np.asarray(x).astype(float, casting="same_kind")
+    except (TypeError, ValueError):  # text, objects, complex numbers, dates, rows of different length
+        raise InputError(f"{name} must be an array of real numbers with {_axes(ndim)}") from None
     if a.ndim != ndim:
-        raise InputError(f"{name} must have {ndim} axes, got shape {a.shape}")
+        raise InputError(f"{name} must have {_axes(ndim)}, got shape {a.shape}")
     _finite(name, a)
     return a
 
 
+def _axes(n: int) -> str:
+    return "1 axis" if n == 1 else f"{n} axes"
+
+
 def _finite(name: str, a: Array) -> None:
-    bad = np.argwhere(~np.isfinite(a))
+    bad = np.argwhere(~(np.abs(a) <= LARGEST))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
-        what = "a NaN" if np.isnan(a[at]) else "an infinite value"
-        raise InputError(_has(name, at, what))
+        size = "an infinite value" if np.isinf(a[at]) else f"{a[at]:g}, above {LARGEST:g}: rescale it,"
+        raise InputError(_has(name, at, "a NaN" if np.isnan(a[at]) else size))
 
 
 def _has(name: str, at: tuple[int, ...], what: str) -> str:
     """ "g[0] has a NaN at state 4, action 2": the last two axes of a signal are state and action."""
-    if name in ("r", "g", "cost", "policy") and len(at) >= 2:
+    if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
         head = f"{name}[{at[0]}]" if len(at) == 3 else name
         return f"{head} has {what} at state {at[-2]}, action {at[-1]}"
     if name == "P" and len(at) == 3:
@@ -64,31 +85,37 @@ def _has(name: str, at: tuple[int, ...], what: str) -> str:
 
 
 def number(name: str, x: Any) -> float:
+    """x as a float; an array of one entry will do, as `.npz` files hold them."""
     try:
-        return float(x)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, got {x!r}") from None
+        return float(np.asarray(x).reshape(()).item())
+    except (TypeError, ValueError, OverflowError):
+        got = repr(np.asarray(x).item()) if _ndim(x) == 0 else "an array"
+        raise InputError(f"{name} must be one real number, got {got}") from None
 
 
 def discount(gamma: Any) -> float:
     gamma = number("gamma", gamma)
     if not 0 < gamma < 1:
-        raise InputError(f"gamma must be in (0, 1), got {gamma:g}")
+        raise InputError(f"gamma must be in (0, 1), got {gamma:.12g}")
     return gamma
 
 
 def constraints(name: str, g: Any, limit_name: str, b: Any, S: int, A: int) -> tuple[Array, Array]:
-    g_ = np.zeros((0, S, A)) if g is None else np.asarray(g)
-    if g_.ndim == 2:
-        g_ = g_[None]
-    g_ = numbers(name, g_, ndim=3)
+    g_ = numbers(name, np.zeros((0, S, A)) if g is None else g, ndim=2 if _ndim(g) == 2 else 3)
+    g_ = g_[None] if g_.ndim == 2 else g_
     if g_.shape[1:] != (S, A):
         raise InputError(f"{name} has shape {g_.shape}, it must be [I, S, A] with [S, A] = {(S, A)} as r has")
-    b_ = np.asarray(b)
-    b_ = numbers(limit_name, np.broadcast_to(b_, len(g_)) if b_.ndim == 0 else b_, ndim=1)
+    b_ = numbers(limit_name, np.full(len(g_), number(limit_name, b)) if _ndim(b) == 0 else b, ndim=1)
     if len(b_) != len(g_):
         raise InputError(f"{limit_name} has {len(b_)} entries for {len(g_)} constraints in {name}; give one each")
     return g_, b_
+
+
+def _ndim(x: Any) -> int | None:
+    try:
+        return np.ndim(x)
+    except ValueError:  # rows of different length; `numbers` says so
+        return None
 
 
 def initial(rho: Any, S: int) -> Array:
@@ -102,8 +129,9 @@ def initial(rho: Any, S: int) -> Array:
 def constraint_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
     if names is None or (I and len(names) == 0):
         return tuple(f"g{i}" for i in range(I))
-    if len(names) != I:
-        raise InputError(f"names has {len(names)} entries for {I} constraints")
+    if isinstance(names, str) or len(names) != I:
+        got = f"the text {names!r}" if isinstance(names, str) else f"{len(names)} entries"
+        raise InputError(f"names has {got} for {I} constraints; give a list with one name each")
     return tuple(str(n) for n in names)
 
 
@@ -120,6 +148,8 @@ def transitions(P: Any, S: int, A: int) -> Any:
 def _sparse_transitions(P: Any, S: int, A: int) -> sparse.csr_array:
     if P.shape != (S * A, S):
         raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S] = {(S * A, S)}")
+    if P.dtype.kind not in "biuf":
+        raise InputError(f"P must hold real numbers, got {P.dtype}")
     P = sparse.csr_array(P, dtype=float, copy=True)
     P.sum_duplicates()
     row_of = np.repeat(np.arange(S * A), np.diff(P.indptr))

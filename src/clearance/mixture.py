@@ -30,14 +30,14 @@ class Mixture:
     pi: Array
 
     def __init__(self, weights: ArrayLike, pi: ArrayLike) -> None:
-        pi_ = numbers("policy", pi, ndim=3)
+        pi_ = numbers("pi", pi, ndim=3)
         weights_ = numbers("weights", weights, ndim=1)
         if len(weights_) != len(pi_) or len(pi_) == 0:
             raise InputError(
                 f"weights has {len(weights_)} entries for {len(pi_)} policies; give one each, at least one"
             )
         distributions("weights", weights_)
-        distributions("policy", pi_)
+        distributions("pi", pi_)
         object.__setattr__(self, "weights", weights_)
         object.__setattr__(self, "pi", pi_)
 
@@ -49,7 +49,7 @@ class Mixture:
     @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:
         """π̄: every one of pi [M, S, A] with probability 1/M."""
-        pi_ = numbers("policy", pi, ndim=3)
+        pi_ = numbers("pi", pi, ndim=3)
         return cls(np.full(len(pi_), 1 / max(len(pi_), 1)), pi_)
 
     @property
@@ -88,9 +88,11 @@ class Mixture:
         z = load_npz(path)
         if "pi" not in z:
             raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
+        single = z["pi"].ndim == 2
+        if "weights" not in z and not single:
+            raise InputError(f"{path}: weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
         try:
-            pi = z["pi"][None] if z["pi"].ndim == 2 else z["pi"]
-            return cls(z.get("weights", np.ones(1)), pi)
+            return cls(z.get("weights", np.ones(1)), z["pi"][None] if single else z["pi"])
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
 

@@ -20,6 +20,10 @@ from clearance.inputs import numbers
 from clearance.problem import CMDP, Array
 
 
+# Up to this size Φ is handled as a dense array, which is many times faster for small models.
+DENSE = 10**6
+
+
 @dataclass(frozen=True, eq=False)
 class SoftmaxPolicy:
     """π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with features as a sparse matrix [S·A, d]. Made by `softmax` or `linear_softmax`."""
@@ -34,7 +38,7 @@ class SoftmaxPolicy:
         """The number of parameters."""
         return self.matrix.shape[1]
 
-    @property
+    @cached_property
     def features(self) -> Array:
         """Φ [S, A, d], dense."""
         return self.matrix.toarray().reshape(self.S, self.A, self.d)
@@ -64,8 +68,11 @@ class SoftmaxPolicy:
         return self.log_pi(theta)[s, a]
 
     def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
-        """∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa', sparse."""
-        return self.matrix[s * self.A + a] - self._mean_features(self.pi(theta))[s]
+        """∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa'; sparse if Φ is large."""
+        pi = self.pi(theta)
+        if self.S * self.A * self.d <= DENSE:
+            return self.features[s, a] - np.einsum("sa,sad->sd", pi, self.features)[s]
+        return self.matrix[s * self.A + a] - self._mean_features(pi)[s]
 
     def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """One action for each state of s [N]."""

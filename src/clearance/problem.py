@@ -153,12 +153,10 @@ class CMDP:
         if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
             what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
             raise InputError(f"{path}: {what} is missing; a model needs P, r, gamma and usually g, b, rho")
-        if z["gamma"].shape not in ((), (1,)):
-            raise InputError(f"{path}: gamma must be one number, got shape {z['gamma'].shape}")
         try:
             P = z["P"] if "P" in z else csr_from(z)
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
-            gamma = number("gamma", z["gamma"].reshape(-1)[0])
+            gamma = number("gamma", z["gamma"])
             return cls(P, z["r"], z.get("g"), z.get("b", 0.0), rho=z.get("rho"), gamma=gamma, names=names)
         except InputError as e:
             raise InputError(f"{path}: {e}") from None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearance.errors import InputError
+
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from clearance.reproduce import Study
 
 
@@ -39,28 +46,30 @@ def infeasible_message(slater: float) -> str:
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
     if args.json:
-        print(json.dumps(_plain(result), allow_nan=False))
+        _say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
-    from rich.console import Console
+    with _page() as console:
+        _tables(console, result, title, names)
+
+
+def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=Text(visible(title)), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for key, value in result.items():
         if value is not None and key not in ("J_g", "b", "slack", "J_g_lower", "complementarity"):
             table.add_row(key, Text(_show(value)))
-    console = Console(highlight=False)
     console.print(table)
     if len(result.get("J_g", ())):
         limits = Table("constraint", "J_g", "b", "slack", box=None, padding=(0, 2, 0, 0))
         for name, *row in zip(names, result["J_g"], result["b"], result["slack"], strict=True):
-            limits.add_row(Text(name), *(_show(v) for v in row))
+            limits.add_row(Text(visible(name)), *(_show(v) for v in row))
         console.print(limits)
 
 
 def study(study: Study, paths: list[Path]) -> None:
     """The table of a reproduction, the finding, and where the figures are."""
-    from rich.console import Console
     from rich.table import Table
 
     columns = study.table() + study.published_columns()
@@ -72,12 +81,14 @@ def study(study: Study, paths: list[Path]) -> None:
         table.add_column(str(column["setting"]).replace(", ", "\n"), justify="right")
     for key, form in STUDY_ROWS.items():
         table.add_row(key, *(form.format(c[key]) if key in c else "" for c in columns))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print("± is one standard error over seeds; averages are over iterates, as in the paper.")
-    console.print(f"Optimum with J_g ≥ 0: {study.class_optimum:.4f} in the class, {study.optimum:.4f} of all policies.")
-    console.print(study.finding())
-    console.print(f"{study.seconds:.0f} s. Written:", *(str(p) for p in paths), sep="\n  ", soft_wrap=True)
+    optimum = f"{study.class_optimum:.4f} in the class, {study.optimum:.4f} of all policies"
+    with _page() as console:
+        console.print(table)
+        console.print("± is one standard error over seeds; averages are over iterates, as in the paper.")
+        console.print(f"Optimum with J_g ≥ 0: {optimum}.")
+        console.print(study.finding())
+        written = (visible(str(p)) for p in paths)
+        console.print(f"{study.seconds:.0f} s. Written:", *written, sep="\n  ", soft_wrap=True)
 
 
 STUDY_ROWS = {
@@ -102,7 +113,12 @@ def _show(value: Any) -> str:
         return f"{value:.10g}"
     if isinstance(value, list):
         return "[" + ", ".join(_show(v) for v in value) + "]"
-    return "—" if value is None else str(value)
+    return "—" if value is None else visible(str(value))
+
+
+def visible(text: str) -> str:
+    """The text with control characters as escapes: what comes from a file must not steer the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _plain(value: Any) -> Any:
@@ -118,13 +134,61 @@ def _plain(value: Any) -> Any:
     return value
 
 
+@contextlib.contextmanager
+def _page() -> Iterator[Console]:
+    """A console without markup or highlighting whose page goes out in one piece."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as page:
+        yield console
+    _say(page.get())
+
+
+def _say(text: str) -> None:
+    """The answer, on standard output. A reader that has left (`clearance … | head`) changes no exit status."""
+    try:
+        print(text, end="", flush=True)
+    except OSError as e:
+        _drop_output()
+        if not isinstance(e, BrokenPipeError):
+            raise InputError(f"standard output: cannot write: {e.strerror or e}") from None
+
+
+def flush() -> None:
+    """Now, since Python would complain at its end if the reader has left."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def accept_any_encoding() -> None:
+    """Symbols that the terminal's encoding lacks become escapes, not errors."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"clearance: warning: {first_line(message)}", file=sys.stderr)
+    _complain(f"warning: {first_line(message)}")
 
 
 def error(message: str, status: int) -> int:
-    print(f"clearance: {' '.join(message.split())}", file=sys.stderr)
+    _complain(" ".join(message.split()))
     return status
+
+
+def _complain(message: str) -> None:
+    with contextlib.suppress(OSError):  # nobody listens: the exit status still tells
+        print(f"clearance: {visible(message)}", file=sys.stderr, flush=True)
 
 
 def first_line(e: object) -> str:
@@ -143,7 +207,7 @@ class Progress:
             progress.TextColumn(what),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[note]}"),
+            progress.TextColumn("{task.fields[note]}", markup=False),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
             console=console,

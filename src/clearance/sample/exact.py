@@ -24,4 +24,4 @@ class Exact:
         at = evaluate(self.cmdp, self.policy.pi(theta))
         s, a = np.divmod(np.arange(S * A), A)
         score = self.policy.score(theta, s, a)
-        return Draws(at.d.ravel(), score, at.A.reshape(len(at.J), -1).T), at.J, 0
+        return Draws(at.d.ravel(), score, at.A.reshape(len(at.J), -1).T, np.arange(S * A)), at.J, 0

@@ -57,6 +57,8 @@ class Table:
         pair, start = np.empty(N, np.int64), np.empty(N, np.int64)
         Q, V, J = np.empty((N, H)), np.empty((N, H)), np.empty((N, H))
         rows = self.rows(theta)
-        steps = kernels.rollouts(key, self.tables, rows, 0, self.resets, pair, start, Q, V, J, kernels.workspace(A))
+        steps = kernels.rollouts(
+            np.uint64(key), self.tables, rows, 0, self.resets, pair, start, Q, V, J, kernels.workspace(A)
+        )
         score = self.policy.score(theta, *np.divmod(pair, A))
-        return Draws(np.full(N, 1 / N), score, Q - V), J.mean(0), int(steps)
+        return Draws(np.full(N, 1 / N), score, Q - V, pair), J.mean(0), int(steps)

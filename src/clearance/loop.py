@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from clearance import dual, kernels
-from clearance.certify import Certificate
+from clearance.certificate import Certificate
 from clearance.direction import SGD
 from clearance.errors import InfeasibleError, InputError
 from clearance.methods.cnpgpd import CNPGPD, State
