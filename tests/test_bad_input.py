@@ -601,3 +601,9 @@ def test_an_interrupted_save_leaves_the_old_file(workdir: Path, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         TWO.save("m.npz")
     assert listing() == before
+
+
+def test_the_trap_is_a_trap(workdir: Path) -> None:
+    """So that a pickle that was not executed means something."""
+    pickle.loads(pickle.dumps(Trap())).close()
+    assert os.listdir() == ["trapped"]

@@ -9,14 +9,13 @@ import argparse
 import contextlib
 import dataclasses
 import importlib
-import math
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, show
+from clearance import __version__, flags, show
 from clearance.errors import InfeasibleError, InputError, MissingExtraError
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -61,7 +60,7 @@ def _optimum(args: argparse.Namespace) -> int:
 
     cmdp = problem(args.problem)
     if args.out:
-        _must_be_a_file(args.out, args.problem)
+        flags.check_file(args.out, args.problem)
     best = optimum(cmdp)
     feasible = best.status == "optimal"
     result = {
@@ -92,7 +91,7 @@ def _solve(args: argparse.Namespace) -> int:
     cmdp = problem(args.problem)
     method, policy = _method(args), _policy_class(args.policy, cmdp)
     if args.out:
-        _must_be_free(args.out)
+        flags.check_new_folder(args.out)
     with show.Progress(args, method.K) as bar:
         solution = solve(
             cmdp,
@@ -178,7 +177,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     from clearance.reproduce import SETTINGS, run_bai2023, write_bai2023
 
     plot._pyplot()  # a missing extra is said before the work, not after it, and so is a folder that cannot be made
-    _must_be_a_folder(args.out)
+    flags.check_folder(args.out)
     with show.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
         study = run_bai2023(args.seeds, args.K, threads=args.threads, progress=bar.advance_to)
     paths = write_bai2023(study, args.out)
@@ -311,9 +310,9 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--direction", choices=["sgd", "least-squares"], help="how ω is found (sgd; least-squares with --sampler exact)"
     )
-    p.add_argument("--alpha", type=_float, default=0.05, help="step of the SGD (0.05)")
+    p.add_argument("--alpha", type=flags.real, default=0.05, help="step of the SGD (0.05)")
     p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")
-    p.add_argument("--ridge", type=_non_negative, default=0.0, help="ridge of least squares (0: pseudo-inverse)")
+    p.add_argument("--ridge", type=flags.non_negative, default=0.0, help="ridge of least squares (0: pseudo-inverse)")
     p.add_argument(
         "--policy", default="tabular", help="tabular, a zoo class (bai2023), or an .npz with features [S, A, d]"
     )
@@ -323,106 +322,30 @@ def _parser() -> argparse.ArgumentParser:
         default="table",
         help="Algorithm 2 with resets, reset-free, or no noise",
     )
-    p.add_argument("--seed", type=_int, default=0, help="everything random follows from it (0)")
-    p.add_argument("--out", type=_path, metavar="RUN", help="write the run folder here")
+    p.add_argument("--seed", type=flags.whole, default=0, help="everything random follows from it (0)")
+    p.add_argument("--out", type=flags.place, metavar="RUN", help="write the run folder here")
 
     p = command("optimum", _optimum, "the exact optimum by linear programming")
-    p.add_argument("--out", type=_path, metavar="POLICY", help="write the optimal policy (.npz) here")
+    p.add_argument("--out", type=flags.place, metavar="POLICY", help="write the optimal policy (.npz) here")
     p = command("certify", _certify, "prove whether a policy meets every limit")
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A]")
     command("check", _check, "is the model well formed, and can its limits be met?")
 
     p = command("plan", _plan, "what Theorem 1 would ask for this problem")
-    p.add_argument("--epsilon", type=_float, required=True, help="the accuracy wanted of J_r")
+    p.add_argument("--epsilon", type=flags.real, required=True, help="the accuracy wanted of J_r")
     p.add_argument("--policy", default="tabular", help="as for solve")
-    p.add_argument("--mu_F", type=_float, default=None, help="μ_F; estimated at the uniform policy if not given")
-    p.add_argument("--eps_bias", type=_float, default=0.0, help="ε_bias of the policy class (0)")
-    p.add_argument("--eps_bias2", type=_float, default=0.0, help="ε_bias2 of the policy class (0)")
+    p.add_argument("--mu_F", type=flags.real, default=None, help="μ_F; estimated at the uniform policy if not given")
+    p.add_argument("--eps_bias", type=flags.real, default=0.0, help="ε_bias of the policy class (0)")
+    p.add_argument("--eps_bias2", type=flags.real, default=0.0, help="ε_bias2 of the policy class (0)")
 
     p = command("reproduce", _reproduce, "run a published experiment again", takes_problem=False)
     p.add_argument("experiment", choices=["bai2023"])
-    p.add_argument("--seeds", type=_count(10_000), default=40)
-    p.add_argument("--K", type=_int, default=7000)
-    p.add_argument("--threads", type=_count(1_000), default=2)
-    p.add_argument("--out", type=_path, default="results/bai2023", help="folder for table and figures")
+    p.add_argument("--seeds", type=flags.count(10_000), default=40)
+    p.add_argument("--K", type=flags.whole, default=7000)
+    p.add_argument("--threads", type=flags.count(1_000), default=2)
+    p.add_argument("--out", type=flags.place, default="results/bai2023", help="folder for table and figures")
     return top
 
 
 def _type_of(field: Any) -> Any:
-    return _int if field.type == "int" else _float
-
-
-def _int(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
-    if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
-        raise argparse.ArgumentTypeError(f"must be below 2**63 in size, got {text}")
-    return value
-
-
-def _count(most: int) -> Any:
-    """Whole numbers from 1 to `most`."""
-
-    def read(text: str) -> int:
-        value = _int(text)
-        if not 1 <= value <= most:
-            raise argparse.ArgumentTypeError(f"must be in 1..{most}, got {text}")
-        return value
-
-    return read
-
-
-def _float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be finite, got {text!r}")
-    return value
-
-
-def _non_negative(text: str) -> float:
-    value = _float(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be ≥ 0, got {text}")
-    return value
-
-
-def _path(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("must be a path, got an empty text")
-    return text
-
-
-def _must_be_free(out: str) -> None:
-    _must_be_a_folder(out)
-    if os.path.isdir(out) and os.listdir(out):
-        raise InputError(f"--out {out}: exists and is not an empty folder; choose another")
-
-
-def _must_be_a_folder(out: str) -> None:
-    _must_be_writable(out)
-    if os.path.lexists(out) and not os.path.isdir(out):
-        raise InputError(f"--out {out}: exists and is not a folder; choose another")
-
-
-def _must_be_a_file(out: str, problem: str) -> None:
-    _must_be_writable(out)
-    if os.path.isdir(out):
-        raise InputError(f"--out {out}: is a folder; give the name of a file")
-    if not os.path.isdir(os.path.dirname(out) or "."):
-        raise InputError(f"--out {out}: there is no folder {os.path.dirname(out)}; make it first")
-    if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):
-        raise InputError(f"--out {out}: is the model itself; choose another")
-
-
-def _must_be_writable(out: str) -> None:
-    from clearance.files import check_writable
-
-    try:
-        check_writable(out)
-    except InputError as e:
-        raise InputError(f"--out {e}") from None
+    return flags.whole if field.type == "int" else flags.real

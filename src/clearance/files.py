@@ -14,19 +14,6 @@ from numpy.typing import NDArray
 from clearance.errors import InputError
 
 
-def check_writable(path: str | Path) -> None:
-    """An error if the path cannot be made: said before hours of work, not after them."""
-    try:
-        os.lstat(path)
-    except FileNotFoundError:
-        pass
-    except OSError as e:  # a parent that is a file, a name that is too long, a folder that may not be searched
-        raise InputError(f"{path}: cannot write: {e.strerror or e}") from None
-    nearest = next((p for p in (Path(path), *Path(path).parents) if os.path.exists(p)), Path())
-    if not os.access(nearest, os.W_OK):
-        raise InputError(f"{path}: cannot write: no permission in {nearest}")
-
-
 def save_npz(path: str | Path, arrays: dict[str, Any]) -> None:
     """`np.savez_compressed` that leaves either the whole file or the old one."""
     path = Path(path)

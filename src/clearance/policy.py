@@ -19,7 +19,6 @@ from clearance.errors import InputError
 from clearance.inputs import numbers
 from clearance.problem import CMDP, Array
 
-
 # Up to this size Φ is handled as a dense array, which is many times faster for small models.
 DENSE = 10**6
 

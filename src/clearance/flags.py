@@ -1,0 +1,94 @@
+"""What the flags of the command line may be: numbers that are finite and in range, places that can be written."""
+
+from __future__ import annotations
+
+import math
+import os
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+
+from clearance.errors import InputError
+
+
+def whole(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+    if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
+        raise ArgumentTypeError(f"must be below 2**63 in size, got {text}")
+    return value
+
+
+def count(most: int) -> Callable[[str], int]:
+    """Whole numbers from 1 to `most`."""
+
+    def read(text: str) -> int:
+        value = whole(text)
+        if not 1 <= value <= most:
+            raise ArgumentTypeError(f"must be in 1..{most}, got {text}")
+        return value
+
+    return read
+
+
+def real(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a number, got {text!r}") from None
+    if not math.isfinite(value):
+        raise ArgumentTypeError(f"must be finite, got {text!r}")
+    return value
+
+
+def non_negative(text: str) -> float:
+    value = real(text)
+    if value < 0:
+        raise ArgumentTypeError(f"must be ≥ 0, got {text}")
+    return value
+
+
+def place(text: str) -> str:
+    """A path; an empty one would be taken for none."""
+    if not text:
+        raise ArgumentTypeError("must be a path, got an empty text")
+    return text
+
+
+# Places are checked before the work, so that hours of it are not lost at the end.
+
+
+def check_new_folder(out: str) -> None:
+    check_folder(out)
+    if os.path.isdir(out) and os.listdir(out):
+        raise InputError(f"--out {out}: exists and is not an empty folder; choose another")
+
+
+def check_folder(out: str) -> None:
+    _check_writable(out)
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise InputError(f"--out {out}: exists and is not a folder; choose another")
+
+
+def check_file(out: str, problem: str) -> None:
+    _check_writable(out)
+    if os.path.isdir(out):
+        raise InputError(f"--out {out}: is a folder; give the name of a file")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise InputError(f"--out {out}: there is no folder {os.path.dirname(out)}; make it first")
+    if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):
+        raise InputError(f"--out {out}: is the model itself; choose another")
+
+
+def _check_writable(out: str) -> None:
+    try:
+        os.lstat(out)
+    except FileNotFoundError:
+        pass
+    except OSError as e:  # a parent that is a file, a name that is too long, a folder that may not be searched
+        raise InputError(f"--out {out}: cannot write: {e.strerror or e}") from None
+    nearest = next((p for p in (Path(out), *Path(out).parents) if os.path.exists(p)), Path())
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"--out {out}: cannot write: no permission in {nearest}")

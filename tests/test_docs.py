@@ -1,0 +1,260 @@
+"""The documentation is held to the code: names resolve, examples run, documented commands exist."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import clearance
+from clearance import cli, theory, zoo
+from clearance.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [p for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))) if p.exists()]
+EXAMPLES = sorted(ROOT.glob("examples/*.py"))
+MODULES = ["clearance", *(m.name for m in pkgutil.walk_packages(clearance.__path__, "clearance."))]
+MODULES.remove("clearance.__main__")  # runs the command line when it is imported
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page: the words after the fence, the line of its first line, its text."""
+
+    marks: list[str]
+    line: int
+    text: str
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced blocks of a Markdown text; one that is never closed is an error."""
+    found: list[Block] = []
+    lines, fence, start = text.splitlines(), None, 0
+    for n, line in enumerate(lines):
+        opened = re.match(r"\s*(`{3,}|~{3,})\s*([^`]*)$", line)
+        if fence is None and opened:
+            fence, marks, start = opened[1], opened[2].split(), n + 1
+        elif fence is not None and line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+            found.append(Block(marks, start + 1, textwrap.dedent("\n".join(lines[start:n])) + "\n"))  # pyright: ignore[reportPossiblyUnbound]
+            fence = None
+    assert fence is None, f"the block opened in line {start} is never closed"
+    return found
+
+
+def prose(text: str) -> str:
+    """The text outside fenced blocks."""
+    lines = text.splitlines()
+    for block in blocks(text):
+        for n in range(block.line - 2, block.line + block.text.count("\n")):
+            lines[n] = ""
+    return "\n".join(lines)
+
+
+def names(text: str) -> list[str]:
+    """What stands in backticks and begins with `clearance.`, without the brackets of a call."""
+    return [re.sub(r"\(.*\)$", "", span) for span in re.findall(r"`(clearance\.[^`]*)`", prose(text))]
+
+
+def resolve(name: str) -> Any:
+    """The object of a dotted name, by import and getattr; a field of a dataclass has no value of its own."""
+    try:
+        return pkgutil.resolve_name(name)
+    except AttributeError:
+        owner, _, last = name.rpartition(".")
+        kind = pkgutil.resolve_name(owner)
+        fields = {f.name: f for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+        if last not in fields:
+            raise
+        return fields[last]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The arguments of every call of `clearance` in the shell blocks, up to a pipe or the like."""
+    found = []
+    for block in blocks(text):
+        if block.marks and block.marks[0] in ("console", "sh", "bash", "shell"):
+            for line in block.text.replace("\\\n", " ").splitlines():
+                call = re.match(r"(?:\$ )?(?:clearance|python3? -m clearance) (.*)", line)
+                if call:
+                    found.append(_arguments(call[1]))
+    return found
+
+
+def _arguments(text: str) -> list[str]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    words = []
+    for word in lexer:
+        if word[0] in "|&;<>":
+            break
+        words.append(word)
+    return words
+
+
+def parse(argv: list[str]) -> None:
+    """Errors if the command line would not understand these arguments."""
+    try:
+        args = cli._parser().parse_args(argv)
+    except SystemExit as e:  # --help and --version
+        assert not e.code, argv
+        return
+    problem = getattr(args, "problem", None)
+    assert problem is None or problem in zoo.MODELS or re.search(r"\.npz$|:", problem), f"no such problem: {argv}"
+
+
+# ------------------------------------------------------------------------------------------------------------ names
+
+
+@each_page
+def test_names_of_the_code_resolve(page: Path) -> None:
+    wrong = []
+    for name in names(page.read_text()):
+        try:
+            resolve(name)
+        except (ImportError, AttributeError, ValueError) as e:
+            wrong.append(f"{name}: {e}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", ["clearance.nothing", "clearance.problem.evaluat", "clearance.problm.evaluate",
+                                  "clearance.oracle.Optimum.lamb", "clearance.a page"])  # fmt: skip
+def test_a_wrong_name_is_noticed(name: str) -> None:
+    assert names(f"see `{name}` and `{name}(x)`") == [name, name]
+    with pytest.raises((ImportError, AttributeError, ValueError)):
+        resolve(name)
+
+
+def test_the_map_from_paper_to_code_is_complete() -> None:
+    """Every public function of `theory`, every direction, sampler and step of the algorithm stands in it."""
+    mapped = [resolve(name) for name in names((ROOT / "docs/paper_to_code.md").read_text())]
+    public = [f for name, f in inspect.getmembers(theory, inspect.isfunction)
+              if f.__module__ == theory.__name__ and not name.startswith("_")]  # fmt: skip
+    assert len(public) > 20
+    missing = [f.__name__ for f in public if f not in mapped]
+    assert not missing, f"docs/paper_to_code.md lacks theory's {missing}"
+    wanted = [clearance.CMDP, clearance.evaluate, clearance.occupancy, clearance.optimum, clearance.slater_margin,
+              clearance.SGD, clearance.Table, clearance.Mixture, clearance.solve, clearance.CNPGPD.step,
+              clearance.CNPGPD.init]  # fmt: skip
+    assert all(w in mapped for w in wanted)
+
+
+# ----------------------------------------------------------------------------------------------------------- blocks
+
+
+@each_page
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, in one namespace; a block marked `no-run` must compile."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(page.read_text()):
+        if block.marks[:1] == ["python"]:
+            assert block.marks in (["python"], ["python", "no-run"]), f"{page.name}:{block.line}: {block.marks}"
+            source = "\n" * (block.line - 1) + block.text  # so that a traceback has the page's line
+            code = compile(source, str(page), "exec", dont_inherit=True)
+            if "no-run" not in block.marks:
+                exec(code, namespace)
+
+
+@each_page
+def test_documented_commands_exist(page: Path) -> None:
+    for argv in commands(page.read_text()):
+        parse(argv)
+
+
+def test_the_readme_shows_python_and_the_command_line() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert any(block.marks == ["python"] for block in blocks(text)) and commands(text)
+
+
+PAGE = """\
+Text with `clearance.problem` and ``` no fence.
+
+```console
+$ clearance optimum two-state --json | head
+clearance solve bai2023 --K 2000 \\
+    --kappa 0.05
+$ ls
+```
+
+   ~~~python no-run
+   if True:
+       x = 1
+   ~~~
+```
+`clearance.not_a_name`
+```
+"""
+
+
+def test_the_reader_of_pages_reads() -> None:
+    """What finds nothing would pass everything."""
+    found = blocks(PAGE)
+    assert [(b.marks, b.line) for b in found] == [(["console"], 4), (["python", "no-run"], 11), ([], 15)]
+    assert found[1].text == "if True:\n    x = 1\n"
+    assert names(PAGE) == ["clearance.problem"]
+    solve = ["solve", "bai2023", "--K", "2000", "--kappa", "0.05"]
+    assert commands(PAGE) == [["optimum", "two-state", "--json"], solve]
+    parse(solve)
+    parse(["--version"])
+    with pytest.raises(AssertionError, match="never closed"):
+        blocks("```python\nx = 1\n")
+
+
+@pytest.mark.parametrize("argv", ["solve bai2023 --kapa 0.1", "optimize bai2023", "solve", "solve two-state --K many"])
+def test_an_invented_command_is_noticed(argv: str) -> None:
+    with pytest.raises(InputError):
+        parse(argv.split())
+    with pytest.raises(AssertionError, match="no such problem"):
+        parse(["optimum", "no-such-model"])
+
+
+# --------------------------------------------------------------------------------------------- docstrings, examples
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_run(name: str) -> None:
+    """All of them: an example that doctest does not find would be a silent pass."""
+    module = importlib.import_module(name)
+    written = re.findall(r"^\s*>>> ", inspect.getsource(module), re.MULTILINE)
+    result = doctest.testmod(module)
+    assert (result.failed, result.attempted) == (0, len(written))
+
+
+def python(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"MPLBACKEND": "Agg", "PYTHONIOENCODING": "utf-8"}
+    return subprocess.run([sys.executable, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_there_are_examples() -> None:
+    assert EXAMPLES, "examples/ is missing or empty"
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    """From another folder, with warnings as errors; they must say something and write nothing next to themselves."""
+    done = python("-W", "error", str(example), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_import_loads_next_to_nothing(tmp_path: Path) -> None:
+    code = "import sys, clearance; print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    done = python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "clearance" in loaded
+    assert not loaded & {"scipy", "numba", "matplotlib"}
