@@ -234,7 +234,7 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
 
     def interrupted(*args: Any) -> Any:
         calls.append(args)
-        if len(calls) == 3:
+        if len(calls) == 11:
             raise KeyboardInterrupt
         return advance(*args)
 

@@ -42,13 +42,15 @@ class Block(NamedTuple):
 def blocks(text: str) -> list[Block]:
     """The fenced blocks of a Markdown text; one that is never closed is an error."""
     found: list[Block] = []
+    marks: list[str] = []
     lines, fence, start = text.splitlines(), None, 0
     for n, line in enumerate(lines):
         opened = re.match(r"\s*(`{3,}|~{3,})\s*([^`]*)$", line)
         if fence is None and opened:
             fence, marks, start = opened[1], opened[2].split(), n + 1
         elif fence is not None and line.strip().startswith(fence) and not line.strip().strip(fence[0]):
-            found.append(Block(marks, start + 1, textwrap.dedent("\n".join(lines[start:n])) + "\n"))  # pyright: ignore[reportPossiblyUnbound]
+            inside = "".join(f"{inner}\n" for inner in lines[start:n])
+            found.append(Block(marks, start + 1, textwrap.dedent(inside)))
             fence = None
     assert fence is None, f"the block opened in line {start} is never closed"
     return found
@@ -121,7 +123,7 @@ def parse(argv: list[str]) -> None:
 @each_page
 def test_names_of_the_code_resolve(page: Path) -> None:
     wrong = []
-    for name in names(page.read_text()):
+    for name in names(page.read_text(encoding="utf-8")):
         try:
             resolve(name)
         except (ImportError, AttributeError, ValueError) as e:
@@ -139,7 +141,7 @@ def test_a_wrong_name_is_noticed(name: str) -> None:
 
 def test_the_map_from_paper_to_code_is_complete() -> None:
     """Every public function of `theory`, every direction, sampler and step of the algorithm stands in it."""
-    mapped = [resolve(name) for name in names((ROOT / "docs/paper_to_code.md").read_text())]
+    mapped = [resolve(name) for name in names((ROOT / "docs/paper_to_code.md").read_text(encoding="utf-8"))]
     public = [f for name, f in inspect.getmembers(theory, inspect.isfunction)
               if f.__module__ == theory.__name__ and not name.startswith("_")]  # fmt: skip
     assert len(public) > 20
@@ -148,7 +150,16 @@ def test_the_map_from_paper_to_code_is_complete() -> None:
     wanted = [clearance.CMDP, clearance.evaluate, clearance.occupancy, clearance.optimum, clearance.slater_margin,
               clearance.SGD, clearance.Table, clearance.Mixture, clearance.solve, clearance.CNPGPD.step,
               clearance.CNPGPD.init]  # fmt: skip
-    assert all(w in mapped for w in wanted)
+    assert not [w for w in wanted if w not in mapped]
+
+
+@each_page
+def test_links_and_cited_tests_exist(page: Path) -> None:
+    text = prose(page.read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    assert not [link for link in links if not (page.parent / link).exists()]
+    for file, test in re.findall(r"`(tests/\w+\.py)::(\w+)`", text):
+        assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
 
 
 # ----------------------------------------------------------------------------------------------------------- blocks
@@ -160,7 +171,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page.read_text()):
+    for block in blocks(page.read_text(encoding="utf-8")):
         if block.marks[:1] == ["python"]:
             assert block.marks in (["python"], ["python", "no-run"]), f"{page.name}:{block.line}: {block.marks}"
             source = "\n" * (block.line - 1) + block.text  # so that a traceback has the page's line
@@ -171,12 +182,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @each_page
 def test_documented_commands_exist(page: Path) -> None:
-    for argv in commands(page.read_text()):
+    for argv in commands(page.read_text(encoding="utf-8")):
         parse(argv)
 
 
 def test_the_readme_shows_python_and_the_command_line() -> None:
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert any(block.marks == ["python"] for block in blocks(text)) and commands(text)
 
 
@@ -197,13 +208,15 @@ $ ls
 ```
 `clearance.not_a_name`
 ```
+```
+```
 """
 
 
 def test_the_reader_of_pages_reads() -> None:
     """What finds nothing would pass everything."""
     found = blocks(PAGE)
-    assert [(b.marks, b.line) for b in found] == [(["console"], 4), (["python", "no-run"], 11), ([], 15)]
+    assert [(b.marks, b.line) for b in found] == [(["console"], 4), (["python", "no-run"], 11), ([], 15), ([], 18)]
     assert found[1].text == "if True:\n    x = 1\n"
     assert names(PAGE) == ["clearance.problem"]
     solve = ["solve", "bai2023", "--K", "2000", "--kappa", "0.05"]
@@ -245,7 +258,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_examples_run(example: Path, tmp_path: Path) -> None:
-    """From another folder, with warnings as errors; they must say something and write nothing next to themselves."""
+    """From another folder, with warnings as errors; an example must say something."""
     done = python("-W", "error", str(example), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

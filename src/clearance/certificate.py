@@ -111,7 +111,7 @@ def enclose(cmdp: CMDP, pi: Array) -> tuple[Array, Array, Array]:
 
 def bellman_bound(cmdp: CMDP, lam: Array) -> float:
     """Proven upper bound on J_r of every policy that meets the limits: D(λ), enclosed for the stored numbers."""
-    V, _ = dual_function(cmdp, lam)
+    V, _, _ = dual_function(cmdp, lam)
     h_L = lagrangian(np.moveaxis(cmdp.h, 0, -1), lam)
     size = lagrangian(np.abs(np.moveaxis(cmdp.h, 0, -1)), lam)
     next_V, next_size = _expect(cmdp, V), _expect(cmdp, np.abs(V))

@@ -20,3 +20,7 @@ class MissingExtraError(ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'clearance[{extra}]'")
+
+
+class SolverError(RuntimeError):
+    """A numerical solver gave up; the numbers of the model are too large, too small or too far apart for it."""

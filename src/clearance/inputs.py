@@ -135,45 +135,63 @@ def constraint_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
     return tuple(str(n) for n in names)
 
 
-def transitions(P: Any, S: int, A: int) -> Any:
+def actions(available: Any, S: int, A: int) -> NDArray[np.bool_] | None:
+    if available is None:
+        return None
+    mask = np.asarray(available)
+    if mask.dtype.kind != "b" or mask.shape != (S, A):
+        raise InputError(
+            f"available must be true or false for each of [S, A] = {(S, A)}, got {mask.dtype} {mask.shape}"
+        )
+    if not mask.any(axis=1).all():
+        raise InputError(f"available leaves no action at state {int(np.argmin(mask.any(axis=1)))}")
+    return mask
+
+
+def transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> Any:
     if sparse.issparse(P):
-        return _sparse_transitions(P, S, A)
+        return _sparse_transitions(P, S, A, available)
     P_ = numbers("P", P, ndim=3)
     if P_.shape != (S, A, S):
         raise InputError(f"P has shape {P_.shape}, it must be [S, A, S] = {(S, A, S)} as r has")
-    distributions("P", P_)
+    P_ = P_ if available is None else np.where(available[:, :, None], P_, 0.0)
+    distributions("P", P_, available)
     return frozen(P_)
 
 
-def _sparse_transitions(P: Any, S: int, A: int) -> sparse.csr_array:
+def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> sparse.csr_array:
     if P.shape != (S * A, S):
         raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S] = {(S * A, S)}")
     if P.dtype.kind not in "biuf":
         raise InputError(f"P must hold real numbers, got {P.dtype}")
     P = sparse.csr_array(P, dtype=float, copy=True)
     P.sum_duplicates()
-    row_of = np.repeat(np.arange(S * A), np.diff(P.indptr))
+    if available is not None:
+        P = sparse.csr_array(sparse.diags_array(available.ravel().astype(float)) @ P)
+        P.eliminate_zeros()
     for bad, what in ((~np.isfinite(P.data), "a value that is not finite"), (P.data < 0, "a negative value")):
         if bad.any():
             n = int(np.argmax(bad))
-            s, a = divmod(int(row_of[n]), A)
+            s, a = divmod(int(np.searchsorted(P.indptr, n, side="right")) - 1, A)
             raise InputError(f"P[{s}, {a}] has {what} at next state {P.indices[n]}")
-    _sums_to_one("P", np.asarray(P.sum(axis=1)).reshape(S, A))
+    _sums_to_one("P", np.asarray(P.sum(axis=1)).reshape(S, A), available)
     for part in (P.data, P.indices, P.indptr):
         part.flags.writeable = False
     return P
 
 
-def distributions(name: str, p: Array) -> None:
+def distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> None:
     negative = np.argwhere(p < 0)
     if len(negative):
         raise InputError(_has(name, tuple(int(i) for i in negative[0]), "a negative value"))
-    _sums_to_one(name, p.sum(-1))
+    _sums_to_one(name, p.sum(-1), rows)
 
 
-def _sums_to_one(name: str, total: Array) -> None:
+def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:
+    """Every sum is 1, or every one of `rows`."""
     total = np.asarray(total)
-    bad = np.argwhere(np.abs(total - 1) > SUM_TOLERANCE)
+    off = np.abs(total - 1) > SUM_TOLERANCE
+    bad = np.argwhere(off if rows is None else off & rows)
     if len(bad):
         at = tuple(int(i) for i in bad[0])
         row = f"{name}[{', '.join(map(str, at))}]" if at else name

@@ -84,7 +84,7 @@ class Tables(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A policy as the kernels read it: π [S, A]; its alias tables `pol` [S·A]; θ and the features behind it.
+    """A policy as the kernels read it: π [S, A]; its alias tables `pol` [S·A]; θ, bias and features behind it.
 
     A row is made when its state is first visited in iteration `tick` (`stamp[s] == tick`), so that an iteration
     costs what it visits, not |S|. Features are CSR over rows s·A + a.
@@ -94,6 +94,7 @@ class Rows(NamedTuple):
     pol: NDArray[np.uint64]
     stamp: NDArray[np.int64]
     theta: Array
+    bias: Array
     fptr: NDArray[np.int64]
     fidx: NDArray[np.int64]
     fval: Array
@@ -168,7 +169,7 @@ def softmax_row(rows, A, s, scratch):
     """π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
     top = -np.inf
     for a in range(A):
-        logit = 0.0
+        logit = rows.bias[s, a]
         for i in range(rows.fptr[s * A + a], rows.fptr[s * A + a + 1]):
             logit += rows.fval[i] * rows.theta[rows.fidx[i]]
         rows.pi[s, a] = logit

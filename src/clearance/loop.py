@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from clearance import dual, kernels
 from clearance.certificate import Certificate
-from clearance.direction import SGD
-from clearance.errors import InfeasibleError, InputError
+from clearance.direction import SGD, Tabular
+from clearance.errors import InfeasibleError, InputError, SolverError
 from clearance.methods.cnpgpd import CNPGPD, State
 from clearance.mixture import Mixture
 from clearance.oracle import slater_margin
 from clearance.policy import SoftmaxPolicy, check_fits, class_model, softmax
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
-from clearance.sample import Sampler, Table
+from clearance.sample import Exact, Sampler, Table
 from clearance.sample.streams import key_of
 from clearance.trace import Trace
 
-# Iterations between two looks at the person who watches (and at Ctrl-C).
-CHUNK = 250
+# Seconds between two looks at the person who watches (and at Ctrl-C).
+PATIENCE = 0.2
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
 
@@ -75,7 +76,7 @@ class Solution:
     @cached_property
     def policy(self) -> Mixture:
         d = self.mixture.occupancy(self.cmdp) if self.d_bar is None else self.d_bar
-        return Mixture.single(policy_of(d))
+        return Mixture.single(policy_of(d, self.cmdp.available))
 
     @cached_property
     def last(self) -> Mixture:
@@ -91,16 +92,20 @@ class Solution:
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: exists and is not an empty folder; choose another --out")
+        partial = folder.with_name(folder.name + ".partial")
         try:
-            (folder / "trace").mkdir(parents=True)
+            shutil.rmtree(partial, ignore_errors=True)
+            (partial / "trace").mkdir(parents=True)
+            self.cmdp.save(partial / "problem.npz")
+            self.trace.save(partial / "trace" / "000001.npz")
+            self.policy.save(partial / "policy.npz")
+            _write_json(partial / "method.json", self.settings())
+            if certificate is not None:
+                _write_json(partial / "certificate.json", certificate.asdict())
+            partial.replace(folder)
         except OSError as e:
+            shutil.rmtree(partial, ignore_errors=True)
             raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
-        self.cmdp.save(folder / "problem.npz")
-        self.trace.save(folder / "trace" / "000001.npz")
-        self.policy.save(folder / "policy.npz")
-        _write_json(folder / "method.json", self.settings())
-        if certificate is not None:
-            _write_json(folder / "certificate.json", certificate.asdict())
 
     def settings(self) -> dict[str, object]:
         """What was run, as plain data."""
@@ -127,36 +132,65 @@ def solve(
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
     method = CNPGPD() if method is None else method
-    policy = softmax(cmdp.S, cmdp.A) if policy is None else policy
-    check_fits(cmdp, policy)
-    sampler = Table(cmdp, policy) if sampler is None else sampler
-    key = key_of(seed)
+    sampler = _sampler(cmdp, method, policy, sampler)
+    policy, key = sampler.policy, key_of(seed)
     slater = _margin(cmdp, policy)
     lam_max = _bound_of_multipliers(cmdp, method, slater)
     exact = cmdp.S <= EXACT_STATES if exact_J is None else exact_J
 
     began, status = time.perf_counter(), "done"
-    state = method.init(policy.init(), cmdp.I)
     kernels.announce_compilation()
-    parts: list[Trace] = []
-    d_sum = np.zeros((cmdp.S, cmdp.A)) if exact else None
+    chunks = [_Chunk(method.init(policy.init(), cmdp.I), None, None)]
+    n = 1
     try:
-        while state.k < method.K:
-            state, part = _advance(sampler, method, key, state, min(CHUNK, method.K - state.k), lam_max)
-            if d_sum is not None:
-                d = occupancy(cmdp, policy.pi(part.theta))
-                part, d_sum = _with_exact(part, values(cmdp, d)), d_sum + d.sum(0)
-            parts.append(part)
+        while chunks[-1].state.k < method.K:
+            started, state = time.perf_counter(), chunks[-1].state
+            state, part = _advance(sampler, method, key, state, min(n, method.K - state.k), lam_max)
+            _must_be_finite(state)
+            d = occupancy(cmdp, policy.pi(part.theta)) if exact else None
+            part = part if d is None else replace(part, J=values(cmdp, d))
+            chunks.append(_Chunk(state, part, None if d is None else d.sum(0)))  # at once: Ctrl-C leaves all or nothing
+            n = int(np.clip(n * PATIENCE / max(time.perf_counter() - started, 1e-6), 1, 2 * n))
             if progress is not None:
                 progress(part, state)
     except KeyboardInterrupt:
-        if not parts:
+        if len(chunks) == 1:
             raise
         status = "interrupted"
-    trace = Trace.joined(parts)
-    d_bar = None if d_sum is None else d_sum / len(trace)
+    trace = Trace.joined([c.trace for c in chunks if c.trace is not None])
+    d_bar = np.sum([c.d_sum for c in chunks if c.d_sum is not None], axis=0) / len(trace) if exact else None
     seconds = time.perf_counter() - began
-    return Solution(cmdp, method, policy, trace, state, slater, lam_max, status, seed, seconds, d_bar)
+    return Solution(cmdp, method, policy, trace, chunks[-1].state, slater, lam_max, status, int(seed), seconds, d_bar)
+
+
+class _Chunk(NamedTuple):
+    """Some iterations: the state after them, their trace, and the sum of their occupancies if that is recorded."""
+
+    state: State
+    trace: Trace | None
+    d_sum: Array | None
+
+
+def _sampler(cmdp: CMDP, method: CNPGPD, policy: SoftmaxPolicy | None, sampler: Sampler | None) -> Sampler:
+    """The sampler given, or Algorithm 2 on the policy given; refuses what would run and mean something else."""
+    if sampler is None:
+        policy = softmax(cmdp.S, cmdp.A, cmdp.available) if policy is None else policy
+        sampler = Table(cmdp, policy)
+    elif sampler.cmdp is not cmdp or (policy is not None and policy is not sampler.policy):
+        raise InputError("sampler was made for another problem or policy: give the same objects to both")
+    check_fits(cmdp, sampler.policy)
+    if isinstance(sampler, Exact) and isinstance(method.direction, SGD):
+        raise InputError(
+            "direction SGD wants draws of equal weight, Exact weighs them: use Tabular() or LeastSquares()"
+        )
+    if isinstance(method.direction, Tabular) and not sampler.policy.tabular:
+        raise InputError("direction Tabular is for tabular softmax only: use SGD() or LeastSquares()")
+    return sampler
+
+
+def _must_be_finite(state: State) -> None:
+    if not (np.all(np.isfinite(state.theta)) and np.all(np.isfinite(state.lam))):
+        raise SolverError(f"theta or lam is no longer finite at iteration {state.k}: lower eta1, eta2 or alpha")
 
 
 def _advance(
@@ -176,11 +210,7 @@ def _advance(
     return state, Trace(*columns, J=np.empty((0, 1 + sampler.cmdp.I)))
 
 
-def _with_exact(part: Trace, J: Array) -> Trace:
-    return Trace(part.theta, part.lam, part.J_hat, part.omega_norm, part.steps, J)
-
-
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _margin(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
     """The Slater margin of the policy class, or of all policies where the class has no linear program."""
     try:
@@ -202,7 +232,8 @@ def _bound_of_multipliers(cmdp: CMDP, method: CNPGPD, slater: float) -> float:
     if method.kappa >= slater:
         text = f"kappa = {method.kappa:g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
         if method.lam_max is None:
-            raise InputError(f"{text}; choose kappa < {slater:.6g}, or give lam_max to run it all the same")
+            remedy = f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"
+            raise InputError(f"{text}; {remedy}, or give lam_max to run it all the same")
         warnings.warn(f"{text} and lam will run into lam_max = {method.lam_max:g}", ConservatismWarning, stacklevel=3)
     if method.lam_max is not None:
         return float(method.lam_max)
@@ -210,4 +241,9 @@ def _bound_of_multipliers(cmdp: CMDP, method: CNPGPD, slater: float) -> float:
 
 
 def _write_json(path: Path, data: object) -> None:
-    path.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n")
+    path.write_text(json.dumps(data, indent=1, allow_nan=False, default=_number) + "\n")
+
+
+def _number(x: Any) -> Any:
+    """NumPy's numbers as plain ones."""
+    return x.item()

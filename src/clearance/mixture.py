@@ -60,6 +60,9 @@ class Mixture:
         """The components are policies of this model."""
         if self.pi.shape[1:] != (cmdp.S, cmdp.A):
             raise InputError(f"policy has shape {self.pi.shape[1:]}, the model needs [S, A] = {(cmdp.S, cmdp.A)}")
+        forbidden = np.argwhere(self.pi.any(axis=0) & ~cmdp.available)
+        if len(forbidden):
+            raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
 
     def occupancy(self, cmdp: CMDP) -> Array:
         """d [S, A] = Σ_m w_m d^{π_m}."""
@@ -72,7 +75,7 @@ class Mixture:
 
     def stationary(self, cmdp: CMDP) -> Mixture:
         """The single stationary policy with the same occupancy and so the same J."""
-        return Mixture.single(policy_of(self.occupancy(cmdp)))
+        return Mixture.single(policy_of(self.occupancy(cmdp), cmdp.available))
 
     def reset(self, rng: np.random.Generator) -> Actor:
         """Draw the component for one episode."""

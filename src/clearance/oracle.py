@@ -1,46 +1,57 @@
-"""The exact optimum: the linear program over occupancy measures (Altman 1999; Bai et al. 2023, eq. 25), by HiGHS.
+"""The exact optimum, its multipliers, and the Slater margin.
 
-    maximise ⟨r, x⟩   subject to   Σ_a x(s, a) − γ Σ P(s|s', a') x(s', a') = ρ(s),   ⟨g_i, x⟩ ≥ b_i,   x ≥ 0
+Small models go through one linear program (`lp`), large ones through column generation (`columns`). Whatever a solver
+says is measured again: J is the exact value of the policy returned, and `bound` is the dual function at λ*,
 
-with x = d/(1−γ). Its multipliers are λ* (limits) and V (states). Whatever the solver says is measured again: J is
-the exact value of the policy returned, and `bound` is the dual function at λ*, by policy iteration:
-
-    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)  ≥  J_r(π')  for every feasible π' and every λ ≥ 0.
+    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)  ≥  J_r(π')   for every feasible π' and every λ ≥ 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from scipy import optimize, sparse
+from numpy.typing import NDArray
 
+from clearance import columns, lp
+from clearance.bellman import Operator
 from clearance.direction import lagrangian
-from clearance.problem import CMDP, Array, evaluate, policy_of
+from clearance.mixture import Mixture
+from clearance.problem import CMDP, Array, occupancy, policy_of, values
 
-# An LP vertex lies on the limit, so its policy is off by ±1e-15. The program asks for this much more (relative to the
-# scale of J_g), so that the policy returned meets the limits in floating point too, at a price of λ* · 1e-10.
+# An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
+# the scale of J_g), so that the policy returned meets the limits in floating point too, at a price of λ* · 1e-10.
 TIGHTEN = 1e-10
+# Up to this many pairs (s, a) the whole program is solved at once.
+LP_PAIRS = 1500
+# The proven gap at which column generation stops, relative to the scale of J.
+GAP = 1e-8
+
+Method = Literal["auto", "lp", "columns"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Optimum:
-    """What the linear program says, measured again.
+    """What the solvers say, measured again.
 
-    status  "optimal" or "infeasible"
-    J       exact [1+I] of `policy`; of the least violating policy when infeasible
-    lam     λ* [I]; what one unit less of limit i would earn
-    policy  π [S, A]; the least violating policy when infeasible
-    d       its occupancy [S, A]
-    bound   proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
-    slater  max_π min_i (J_gi − b_i); negative means infeasible, inf without constraints
+    status   "optimal" or "infeasible"
+    J        exact [1+I] of `policy`; of the least violating policy when infeasible
+    lam      λ* [I], what one unit less of limit i would earn; when infeasible the proof: λ with Σλ = 1 and
+             max_π Σ_i λ_i (J_gi − b_i) < 0
+    policy   π [S, A], stationary; the least violating policy when infeasible
+    mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
+    d        the occupancy [S, A] of `policy`
+    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
+    slater   a margin min_i (J_gi − b_i) that some policy attains: the largest one for small models and when negative;
+             inf without constraints. `slater_margin` computes the largest for any model
     """
 
     status: Literal["optimal", "infeasible"]
     J: Array
     lam: Array
     policy: Array
+    mixture: Mixture
     d: Array
     bound: float
     slater: float
@@ -66,82 +77,106 @@ class Optimum:
         return self.lam * self.slack
 
 
-def optimum(cmdp: CMDP) -> Optimum:
+def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
-    slater, safest = slater_margin(cmdp)
-    if slater < 0:
-        at = evaluate(cmdp, safest)
-        nothing = np.full(cmdp.I, np.nan)
-        return Optimum("infeasible", at.J, nothing, safest, at.d, -np.inf, slater, cmdp.b)
-    tighten = np.minimum(TIGHTEN * _scale(cmdp), slater / 2 if cmdp.I else 0.0)
-    for _ in range(4):  # once, except where the solver's own tolerance ate the tightening
-        x, lam = _occupancy_lp(cmdp, cmdp.b + tighten)
-        V, bound = dual_function(cmdp, lam)
-        pi = _policy_of(cmdp, x, lam, V)
-        at = evaluate(cmdp, pi)
-        if np.all(at.J[1:] >= cmdp.b):
+    if method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS):
+        return _by_columns(cmdp)
+    slater, safest, farkas = _slater_by_lp(cmdp)
+    if slater < -_tolerance(cmdp):
+        return _infeasible(cmdp, safest, farkas, slater)
+    for tighten in _tightenings(cmdp, slater):
+        x, lam = lp.richest(cmdp, cmdp.b + tighten)
+        _, bound, greedy = dual_function(cmdp, lam)
+        pi = _policy_of(x, greedy)
+        d, J = _measured(cmdp, pi)
+        if np.all(J[1:] >= cmdp.b):
             break
-        tighten = np.minimum(10 * tighten, slater / 2)
-    return Optimum("optimal", at.J, lam, pi, at.d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
+    return Optimum("optimal", J, lam, pi, Mixture.single(pi), d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def slater_margin(cmdp: CMDP) -> tuple[float, Array]:
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]:
     """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
-    if cmdp.I == 0:
-        return np.inf, np.full((cmdp.S, cmdp.A), 1 / cmdp.A)
-    n = cmdp.S * cmdp.A
-    flow = sparse.hstack([_flow(cmdp), sparse.csr_array((cmdp.S, 1))])  # variables x and t, maximise t
-    limits = np.hstack([-cmdp.g.reshape(cmdp.I, n), np.ones((cmdp.I, 1))])
-    cost = np.append(np.zeros(n), -1.0)
-    bounds = np.array([(0, np.inf)] * n + [(-np.inf, np.inf)])
-    x = _highs(cost, limits, -cmdp.b, flow, cmdp.rho, bounds).x[:n]
-    pi = policy_of(x.reshape(cmdp.S, cmdp.A))
-    return float(np.min(evaluate(cmdp, pi).J[1:] - cmdp.b)), pi
+    if method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS and cmdp.I):
+        found = columns.columns_of(cmdp)
+        mixed = columns.slater(found, GAP * float(np.max(_scale(cmdp))))
+        pi = _stationary(*columns.mixture_of(found, mixed))
+        return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi
+    slater, safest, _ = _slater_by_lp(cmdp)
+    return slater, safest
 
 
-def dual_function(cmdp: CMDP, lam: Array) -> tuple[Array, float]:
-    """V [S] and D(λ) = max_π J_r + λ·(J_g − b), by policy iteration on r + λ·g; rounded up by the Bellman residual."""
-    h_L = lagrangian(np.moveaxis(cmdp.h, 0, -1), lam)
-    V = np.zeros(cmdp.S)
-    for _ in range(1000):
-        greedy = np.argmax(_Q(cmdp, h_L, V), axis=1)
-        V_new = lagrangian(evaluate(cmdp, np.eye(cmdp.A)[greedy]).V.T, lam)
-        done = np.max(np.abs(V_new - V)) <= 1e-14 * max(1.0, float(np.max(np.abs(V_new))))
-        V = V_new
-        if done or np.all(np.max(_Q(cmdp, h_L, V), axis=1) <= V):
+def dual_function(cmdp: CMDP, lam: Array) -> tuple[Array, float, NDArray[np.int64]]:
+    """V [S], D(λ) = max_π J_r + λ·(J_g − b) rounded up by the Bellman residual, and a greedy policy [S]."""
+    model, act = Operator.of(cmdp), np.zeros(cmdp.S, np.int64)
+    h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
+    size = max(float(np.abs(h_L).max()), 1e-300)
+    V, most = model.maximise(h_L, np.zeros(cmdp.S), act, 1e-15 * size / (1 - cmdp.gamma))
+    return V, float(cmdp.rho @ V + max(most, 0.0) / (1 - cmdp.gamma) - lam @ cmdp.b), act
+
+
+def _by_columns(cmdp: CMDP) -> Optimum:
+    scale = max(float(np.max(np.abs(cmdp.r))), float(np.max(np.abs(cmdp.h)))) / (1 - cmdp.gamma)
+    found, slater = columns.columns_of(cmdp), np.inf
+    if cmdp.I:
+        mixed = columns.slater(found, GAP * scale, enough=1e-4 * scale)
+        if mixed.bound < 0:
+            pi = _stationary(*columns.mixture_of(found, mixed))
+            return _infeasible(cmdp, pi, mixed.lam, float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)))
+        slater = mixed.value
+    for tighten in _tightenings(cmdp, slater):
+        found.b = cmdp.b + tighten
+        mixed = columns.best_mixture(found, GAP * scale)
+        weights, pi_m, d_m = columns.mixture_of(found, mixed)
+        pi = _stationary(weights, pi_m, d_m)
+        d, J = _measured(cmdp, pi)
+        if np.all(J[1:] >= cmdp.b):
             break
-    residual = max(0.0, float(np.max(_Q(cmdp, h_L, V) - V[:, None])))
-    return V, float(cmdp.rho @ V + residual / (1 - cmdp.gamma) - lam @ cmdp.b)
+    bound = mixed.bound + float(mixed.lam @ tighten)  # pyright: ignore[reportPossiblyUnboundVariable]
+    mixture = Mixture(weights, pi_m)  # pyright: ignore[reportPossiblyUnboundVariable]
+    return Optimum("optimal", J, mixed.lam, pi, mixture, d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def _Q(cmdp: CMDP, h_L: Array, V: Array) -> Array:
-    return h_L + cmdp.gamma * (cmdp.rows @ V).reshape(cmdp.S, cmdp.A)
+def _slater_by_lp(cmdp: CMDP) -> tuple[float, Array, Array]:
+    if cmdp.I == 0:
+        return np.inf, policy_of(cmdp.available), np.zeros(0)
+    x, farkas = lp.safest(cmdp)
+    pi = policy_of(x, cmdp.available)
+    return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, farkas
 
 
-def _policy_of(cmdp: CMDP, x: Array, lam: Array, V: Array) -> Array:
-    """π from the LP's occupancy; greedy for r + λ·g where the state is never visited."""
-    x = np.where(x.reshape(cmdp.S, cmdp.A) > 1e-12 * x.max(), x.reshape(cmdp.S, cmdp.A), 0.0)
-    h_L = lagrangian(np.moveaxis(cmdp.h, 0, -1), lam)
-    greedy = np.eye(cmdp.A)[np.argmax(_Q(cmdp, h_L, V), axis=1)]
-    return np.where(x.sum(1, keepdims=True) > 0, policy_of(x), greedy)
+def _infeasible(cmdp: CMDP, pi: Array, farkas: Array, slater: float) -> Optimum:
+    d, J = _measured(cmdp, pi)
+    return Optimum("infeasible", J, farkas, pi, Mixture.single(pi), d, -np.inf, slater, cmdp.b)
 
 
-def _occupancy_lp(cmdp: CMDP, b: Array) -> tuple[Array, Array]:
-    """x [S·A] and λ [I] of the program with limits b."""
-    limits = -cmdp.g.reshape(cmdp.I, -1) if cmdp.I else None
-    result = _highs(-cmdp.r.ravel(), limits, -b if cmdp.I else None, _flow(cmdp), cmdp.rho, (0, None))
-    lam = np.maximum(-result.ineqlin.marginals, 0.0) if cmdp.I else np.zeros(0)
-    return result.x, lam
+def _measured(cmdp: CMDP, pi: Array) -> tuple[Array, Array]:
+    d = occupancy(cmdp, pi)
+    return d, values(cmdp, d)
 
 
-def _flow(cmdp: CMDP) -> sparse.csr_array:
-    """The conservation of occupancy, [S, S·A]: outflow of s minus γ times inflow."""
-    S, A = cmdp.S, cmdp.A
-    out = sparse.csr_array((np.ones(S * A), (np.repeat(np.arange(S), A), np.arange(S * A))), shape=(S, S * A))
-    return sparse.csr_array(out - cmdp.gamma * sparse.csr_array(cmdp.rows).T)
+def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
+    """π from visits x [S, A]; greedy for r + λ·g where the state is never visited."""
+    x = np.where(x > 1e-12 * x.max(), x, 0.0)
+    return np.where(x.sum(1, keepdims=True) > 0, policy_of(x), np.eye(x.shape[1])[greedy])
+
+
+def _stationary(weights: Array, pi: Array, d: Array) -> Array:
+    """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
+    total = np.einsum("m,msa->sa", weights, d)
+    return np.where(total.sum(1, keepdims=True) > 0, policy_of(total), pi[0])
+
+
+def _tightenings(cmdp: CMDP, slater: float):
+    """What to add to b: once, except where the solver's own tolerance eats it; nothing where there is no room."""
+    if cmdp.I == 0:
+        return [np.zeros(0)]
+    first = TIGHTEN * _scale(cmdp)
+    if slater <= 0:  # feasible at the limit only: the program must not be refused for rounding
+        return [-_tolerance(cmdp) * np.ones(cmdp.I)]
+    return [np.minimum(first * 10.0**i, slater / 2) for i in range(4)]
 
 
 def _scale(cmdp: CMDP) -> Array:
@@ -149,13 +184,5 @@ def _scale(cmdp: CMDP) -> Array:
     return np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma), np.abs(cmdp.b)) if cmdp.I else np.zeros(0)
 
 
-def _highs(c: Array, A_ub: Any, b_ub: Any, A_eq: Any, b_eq: Any, bounds: Any) -> Any:
-    """Dual simplex for small programs; interior point beyond, where simplex takes minutes."""
-    method = "highs-ds" if len(c) <= 2000 else "highs-ipm"
-    tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    result = optimize.linprog(
-        c, A_ub=A_ub, b_ub=b_ub, A_eq=A_eq, b_eq=b_eq, bounds=bounds, method=method, options=tolerances
-    )
-    if result.status != 0:
-        raise RuntimeError(f"the linear program was not solved: {result.message}")
-    return result
+def _tolerance(cmdp: CMDP) -> float:
+    return 10 * TIGHTEN * float(np.max(_scale(cmdp), initial=0.0))

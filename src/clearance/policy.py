@@ -31,6 +31,13 @@ class SoftmaxPolicy:
     A: int
     matrix: Any
     tabular: bool = False
+    available: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def bias(self) -> Array:
+        """0 for actions that exist, −inf for others, [S, A]: added to the logits."""
+        none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
+        return np.where(none, -np.inf, 0.0)
 
     @property
     def d(self) -> int:
@@ -56,7 +63,7 @@ class SoftmaxPolicy:
         """log π [..., S, A] of one θ [d] or of many [..., d]."""
         theta = np.asarray(theta, float)
         logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
-        return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A), axis=-1)
+        return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
         """π [..., S, A] of one θ [d] or of many [..., d]."""
@@ -85,18 +92,18 @@ class SoftmaxPolicy:
         return pick @ self.matrix
 
 
-def softmax(S: int, A: int) -> SoftmaxPolicy:
-    """Tabular softmax: one parameter for each pair (s, a)."""
-    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True)
+def softmax(S: int, A: int, available: NDArray[np.bool_] | None = None) -> SoftmaxPolicy:
+    """Tabular softmax: one parameter for each pair (s, a); zero probability where `available` [S, A] is false."""
+    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=available)
 
 
-def linear_softmax(features: ArrayLike) -> SoftmaxPolicy:
-    """Log-linear softmax with features Φ [S, A, d]."""
+def linear_softmax(features: ArrayLike, available: NDArray[np.bool_] | None = None) -> SoftmaxPolicy:
+    """Log-linear softmax with features Φ [S, A, d]; zero probability where `available` [S, A] is false."""
     phi = numbers("features", features, ndim=3)
     S, A, d = phi.shape
     if min(S, A, d) == 0:
         raise InputError(f"features must be [S, A, d] with no empty axis, got shape {phi.shape}")
-    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)))
+    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)), available=available)
 
 
 def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
@@ -105,6 +112,8 @@ def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
         raise InputError(
             f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"
         )
+    if np.any(np.isfinite(policy.bias) & ~cmdp.available):
+        raise InputError("policy takes actions that the model does not have: make it with available=cmdp.available")
 
 
 def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:

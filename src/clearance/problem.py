@@ -27,6 +27,7 @@ from scipy.sparse import linalg as sparse_linalg
 from clearance.errors import InputError
 from clearance.files import load_npz, save_npz
 from clearance.inputs import (
+    actions,
     constraint_names,
     constraints,
     csr_from,
@@ -38,8 +39,12 @@ from clearance.inputs import (
     numbers,
     transitions,
 )
+from clearance.linear import linear_solve
 
 Array = NDArray[np.float64]
+
+# Beyond this many states a sparse LU may fill in; iterations take over.
+LU_STATES = 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +57,8 @@ class CMDP:
     rho    initial distribution [S]; uniform unless given
     gamma  discount factor in (0, 1)
     names  names of the constraints [I], for messages and reports
+    available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
+           ignored, and no policy takes them
 
     Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
     `cost=c, limit=l` adds the constraint g = −c, b = −l.
@@ -79,6 +86,7 @@ class CMDP:
         cost: ArrayLike | None = None,
         limit: ArrayLike | None = None,
         names: Sequence[str] | None = None,
+        available: ArrayLike | None = None,
     ) -> None:
         r_ = numbers("r", r, ndim=2)
         S, A = r_.shape
@@ -90,7 +98,7 @@ class CMDP:
         g_, b_ = constraints("g", g, "b", b, S, A)
         c_, l_ = constraints("cost", cost, "limit", 0.0 if limit is None else limit, S, A)
         put = object.__setattr__
-        put(self, "P", transitions(P, S, A))
+        put(self, "P", transitions(P, S, A, actions(available, S, A)))
         put(self, "h", frozen(np.concatenate([r_[None], g_, -c_])))
         put(self, "b", frozen(np.concatenate([b_, -l_])))
         put(self, "rho", initial(rho, S))
@@ -122,6 +130,13 @@ class CMDP:
         return sparse.issparse(self.P)
 
     @cached_property
+    def available(self) -> NDArray[np.bool_]:
+        """Which actions exist in which state, [S, A]."""
+        if self.is_sparse:
+            return (np.diff(self.P.indptr) > 0).reshape(self.S, self.A)
+        return self.P.any(axis=-1)
+
+    @cached_property
     def rows(self) -> Any:
         """P as a matrix [S·A, S] whose row s·A + a is P(·|s, a); dense or CSR."""
         return self.P if self.is_sparse else self.P.reshape(self.S * self.A, self.S)
@@ -133,7 +148,8 @@ class CMDP:
     def replace(self, *, P: Any = None, h: Array | None = None, b: Array | None = None) -> CMDP:
         h, b = (self.h if h is None else h), (self.b if b is None else b)
         P = self.P if P is None else P
-        return CMDP(P, h[0], h[1:], b, rho=self.rho, gamma=self.gamma, names=self.names)
+        ragged = None if self.available.all() else self.available
+        return CMDP(P, h[0], h[1:], b, rho=self.rho, gamma=self.gamma, names=self.names, available=ragged)
 
     def save(self, path: str | Path) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
@@ -143,6 +159,8 @@ class CMDP:
             arrays |= {"P_data": self.P.data, "P_indices": self.P.indices, "P_indptr": self.P.indptr}
         else:
             arrays["P"] = self.P
+        if not self.available.all():
+            arrays["available"] = self.available
         save_npz(path, arrays)
 
     @classmethod
@@ -157,7 +175,8 @@ class CMDP:
             P = z["P"] if "P" in z else csr_from(z)
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
             gamma = number("gamma", z["gamma"])
-            return cls(P, z["r"], z.get("g"), z.get("b", 0.0), rho=z.get("rho"), gamma=gamma, names=names)
+            given = {"rho": z.get("rho"), "available": z.get("available")}
+            return cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
 
@@ -208,11 +227,17 @@ def values(cmdp: CMDP, d: Array) -> Array:
     return flat @ cmdp.h.reshape(1 + cmdp.I, -1).T / (1 - cmdp.gamma)
 
 
-def policy_of(d: ArrayLike) -> Array:
-    """π(a|s) = d(s, a) / Σ_a d(s, a); uniform where the state is never visited (Bai et al. 2023, Assumption 5)."""
+def policy_of(d: ArrayLike, available: NDArray[np.bool_] | None = None) -> Array:
+    """π(a|s) = d(s, a) / Σ_a d(s, a) (Bai et al. 2023, Assumption 5); uniform over the available actions where the
+    state is never visited.
+    """
     d = np.maximum(np.asarray(d, float), 0.0)
     total = d.sum(-1, keepdims=True)
-    return np.where(total > 0, d / np.where(total > 0, total, 1.0), 1.0 / d.shape[-1])
+    if available is None:
+        elsewhere = np.full(d.shape[-1], 1.0 / d.shape[-1])
+    else:
+        elsewhere = available / available.sum(-1, keepdims=True)
+    return np.where(total > 0, d / np.where(total > 0, total, 1.0), elsewhere)
 
 
 def transition_of(cmdp: CMDP, pi: Array) -> Any:
@@ -230,13 +255,27 @@ def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
     if pi.shape != (cmdp.S, cmdp.A):
         raise InputError(f"policy has shape {pi.shape}, the model needs [S, A] = {(cmdp.S, cmdp.A)}")
     distributions("policy", pi)
+    forbidden = np.argwhere((pi > 0) & ~cmdp.available)
+    if len(forbidden):
+        raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
     return pi
 
 
 def _factorise(cmdp: CMDP, P_pi: Any):
-    """Solvers of (I − γ P_π) x = y and of the transposed system, from one LU."""
+    """Solvers of (I − γ P_π) x = y and of the transposed system: one LU, or iterations where it would fill in."""
+    if sparse.issparse(P_pi) and cmdp.S > LU_STATES:
+        return (lambda y: _iterated(P_pi, cmdp.gamma, y)), (lambda y: _iterated(P_pi.T.tocsr(), cmdp.gamma, y))
     if sparse.issparse(P_pi):
         lu = sparse_linalg.splu((sparse.eye_array(cmdp.S, format="csc") - cmdp.gamma * P_pi.tocsc()).tocsc())
         return lu.solve, lambda y: lu.solve(y, trans="T")
     lu_piv = linalg.lu_factor(np.eye(cmdp.S) - cmdp.gamma * P_pi)
     return (lambda y: linalg.lu_solve(lu_piv, y)), (lambda y: linalg.lu_solve(lu_piv, y, trans=1))
+
+
+def _iterated(M: Any, gamma: float, y: Array) -> Array:
+    """(I − γM)⁻¹ y to rounding, for one right-hand side [S] or several [S, n]."""
+    columns = np.ascontiguousarray(y.T if y.ndim == 2 else y[None])
+    x = columns / (1 - gamma)
+    for right, solution in zip(columns, x, strict=True):
+        linear_solve(M, gamma, right, solution, 0.0)
+    return x.T if y.ndim == 2 else x[0]

@@ -26,6 +26,7 @@ def advance(
         np.empty(cmdp.S * cmdp.A, np.uint64),
         np.zeros(cmdp.S, np.int64),
         theta,
+        policy.bias,
         *policy.sparse_features,
     )
     H = 1 + cmdp.I

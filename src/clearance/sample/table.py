@@ -47,7 +47,7 @@ class Table:
         S, A = self.cmdp.S, self.cmdp.A
         fptr, fidx, fval = self.policy.sparse_features
         pi = np.ascontiguousarray(self.policy.pi(theta))
-        rows = Rows(pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, fptr, fidx, fval)
+        rows = Rows(pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, self.policy.bias, fptr, fidx, fval)
         kernels.pack_all(rows, A, kernels.workspace(A)[-1])
         return rows
 

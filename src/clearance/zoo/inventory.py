@@ -1,0 +1,44 @@
+"""Inventory with a service level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearance.problem import CMDP
+from clearance.zoo.rows import start_at, transitions
+
+DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
+
+
+def inventory(
+    capacity: int = 5, *, fill_rate: float = 0.95, demand: Sequence[float] = DEMAND, gamma: float = 0.95
+) -> CMDP:
+    """A shop that reviews its stock every period, and may lose only a small share of its customers.
+
+    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; what does not fit is not
+    ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales min(y, D); unmet demand is lost;
+    next stock (y − D)⁺.
+
+        r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding
+        cost = E (D − y)⁺,   limit = (1 − fill_rate) · E D / (1−γ)
+
+    Σ_t γ^t E D = E D / (1−γ) whatever the policy does, so the limit says: at most the share 1 − `fill_rate` of all
+    (discounted) demand is lost. Demand 0..5 with probabilities (.3, .2, .2, .2, .05, .05). The shop opens empty.
+
+    Known: for a price λ of a lost sale the problem is an inventory problem with fixed ordering cost, so its policy is
+    of type (s, S): order up to S when the stock is below s. The constrained optimum mixes two of them.
+
+    Costs, revenue and the form: Puterman 1994, section 3.2. Capacity 5 and this demand: Bura et al. 2022
+    (DOPE). The service level, γ = 0.95 and the empty start are this library's.
+    """
+    p, S = np.asarray(demand, float), capacity + 1
+    x, a, D = np.ogrid[:S, :S, : len(p)]
+    y = np.minimum(x + a, capacity)
+    P = transitions(S, S, x, a, np.maximum(y - D, 0), p)
+    ordered = (y - x)[:, :, 0]
+    r = 8 * np.minimum(y, D) @ p - np.where(ordered > 0, 4.0 + 2 * ordered, 0.0) - y[:, :, 0]
+    lost = np.maximum(D - y, 0) @ p
+    limit = (1 - fill_rate) * (np.arange(len(p)) @ p) / (1 - gamma)
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=lost, limit=limit, names=["lost sales"])

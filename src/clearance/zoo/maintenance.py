@@ -1,0 +1,49 @@
+"""Maintenance: replace a machine before it breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.problem import CMDP
+from clearance.zoo.rows import start_at, transitions
+
+
+def maintenance(
+    conditions: int = 10,
+    *,
+    breakdowns: float = 0.01,
+    wear: float = 0.4,
+    price: float = 5.0,
+    gamma: float = 0.95,
+) -> CMDP:
+    """A machine that wears, earns less when worn, and may break down only so often.
+
+    State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A machine
+    that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability `wear`
+    (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced whatever the
+    action.
+
+        r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken one
+        cost = (i + 1)²/(10 n²) running, 0 else (a breakdown),   limit = breakdowns / (1−γ)
+
+    Starts new.
+
+    Known: income falls and the risk of the next state rises with i (stochastically monotone), so for any price of a
+    breakdown the optimum is a control limit: replace from some condition on. The constrained optimum is randomised in
+    at most one condition, between two neighbouring control limits.
+
+    Source: Derman 1963 (control limit rules); Puterman 1994, section 4.7. The numbers are this library's.
+    """
+    n, S = conditions, conditions + 1
+    i = np.arange(n)
+    breaks = (i + 1.0) ** 2 / (10 * n**2)
+    worn = np.where(i < n - 1, (1 - breaks) * wear, 0.0)
+    s = np.concatenate([i, i, i, i, [n, n]])
+    a = np.concatenate([np.zeros(3 * n, int), np.ones(n, int), [0, 1]])
+    s_next = np.concatenate([np.full(n, n), np.minimum(i + 1, n - 1), i, np.zeros(n + 2, int)])
+    P = transitions(S, 2, s, a, s_next, np.concatenate([breaks, worn, 1 - breaks - worn, np.ones(n + 2)]))
+    r, cost = np.full((S, 2), -price), np.zeros((S, 2))
+    r[:n, 0], r[n] = 1 - i / (2 * n), -2 * price
+    cost[:n, 0] = breaks
+    limit = breakdowns / (1 - gamma)
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=limit, names=["breakdowns"])

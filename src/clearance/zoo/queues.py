@@ -1,0 +1,74 @@
+"""Queues: service rates under a power budget, and flow control under a holding cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearance.problem import CMDP
+from clearance.zoo.rows import start_at, transitions
+
+RATES = (0.2, 0.4, 0.6, 0.8)
+
+
+def queue_power(
+    buffer: int = 50,
+    *,
+    power: float = 0.1,
+    arrival: float = 0.2,
+    rates: Sequence[float] = RATES,
+    gamma: float = 0.98,
+) -> CMDP:
+    """One server whose speed costs power: the shortest queue that a power budget allows.
+
+    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q ∈ {.2, .4, .6, .8}. In a step, with
+    probability p = .2 a customer arrives (is lost when x = L), with probability q one leaves (if x > 0), else nothing
+    happens; p + q ≤ 1, so one event per step.
+
+        r = −x,   cost = q³,   limit = power / (1−γ):  (1−γ) E Σγ^t q_t³ ≤ power
+
+    The server draws its power with an empty queue too. Starts with x customers with probability ∝ .9^x.
+
+    Known: with a price λ of power the best rate does not decrease with x, so the constrained optimum is a staircase in
+    x, randomised in at most one state. (The full buffer may differ: there a customer lost shortens the queue for free.)
+
+    Source: de Farias and Van Roy 2003; there the price is given, r = −x − 60 q³, and the buffer is 49,999. The budget,
+    L = 50 and the start are this library's.
+    """
+    q, S = np.asarray(rates, float), buffer + 1
+    x, a = np.ogrid[:S, : len(q)]
+    up, down = arrival * (x < buffer), q * (x > 0)
+    moves = [(np.minimum(x + 1, buffer), up + 0 * q), (np.maximum(x - 1, 0), down), (x, 1 - up - down)]
+    s_next, prob = (np.stack(np.broadcast_arrays(*part)) for part in zip(*moves, strict=True))
+    P = transitions(S, len(q), x, a, s_next, prob)
+    r, cost = np.broadcast_arrays(-1.0 * x, q**3)
+    rho = 0.9 ** np.arange(S)
+    return CMDP(P, r, rho=rho / rho.sum(), gamma=gamma, cost=cost, limit=power / (1 - gamma), names=["power"])
+
+
+def lazar(
+    buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
+) -> CMDP:
+    """Flow control: the most throughput for which the mean queue stays short.
+
+    State: customers x = 0..L (L = `buffer`, 20). Action: 0 refuse, 1 admit. In a step a customer comes with probability
+    p = .7, and joins if admitted and x < L; a service ends with probability μ = .6 if x > 0; both may happen.
+
+        r = p 1{admit, x < L} (customers admitted),   cost = x,   limit = holding / (1−γ)
+
+    Starts empty.
+
+    Known: the optimum admits below one threshold and refuses above it, is randomised in at most one state (the
+    threshold), and the constraint is tight if admitting everybody would break it.
+
+    Source: Lazar 1983 (continuous time, networks); in discrete time, with the theorem by Lagrangian arguments from the
+    discounted problem: Ma 1988 (thesis with Makowski). The numbers are this library's.
+    """
+    S = buffer + 1
+    x, a, came, served = np.ogrid[:S, :2, :2, :2]
+    joins = came * a * (x < buffer)
+    prob = np.where(came, arrival, 1 - arrival) * np.where(served, service, 1 - service)
+    P = transitions(S, 2, x, a, x + joins - served * (x > 0), prob)
+    r, cost = np.broadcast_arrays(arrival * (a * (x < buffer))[:, :, 0, 0], 1.0 * x[:, :, 0, 0])
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=holding / (1 - gamma), names=["holding"])

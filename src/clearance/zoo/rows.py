@@ -1,0 +1,34 @@
+"""Transition probabilities from a list of transitions: dense when small, CSR when large, never both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+# Up to this many entries [S, A, S] (4 MB) a dense array is the faster one to work with.
+DENSE_ENTRIES = 500_000
+
+
+def transitions(
+    S: int, A: int, s: ArrayLike, a: ArrayLike, s_next: ArrayLike, prob: ArrayLike, *, dense: bool | None = None
+) -> Any:
+    """P with P(s_next | s, a) = Σ of the `prob` listed for it: dense [S, A, S], or CSR [S·A, S] with row s·A + a.
+
+    s, a, s_next and prob broadcast against each other; a pair may be listed many times.
+    dense  True or False to choose; by default sparse from `DENSE_ENTRIES` on. A dense array is never made on the way to
+           a sparse one.
+    """
+    s, a, s_next, prob = (np.ravel(x) for x in np.broadcast_arrays(s, a, s_next, prob))
+    keep = prob != 0
+    at = (np.asarray(s, np.int64)[keep] * A + np.asarray(a, np.int64)[keep], np.asarray(s_next, np.int64)[keep])
+    P = sparse.coo_array((np.asarray(prob, float)[keep], at), shape=(S * A, S)).tocsr()
+    dense = S * A * S <= DENSE_ENTRIES if dense is None else dense
+    return P.toarray().reshape(S, A, S) if dense else P
+
+
+def start_at(S: int, s: int) -> np.ndarray:
+    """ρ = δ_s [S]."""
+    return np.eye(1, S, s)[0]

@@ -1,0 +1,41 @@
+"""Media streaming with a fast server."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.problem import CMDP
+from clearance.zoo.rows import start_at, transitions
+
+
+def streaming(
+    buffer: int = 9,
+    *,
+    fast_share: float = 0.5,
+    fast: float = 0.9,
+    slow: float = 0.1,
+    playback: float = 0.8,
+    gamma: float = 0.95,
+) -> CMDP:
+    """A player whose buffer is filled by a dear fast server or a cheap slow one: as few stalls as possible.
+
+    State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
+    .1 (slow) or .9 (fast), one is played with probability .8, independently; x' = min(max(x + arrived − played, 0), N).
+
+        r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share / (1−γ)
+
+    Starts empty.
+
+    Known: fast in a band of buffer levels, slow above it, randomised in at most one state. The band need not reach down
+    to 0: what arrives at an empty buffer is mostly played at once, so that the fast server lifts a buffer from 0 with
+    probability .18 only, but keeps one from falling to 0 with probability .92.
+
+    Source: Bura et al. 2022 (DOPE), with their boundary and their half of the time fast, there over a finite horizon.
+    γ = 0.95 is this library's.
+    """
+    S, rate = buffer + 1, np.array([slow, fast])[:, None, None]
+    x, a, arrived, played = np.ogrid[:S, :2, :2, :2]
+    prob = np.where(arrived, rate, 1 - rate) * np.where(played, playback, 1 - playback)
+    P = transitions(S, 2, x, a, np.clip(x + arrived - played, 0, buffer), prob)
+    r, cost = np.broadcast_arrays(-1.0 * (x == 0)[:, :, 0, 0], 1.0 * a[:, :, 0, 0])
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=fast_share / (1 - gamma), names=["fast"])
