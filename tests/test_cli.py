@@ -242,8 +242,8 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
     status, out, err = cli("solve two-state --K 100000000 --kappa 0.2 --json --out run")
     said = json.loads(out)
     assert status == 130 and said["status"] == "interrupted" and said["verdict"] == "CERTIFIED"
-    assert err.splitlines()[-1] == "clearance: interrupted after 500 of 100000000 iterations; saved in run"
-    assert len(cl.Trace.load("run/trace/000001.npz")) == 500
+    assert err.splitlines()[-1] == "clearance: interrupted after 1023 of 100000000 iterations; saved in run"
+    assert len(cl.Trace.load("run/trace/000001.npz")) == 1023
     assert json.loads(Path("run/method.json").read_text())["status"] == "interrupted"
 
 

@@ -17,12 +17,12 @@ N = 40_000
 def draw(sampler: cl.Table, theta: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Pairs [N], Â [N, 1+I], rollouts of J [N, 1+I] and the steps taken."""
     H = 1 + sampler.cmdp.I
-    pair, start = np.empty(N, np.int64), np.empty(N, np.int64)
-    Q, V, J = np.empty((N, H)), np.empty((N, H)), np.empty((N, H))
-    lanes = kernels.workspace(sampler.cmdp.A)
+    pair, start = np.empty(N, np.int64), np.empty(2 * N, np.int64)
+    J, QV = np.empty((2 * N, H)), np.empty((2 * N, H))
+    lanes = kernels.workspace(sampler.cmdp.A, H)
     rows, tables = sampler.rows(theta), sampler.tables
-    steps = kernels.rollouts(key_of(seed), tables, rows, 0, sampler.resets, pair, start, Q, V, J, lanes)
-    return pair, Q - V, J, int(steps)
+    steps = kernels.rollouts(key_of(seed), tables, rows, kernels.READY, sampler.resets, pair, start, J, QV, lanes)
+    return pair, QV[:N] - QV[N:], J[N:], int(steps)
 
 
 def z_scores(x: np.ndarray, mean: np.ndarray) -> np.ndarray:
@@ -80,11 +80,20 @@ def test_geometric_horizon_starts_at_one() -> None:
     """T on {1, 2, …}: P(T > t) = γ^t; NumPy's convention, without which J is off by γ."""
     gamma, n = 0.8, 200_000
     words = (np.uint64(kernels.fold(key_of(3), i)) for i in range(n))
-    T = np.array([kernels.geometric(word, 1 / np.log(gamma)) for word in words])
+    T = np.array([kernels.geometric(word, *kernels.geometric_tables(gamma)) for word in words])
     assert T.min() == 1
     for t in range(1, 20):
         p = gamma**t
         assert abs(np.mean(t < T) - p) < 5 * np.sqrt(p * (1 - p) / n)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.5, 0.8, 0.99, 0.999999])
+def test_geometric_table_agrees_with_the_logarithm(gamma: float) -> None:
+    tables = kernels.geometric_tables(gamma)
+    words = [np.uint64(kernels.fold(key_of(1), i)) for i in range(3000)] + [np.uint64(0), np.uint64(2**64 - 1)]
+    for word in words:
+        u, T = kernels.unit(word), kernels.geometric(word, *tables)
+        assert T >= 1 and u < gamma ** (T - 1) * (1 + 1e-9) and u >= gamma**T * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("p", [[1.0], [0.5, 0.5], [0.0, 1.0, 0.0], [1e-9, 1 - 1e-9], [0.1, 0.2, 0.3, 0.4], None])
@@ -92,13 +101,14 @@ def test_alias_tables_hold_the_probabilities(p: list[float] | None) -> None:
     """Not by sampling: the table's own probabilities, threshold by threshold."""
     weights = np.random.default_rng(0).dirichlet(np.full(50, 0.1)) if p is None else np.array(p)
     n = len(weights)
-    cells = kernels.alias_cells(np.array([0, n]), np.arange(n), weights).astype(float)
-    held = np.zeros(n)
-    for threshold, own, alias in cells:
-        held[int(own)] += threshold / 2**32 / n
-        held[int(alias)] += (1 - threshold / 2**32) / n
-    assert held == pytest.approx(weights, abs=2.0**-32)
-    assert np.all(held[weights == 0] == 0), "an impossible state must stay impossible"
+    for width in (0, n, n + 3):
+        cells = kernels.alias_cells(np.array([0, n]), np.arange(n), weights, width).astype(float)
+        held = np.zeros(n)
+        for threshold, own, alias in cells:
+            held[int(own)] += threshold / 2**32 / len(cells)
+            held[int(alias)] += (1 - threshold / 2**32) / len(cells)
+        assert len(cells) == max(n, width) and held == pytest.approx(weights, abs=2.0**-32)
+        assert np.all(held[weights == 0] == 0), "an impossible state must stay impossible"
 
 
 def test_streams_are_pure_functions_and_lanes_change_nothing() -> None:
@@ -109,10 +119,9 @@ def test_streams_are_pure_functions_and_lanes_change_nothing() -> None:
     rows, start = sampler.rows(random_theta(0, policy.d)), np.full(500, -1)
     results = []
     for lanes in (1, 3, 16):
-        work = kernels.workspace(cmdp.A)
-        narrow = (*(a[:lanes].copy() for a in work[:4]), work[4])
+        narrow = kernels.workspace(cmdp.A, 3, lanes)
         sums, last = np.empty((500, 3)), np.empty(500, np.int64)
-        kernels.walks(key_of(5), sampler.tables, rows, 0, start, sums, last, narrow)
+        kernels.walks(key_of(5), sampler.tables, rows, kernels.READY, start, sums, last, narrow)
         results.append((sums, last))
     for sums, last in results[1:]:
         assert np.array_equal(sums, results[0][0]) and np.array_equal(last, results[0][1])

@@ -1,4 +1,4 @@
-"""The Bellman operator on sparse models: greedy sweeps, compiled, and policy iteration.
+"""The Bellman operator on sparse models: policy iteration, and the visits of a deterministic policy.
 
     (TV)(s) = max_a h(s, a) + γ Σ P(s'|s, a) V(s'),        V* ≤ V + max(TV − V)/(1−γ)   for any V
 
@@ -9,48 +9,21 @@ Bellman residual, from which every bound follows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
-from clearance.linear import linear_solve
+from clearance.linear import linear_solve, policy_iteration, transposed_rows
 from clearance.problem import CMDP, Array
-
-
-@njit(cache=True, nogil=True)
-def sweep(indptr, indices, data, h, gamma, V, act):
-    """act ← the greedy policy of V (kept where it is as good); returns max and min over s of (TV − V)(s)."""
-    S = len(V)
-    A = len(h) // S
-    most, least = -np.inf, np.inf
-    for s in range(S):
-        best, choice, kept = -np.inf, act[s], -np.inf
-        for a in range(A):
-            row = s * A + a
-            if indptr[row] == indptr[row + 1]:
-                continue  # no such action in this state
-            total = 0.0
-            for i in range(indptr[row], indptr[row + 1]):
-                total += data[i] * V[indices[i]]
-            q = h[row] + gamma * total
-            if a == act[s]:
-                kept = q
-            if q > best:
-                best, choice = q, a
-        if kept < best - 1e-14 * abs(best):
-            act[s] = choice
-        gain = best - V[s]
-        most, least = max(most, gain), min(least, gain)
-    return most, least
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
     """A finite model as the sweeps read it: CSR over rows s·A + a, and the signals h [1+I, S·A]."""
 
-    P: sparse.csr_array
+    P: Any
     h: Array
     rho: Array
     gamma: float
@@ -66,23 +39,13 @@ class Operator:
         """Policy iteration for one signal h [S·A] from V and act (improved in place) → V, and max(TV − V).
 
         Stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
-        Evaluations are as exact as the last improvement was large: early policies need no digits.
         """
-        P = self.P
-        most, spread, best = np.inf, np.inf, np.inf
-        for _ in range(200):
-            most, least = sweep(P.indptr, P.indices, P.data, h, self.gamma, V, act)
-            best, spread = min(best, spread), most - least
-            if spread <= tol or (spread <= 1e3 * tol and not spread < 0.9 * best):
-                break  # done, or rounding is all that is left
-            rows = np.arange(self.S) * self.A + act
-            V = V.copy()
-            linear_solve(P[rows], self.gamma, h[rows], V, max(0.01 * spread, 0.2 * tol))
-        return V, most
+        P, V = self.P, V.copy()
+        return V, policy_iteration(P.indptr, P.indices, P.data, h, self.gamma, V, act, tol)
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:
         """x(s) = (I − γ P_actᵀ)⁻¹ ρ, the discounted visits of a deterministic policy, from a first guess."""
-        M = sparse.csr_array(self.P[np.arange(self.S) * self.A + act].T)
+        M = transposed_rows(self.P.indptr, self.P.indices, self.P.data, act, self.A)
         linear_solve(M, self.gamma, self.rho, x, tol)
         return x
 

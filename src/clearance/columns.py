@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from clearance.bellman import Operator
 from clearance.errors import SolverError
-from clearance.lp import highs
 from clearance.problem import CMDP, Array
 
 SMOOTHING = 0.5  # share of the best λ so far, once there are more than two constraints
@@ -40,23 +40,22 @@ class Columns:
     def __post_init__(self) -> None:
         self.V, self.x = np.zeros(self.model.S), np.full(self.model.S, 1 / (1 - self.model.gamma) / self.model.S)
 
-    def price(self, weights: Array, tol: float) -> float:
+    def price(self, weights: Array, gap: float, tol: float) -> float:
         """Ask the oracle for max_π weights·(J_r, J_g − b); adds its policy and returns a proven upper bound.
 
-        `tol` is the accuracy wanted of the bound. Warm starts: V and the visits of the last call.
+        The bound is as accurate as the `gap` left asks for: early ones need no digits. J of the policy is accurate to
+        tol/100, what the last gap will ask for. Warm starts: V and the visits of the last call.
         """
+        accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model
         h = weights @ model.h
         act = self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
-        self.V, gain = model.maximise(np.ascontiguousarray(h), self.V, act, tol * (1 - model.gamma))
-        self.x = model.occupancy(act, self.x.copy(), min(1e-11, 0.01 * tol) / model.S)
+        self.V, gain = model.maximise(np.ascontiguousarray(h), self.V, act, accuracy * (1 - model.gamma))
+        size = model.S * max(float(np.abs(model.h).max()), 1e-300)
+        self.x = model.occupancy(act, self.x.copy(), 0.01 * tol * (1 - model.gamma) / size)
         self.act.append(act)
         self.J.append(model.J(act, self.x))
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
-
-    def slack(self) -> Array:
-        """J_g − b of every column, [n, I]."""
-        return np.array(self.J)[:, 1:] - self.b
 
 
 @dataclass(frozen=True)
@@ -70,66 +69,86 @@ class Mixed:
     calls: int
 
 
+class Master:
+    """The master program, which grows by one column at a time; HiGHS starts each time from its last basis.
+
+    `margin=True` is phase one: max t subject to Σ_j w_j slack_ji ≥ t, whose multipliers sum to 1.
+    """
+
+    def __init__(self, I: int, *, margin: bool) -> None:
+        self.I, self.margin, self.n = I, margin, 0
+        self.highs = highspy.Highs()
+        self.highs.silent()
+        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+            self.highs.setOptionValue(name, 1e-10)
+        self.highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        for lower, upper in [(0.0, highspy.kHighsInf)] * I + [(1.0, 1.0)]:
+            self.highs.addRow(lower, upper, 0, np.zeros(0, np.int32), np.zeros(0))
+        if margin:
+            t = np.append(np.full(I, -1.0), 0.0)
+            self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, np.arange(I + 1, dtype=np.int32), t)
+
+    def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
+        """w [n], λ [I] and the value, after taking in the columns that are new."""
+        for column in J[self.n :]:
+            cost, entries = 0.0 if self.margin else float(column[0]), np.append(column[1:] - b, 1.0)
+            rows = np.arange(self.I + 1, dtype=np.int32)
+            self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, rows, entries)
+        self.n = len(J)
+        self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise SolverError(f"the master program was not solved: {self.highs.getModelStatus().name}")
+        solution = self.highs.getSolution()
+        lam = np.maximum(-np.array(solution.row_dual[: self.I]), 0.0)
+        w = np.maximum(np.array(solution.col_value[1:] if self.margin else solution.col_value), 0.0)
+        return w, lam, float(self.highs.getInfo().objective_function_value)
+
+
 def slater(columns: Columns, tol: float, *, enough: float = np.inf) -> Mixed:
-    """max_π min_i (J_gi − b_i), stopping early once `enough` is reached or infeasibility is proven.
+    """max_π min_i (J_gi − b_i), stopping early once `enough` is reached.
 
     `bound` is a proven upper bound: negative means that no policy meets the limits, with `lam` (Σλ = 1) as the proof.
     """
     I = len(columns.b)
-    lam, bound, best_lam = np.full(I, 1 / I), np.inf, np.full(I, 1 / I)
+    master = Master(I, margin=True)
+    lam = best_lam = np.full(I, 1 / I)
+    bound, value = np.inf, -np.inf
     for calls in range(1, 1000):
-        upper = columns.price(np.append(0.0, lam), 0.1 * tol)
+        upper = columns.price(np.append(0.0, lam), bound - value, tol)
         if upper < bound:
             bound, best_lam = upper, lam
-        w, duals, value = _slater_master(columns.slack())
-        if bound - value <= tol or value >= enough or bound < 0:
+        w, duals, value = master.solve(columns.J, columns.b)
+        if bound - value <= tol or value >= enough:
             return Mixed(w, best_lam, value, bound, calls)
-        lam = _smoothed(duals, best_lam)
+        lam = _smoothed(duals / max(duals.sum(), 1e-300), best_lam)
     raise SolverError("column generation for the Slater margin did not reach its gap")
 
 
-def best_mixture(columns: Columns, tol: float) -> Mixed:
-    """max J_r subject to the limits, from columns that already contain a feasible mixture."""
+def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
+    """max J_r subject to the limits, from columns that already contain a feasible mixture.
+
+    Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger.
+    """
     I = len(columns.b)
-    bound, best_lam, calls = np.inf, np.zeros(I), 0
-    smoothing = SMOOTHING if I > 2 else 0.0
-    lam = best_lam
+    master = Master(I, margin=False)
+    lam = best_lam = np.zeros(I)
+    bound, value, tol = np.inf, -np.inf, gap * scale
     for calls in range(1, 2000):
-        upper = columns.price(np.append(1.0, lam), 0.1 * tol)
+        upper = columns.price(np.append(1.0, lam), bound - value, tol)
         if upper < bound:
             bound, best_lam = upper, lam
-        w, duals, value = _master(np.array(columns.J)[:, 0], columns.slack())
+        w, duals, value = master.solve(columns.J, columns.b)
+        tol = gap * max(abs(value), 1e-3 * scale)
         if bound - value <= tol:
             return Mixed(w, best_lam, value, bound, calls)
-        # A price at the smoothed λ that the master already knows of would repeat itself: then price at its own duals.
-        target = _smoothed(duals, best_lam, smoothing)
+        # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
+        target = _smoothed(duals, best_lam)
         lam = target if np.any(np.abs(target - lam) > 1e-12 * (1 + np.abs(lam))) else duals
     raise SolverError("column generation did not reach its gap")
 
 
-def _smoothed(duals: Array, best: Array, smoothing: float = SMOOTHING) -> Array:
-    return smoothing * best + (1 - smoothing) * duals if len(duals) > 2 else duals
-
-
-def _master(J_r: Array, slack: Array) -> tuple[Array, Array, float]:
-    """w, λ and the value of the master program."""
-    n, I = slack.shape
-    result = highs(
-        -J_r, -slack.T if I else None, np.zeros(I) if I else None, np.ones((1, n)), [1.0], (0, None), "highs-ds"
-    )
-    lam = np.maximum(-result.ineqlin.marginals, 0.0) if I else np.zeros(0)
-    return result.x, lam, -float(result.fun)
-
-
-def _slater_master(slack: Array) -> tuple[Array, Array, float]:
-    """w, λ (Σλ = 1) and t = max_w min_i Σ_j w_j slack_ji."""
-    n, I = slack.shape
-    rows = np.hstack([-slack.T, np.ones((I, 1))])
-    bounds = [(0, None)] * n + [(None, None)]
-    once = np.append(np.ones(n), 0.0)[None]
-    result = highs(np.append(np.zeros(n), -1.0), rows, np.zeros(I), once, [1.0], bounds, "highs-ds")
-    lam = np.maximum(-result.ineqlin.marginals, 0.0)
-    return result.x[:n], lam / max(lam.sum(), 1e-300), -float(result.fun)
+def _smoothed(duals: Array, best: Array) -> Array:
+    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > 2 else duals
 
 
 def columns_of(cmdp: CMDP) -> Columns:

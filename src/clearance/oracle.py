@@ -26,7 +26,7 @@ TIGHTEN = 1e-10
 # Up to this many pairs (s, a) the whole program is solved at once.
 LP_PAIRS = 1500
 # The proven gap at which column generation stops, relative to the scale of J.
-GAP = 1e-8
+GAP = 5e-8
 
 Method = Literal["auto", "lp", "columns"]
 
@@ -128,7 +128,7 @@ def _by_columns(cmdp: CMDP) -> Optimum:
         slater = mixed.value
     for tighten in _tightenings(cmdp, slater):
         found.b = cmdp.b + tighten
-        mixed = columns.best_mixture(found, GAP * scale)
+        mixed = columns.best_mixture(found, GAP, scale)
         weights, pi_m, d_m = columns.mixture_of(found, mixed)
         pi = _stationary(weights, pi_m, d_m)
         d, J = _measured(cmdp, pi)

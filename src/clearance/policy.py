@@ -50,10 +50,11 @@ class SoftmaxPolicy:
         return self.matrix.toarray().reshape(self.S, self.A, self.d)
 
     @cached_property
-    def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-        """(indptr, indices, values) of Φ over rows s·A + a, for the compiled kernels."""
+    def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
+        """(indptr, indices, values, action of each value) of Φ over rows s·A + a, for the compiled kernels."""
         m = self.matrix
-        return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float)
+        action = np.repeat(np.arange(self.S * self.A) % self.A, np.diff(m.indptr))
+        return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
 
     def init(self) -> Array:
         """θ¹ = 0, the uniform policy (Alg. 1 l. 1)."""

@@ -44,7 +44,7 @@ from clearance.linear import linear_solve
 Array = NDArray[np.float64]
 
 # Beyond this many states a sparse LU may fill in; iterations take over.
-LU_STATES = 3000
+LU_STATES = 200
 
 
 @dataclass(frozen=True, eq=False)

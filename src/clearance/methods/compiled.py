@@ -33,5 +33,5 @@ def advance(
     out = np.empty((n, len(theta))), np.empty((n, cmdp.I)), np.empty((n, H)), np.empty(n), np.empty(n, np.int64)
     scales = method.direction.scales(cmdp.gamma)
     settings = (sampler.resets, method.N, float(method.eta1), float(method.eta2), float(method.kappa), float(lam_max))
-    kernels.run(root, state.k, sampler.tables, rows, lam, cmdp.b, *settings, scales, kernels.workspace(cmdp.A), out)
+    kernels.run(root, state.k, sampler.tables, rows, lam, cmdp.b, *settings, scales, kernels.workspace(cmdp.A, H), out)
     return State(theta, lam, state.k + n), Trace(*out, J=np.empty((0, H)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -34,31 +35,36 @@ class Table:
     @cached_property
     def tables(self) -> Tables:
         cmdp = self.cmdp
-        P = cmdp.P if cmdp.is_sparse else sparse.csr_array(cmdp.P.reshape(-1, cmdp.S))
+        P: Any = cmdp.P if cmdp.is_sparse else sparse.csr_array(cmdp.P.reshape(-1, cmdp.S))
         indptr = np.asarray(P.indptr, np.int64)
-        cells = kernels.alias_cells(indptr, np.asarray(P.indices, np.int64), P.data)
-        where = np.flatnonzero(cmdp.rho)
-        start = kernels.alias_cells(np.array([0, len(where)]), where, cmdp.rho[where])
+        counts = np.diff(indptr)
+        widest = int(counts.max())
+        width = widest if widest <= 2 * counts.mean() else 0
+        cells = kernels.alias_cells(indptr, P.indices, P.data, width)
+        where = np.flatnonzero(cmdp.rho).astype(P.indices.dtype)
+        start = kernels.alias_cells(np.array([0, len(where)]), where, cmdp.rho[where], 0)
         h = np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
-        return Tables(cells, indptr, start, h, cmdp.A, 1 / np.log(cmdp.gamma))
+        return Tables(cells, indptr, width, start, h, cmdp.A, *kernels.geometric_tables(cmdp.gamma))
 
     def rows(self, theta: Array) -> Rows:
-        """The policy tables of θ, made in full (stamped with tick 0)."""
+        """The policy tables of θ, made in full."""
         S, A = self.cmdp.S, self.cmdp.A
-        fptr, fidx, fval = self.policy.sparse_features
         pi = np.ascontiguousarray(self.policy.pi(theta))
-        rows = Rows(pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, self.policy.bias, fptr, fidx, fval)
-        kernels.pack_all(rows, A, kernels.workspace(A)[-1])
+        rows = Rows(
+            pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, self.policy.bias, *self.policy.sparse_features
+        )
+        kernels.pack_all(rows, A, kernels.workspace(A, 0)[-1])
         return rows
 
     def batch(self, key: np.uint64, theta: Array, N: int) -> tuple[Draws, Array, int]:
         """Draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), and the steps they cost."""
         H, A = 1 + self.cmdp.I, self.cmdp.A
-        pair, start = np.empty(N, np.int64), np.empty(N, np.int64)
-        Q, V, J = np.empty((N, H)), np.empty((N, H)), np.empty((N, H))
+        pair, start = np.empty(N, np.int64), np.empty(2 * N, np.int64)
+        J, QV = np.empty((2 * N, H)), np.empty((2 * N, H))
         rows = self.rows(theta)
+        work = kernels.workspace(A, H)
         steps = kernels.rollouts(
-            np.uint64(key), self.tables, rows, 0, self.resets, pair, start, Q, V, J, kernels.workspace(A)
+            np.uint64(key), self.tables, rows, kernels.READY, self.resets, pair, start, J, QV, work
         )
         score = self.policy.score(theta, *np.divmod(pair, A))
-        return Draws(np.full(N, 1 / N), score, Q - V, pair), J.mean(0), int(steps)
+        return Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair), J[N:].mean(0), int(steps)

@@ -1,5 +1,6 @@
 """Models with a known definition and, where the docstring says so, a known optimum."""
 
+from clearance.zoo.garnet import garnet
 from clearance.zoo.grid import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
 from clearance.zoo.inventory import inventory
@@ -44,6 +45,7 @@ __all__ = [
     "ding2020",
     "ding2023",
     "frozen_lake",
+    "garnet",
     "grid_obstacles",
     "gymnasium_signal",
     "gymnasium_table",

@@ -23,12 +23,12 @@ def grid_obstacles(
     seed: int = 0,
     gamma: float = 0.99,
 ) -> CMDP:
-    """From one corner of a grid to the other, over few obstacles. P is sparse, and can be made as large as memory allows.
+    """From one corner of a grid to the other, over few obstacles. P is sparse: `size` may be in the hundreds.
 
-    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes in one
-    of the other three directions; off the grid means staying. Start bottom left; the goal, top right, ends the episode
-    (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn once from `seed`; obstacles can be
-    crossed. Start and goal are free.
+    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes in
+    one of the other three directions; off the grid means staying. Start bottom left; the goal, top right, ends the
+    episode (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn once from `seed`;
+    obstacles can be crossed. Start and goal are free.
 
         r = −1 per step, + 1000 on reaching the goal,   cost = 1 per step that ends on an obstacle
 

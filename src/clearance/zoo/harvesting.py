@@ -16,13 +16,14 @@ def harvesting(
     battery: int = 8,
     buffer: int = 8,
     *,
-    queue: float = 2.0,
+    queue: float = 3.0,
+    lost: float = 0.01,
     arrivals: Sequence[float] = ARRIVALS,
     harvest: int = 2,
     change: float = 0.2,
     gamma: float = 0.95,
 ) -> CMDP:
-    """A sensor with a battery, a sun and a fading channel: buy as little energy as possible, but let data not wait.
+    """A sensor with a battery, the sun and a fading channel: little energy bought, data neither late nor lost.
 
     State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets
     q = 0..Q (Q = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action: packets to send,
@@ -30,12 +31,13 @@ def harvesting(
     one; what the battery lacks is bought from the grid.
 
         e' = min((e − need)⁺ + 2w, B),   q' = min(q − u + arrived, Q);   c and w each change with probability .2
-        r = −(need − e)⁺ (bought),   cost = q,   limit = queue / (1−γ)
+        r = −(need − e)⁺ (bought),   cost = (q, (q − u + arrived − Q)⁺),   limit = (queue, lost) / (1−γ)
 
-    0, 1 or 2 packets arrive with probability (.5, .3, .2); by Little's law a mean queue is a mean delay times the
-    arrival rate. ρ uniform.
+    0, 1 or 2 packets arrive with probability (.5, .3, .2). By Little's law a mean queue of 3 is a mean delay of
+    3/.7 = 4.3 steps; without the second limit it would pay to shorten the queue by losing packets. ρ uniform.
 
-    Known (observed, not a theorem here): the mean number sent does not decrease with the queue, nor with the battery.
+    Known (observed, not a theorem here): the mean number sent does not decrease with the queue, the battery or the
+    channel.
 
     Source: the form is that of delay-limited transmission over a fading channel (Berry and Gallager 2002) with a
     harvesting node (Sharma et al. 2010) that has the grid behind it. The numbers are this library's.
@@ -48,9 +50,13 @@ def harvesting(
     prob = np.where(c2 == c, 1 - change, change) * np.where(w2 == w, 1 - change, change) * p
     S = int(np.prod(size))
     P = transitions(S, 3, _index(size, e, q, c, w), a, _index(size, e2, q2, c2, w2), prob)
-    bought, waiting = (np.broadcast_to(x[..., 0, 0, 0], (*size, 3)) for x in (np.maximum(need - e, 0), q))
-    r, cost = -1.0 * bought.reshape(S, 3), 1.0 * waiting.reshape(S, 3)
-    return CMDP(P, r, gamma=gamma, cost=cost, limit=queue / (1 - gamma), names=["queue"])
+    bought, overflow = np.maximum(need - e, 0), np.maximum(q - sent + n - buffer, 0) @ p
+    r, waiting, lose = (
+        np.broadcast_to(x, (*size, 3)).reshape(S, 3)
+        for x in (-1.0 * bought[..., 0, 0, 0], 1.0 * q[..., 0, 0, 0], overflow[..., 0, 0])
+    )
+    limit = np.array([queue, lost]) / (1 - gamma)
+    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, names=["queue", "lost"])
 
 
 def _index(size: tuple[int, ...], e, q, c, w):

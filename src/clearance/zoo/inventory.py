@@ -17,8 +17,8 @@ def inventory(
 ) -> CMDP:
     """A shop that reviews its stock every period, and may lose only a small share of its customers.
 
-    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; what does not fit is not
-    ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales min(y, D); unmet demand is lost;
+    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; what does not fit is
+    not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales min(y, D); unmet demand is lost;
     next stock (y − D)⁺.
 
         r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding

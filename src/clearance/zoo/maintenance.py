@@ -18,10 +18,10 @@ def maintenance(
 ) -> CMDP:
     """A machine that wears, earns less when worn, and may break down only so often.
 
-    State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A machine
-    that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability `wear`
-    (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced whatever the
-    action.
+    State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
+    machine that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability
+    `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced whatever
+    the action.
 
         r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken one
         cost = (i + 1)²/(10 n²) running, 0 else (a breakdown),   limit = breakdowns / (1−γ)

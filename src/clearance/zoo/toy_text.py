@@ -33,8 +33,8 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
     """CliffWalking on slippery ground, with a budget on stepping off the cliff: E Σγ^t 1{fall at t} ≤ falls.
 
-    4 × 12 cells, actions 0..3: up, right, down, left. With probability `slip` the step goes to one side of the direction
-    chosen, left or right alike. Who falls is back at the start; the goal ends the episode.
+    4 × 12 cells, actions 0..3: up, right, down, left. With probability `slip` the step goes to one side of the
+    direction chosen, left or right alike. Who falls is back at the start; the goal ends the episode.
 
         r = −1 per step,   cost = P(fall | s, a)
 
@@ -58,12 +58,12 @@ def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMD
 
 
 def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
-    """Taxi with a quiet street: the cell in row 2, column 3 may be driven into only so often, on average over all calls.
+    """Taxi with a quiet street: the cell in row 2, column 3 may be entered only so often, on average over all trips.
 
     Rewards as Gymnasium has them: −1 per step, +20 for the passenger delivered, −10 for a pick-up or drop-off out of
     place. cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way
-    to the stand B; the way round takes four steps more. S = 501 and P is sparse: trips end in one extra state, since the
-    table can also pass through the states in which its trips end (by a way that no trip takes).
+    to the stand B; the way round takes four steps more. S = 501 and P is sparse: trips end in one extra state, since
+    the table can also pass through the states in which its trips end (by a way that no trip takes).
 
     Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are this library's.
     """
@@ -106,9 +106,9 @@ def gymnasium_signal(env: Any, f: Signal) -> Array:
 
 
 class _Table(NamedTuple):
-    """The transitions out of states that are no ends, as columns; s_next is the model's next state, s_table the table's.
+    """The transitions out of states that are no ends, as columns. S, ends and rho count the extra state, if any.
 
-    S and ends [.] count the extra state, if there is one.
+    s_table is the next state by the table, s_next the one of the model.
     """
 
     S: int

@@ -1,0 +1,320 @@
+"""Finite models: how fast are sampling, learning and solving, as ratios measured in one run.
+
+    python benchmarks/finite.py                 the whole table (about ten minutes)
+    python benchmarks/finite.py --quick         without the largest models and the long LPs
+    python benchmarks/finite.py --write         and writes docs/performance.md
+
+Every ratio compares two things in this process on this machine, alternating, best of several repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from plain import iteration as plain_iteration
+from scipy import sparse
+
+import clearance as cl
+from clearance import kernels, lp
+from clearance.kernels import LOW, G, U, below, fold, geometric, mix
+from clearance.methods import compiled
+from clearance.sample.streams import key_of
+from clearance.zoo import bai2023, bai2023_policy, garnet
+
+METHOD = cl.CNPGPD(K=1000, N=100, lam_max=243.0)
+LINES: list[str] = []
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+    LINES.append(text)
+
+
+def best_rate(run: Callable[[], float], repeats: int = 5) -> float:
+    """Units of work per second, best of several."""
+    rates = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work = run()
+        rates.append(work / (time.perf_counter() - began))
+    return max(rates)
+
+
+@njit(nogil=True)
+def bare_walk(key, cells, width, origin, h, A, pol, tail, guide, inv_log_gamma, N):
+    """The bare random walk: same tables, same generator, one signal, geometric stop, one walk at a time."""
+    total, steps = 0.0, 0
+    for n in range(N):
+        x = fold(key, n)
+        T = geometric(x, tail, guide, inv_log_gamma)
+        x += G
+        word = mix(x)
+        i = below(word, len(origin))
+        s = np.int64(origin[i, 1] if (word & LOW) < U(origin[i, 0]) else origin[i, 2])
+        for t in range(T):
+            x += G
+            word = mix(x)
+            i = below(word, A)
+            packed = pol[s * A + i]
+            row = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW))
+            total += h[row, 0]
+            if t + 1 < T:
+                x += G
+                word = mix(x)
+                i = row * width + below(word, width)
+                s = np.int64(cells[i, 1] if (word & LOW) < U(cells[i, 0]) else cells[i, 2])
+        steps += T
+    return total, steps
+
+
+def algorithm_rate() -> float:
+    """Environment steps per second of whole Algorithm 1 at the paper's settings; exact evaluation is not part of it."""
+    cmdp, policy = bai2023(), bai2023_policy()
+    sampler = cl.Table(cmdp, policy)
+    state = METHOD.init(policy.init(), 1)
+    return best_rate(lambda: int(compiled.advance(sampler, METHOD, key_of(0), state, 1000, 243.0)[1].steps.sum()))
+
+
+def bare_rate() -> float:
+    cmdp, policy = bai2023(), bai2023_policy()
+    sampler = cl.Table(cmdp, policy)
+    t, rows = sampler.tables, sampler.rows(policy.init())
+    args = (t.cells, t.width, t.start, t.h, t.A, rows.pol, t.tail, t.guide, t.inv_log_gamma, 400_000)
+    bare_walk(key_of(0), *args)
+    return best_rate(lambda: float(bare_walk(key_of(1), *args)[1]))
+
+
+def sampling() -> None:
+    say("## Sampling and Algorithm 1")
+    say()
+    say("| what | measured | ratio | wanted |")
+    say("|---|---|---|---|")
+    whole, bare = algorithm_rate(), bare_rate()
+    say(f"| (a) whole Algorithm 1, one core | {whole / 1e6:.1f} M steps/s ({2e9 / whole:.1f} µs per iteration) | | |")
+    say(f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | (a) is {whole / bare:.2f} of it | ≥ 0.5 |")
+    plain = plain_seconds()
+    times = f"(a) is {plain * whole / 2000:.0f}× faster"
+    say(f"| (b) plain Python and NumPy | {plain * 1e3:.1f} ms per iteration | {times} | ≥ 1000× |")
+    one, two = (threads_rate(n) for n in (1, 2))
+    say(
+        f"| (c) 8 seeds, two threads against one | {two / 1e6:.1f} against {one / 1e6:.1f} M steps/s "
+        f"| {two / one:.2f}× | ≥ 1.8× |"
+    )
+
+
+def plain_seconds() -> float:
+    cmdp, features, rng = bai2023(), bai2023_policy().features, np.random.RandomState(0)
+    theta, times = np.zeros(35), []
+    for _ in range(20):
+        began = time.perf_counter()
+        theta, _ = plain_iteration(cmdp, features, theta, 1.0, 100, rng)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def threads_rate(threads: int) -> float:
+    cmdp, policy = bai2023(), bai2023_policy()
+    sampler = cl.Table(cmdp, policy)
+    state = METHOD.init(policy.init(), 1)
+
+    def one(seed: int) -> int:
+        return int(compiled.advance(sampler, METHOD, key_of(seed), state, 1000, 243.0)[1].steps.sum())
+
+    with ThreadPoolExecutor(threads) as pool:
+        return best_rate(lambda: sum(pool.map(one, range(8))), repeats=4)
+
+
+def walking(sizes: list[int]) -> None:
+    say()
+    say(
+        "(d) Steps per second of the same kernel by the number of states (|A| = 5, 10 successors, γ = 0.8, one thread):"
+    )
+    say()
+    say("| states | M steps/s | of the rate at 10 |")
+    say("|---|---|---|")
+    rates = {}
+    for S in sizes:
+        cmdp = garnet(S, gamma=0.8)
+        policy = cl.softmax(S, 5)
+        sampler = cl.Table(cmdp, policy)
+        tables, rows = sampler.tables, sampler.rows(policy.init())
+        N = 400_000
+        start, sums, last = np.full(N, -1), np.empty((N, 2)), np.empty(N, np.int64)
+        work = kernels.workspace(5, 2)
+
+        def run(tables=tables, rows=rows, start=start, sums=sums, last=last, work=work) -> int:
+            return kernels.walks(key_of(0), tables, rows, kernels.READY, start, sums, last, work)
+
+        run()
+        rates[S] = best_rate(run)
+        say(f"| {S:,} | {rates[S] / 1e6:.1f} | {rates[S] / rates[sizes[0]]:.2f} |")
+    say()
+    say("Wanted: at least 0.2 at 10⁵. Same bits for any number of lanes or threads (tests).")
+
+
+def torus(n: int, I: int = 3, gamma: float = 0.99, seed: int = 0) -> cl.CMDP:
+    """A slow-mixing grid of n² states: stay or move to a neighbour, slip with probability 0.05; random r and g."""
+    S, rng = n * n, np.random.default_rng(seed)
+    x, y = np.divmod(np.arange(S), n)
+    moves = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
+    to = np.stack([np.clip(x + dx, 0, n - 1) * n + np.clip(y + dy, 0, n - 1) for dx, dy in moves], 1)
+    chance = np.full((5, 5), 0.01) + 0.95 * np.eye(5)
+    rows = np.repeat(np.arange(S * 5), 5)
+    P = sparse.csr_array((np.tile(chance, (S, 1)).ravel(), (rows, np.repeat(to, 5, axis=0).ravel())), shape=(S * 5, S))
+    r, g = rng.random((S, 1)) * np.ones(5), rng.random((I, S, 1)) * np.ones(5)
+    cmdp = cl.CMDP(P, r, g, 0.0, gamma=gamma)
+    return halfway(cmdp)
+
+
+def halfway(cmdp: cl.CMDP) -> cl.CMDP:
+    """Limits half-way between what the best policy for r alone keeps and what can be kept at once."""
+    free = cl.optimum(cl.CMDP(cmdp.P, cmdp.r, gamma=cmdp.gamma), method="columns")
+    b = cl.evaluate(cmdp, free.policy).J[1:]
+    slater, _ = cl.slater_margin(cmdp.replace(b=b), method="columns")
+    return cmdp.replace(b=b + slater / 2)
+
+
+def solving(quick: bool) -> None:
+    say()
+    say("## Exact optimum: column generation against HiGHS")
+    say()
+    say(
+        "|A| = 5, γ = 0.99; proven gap relative to the optimum; one thread; HiGHS's best is the fastest of its simplex,"
+    )
+    say("interior point and PDLP on the same model in the same run (— : not tried, it would take hours).")
+    say()
+    say("| model | states | I | seconds | proven gap | verdict | HiGHS best | ratio |")
+    say("|---|---|---|---|---|---|---|---|")
+    cases = [("random", garnet(1000, I=1)), ("random", garnet(1000, I=3)), ("grid", torus(32))]
+    if not quick:
+        cases += [
+            ("random", garnet(10_000, I=3)),
+            ("grid", torus(100)),
+            ("random", garnet(100_000, I=3)),
+            ("grid", torus(316)),
+        ]
+    for name, cmdp in cases:
+        cl.optimum(cmdp.replace(b=cmdp.b - 1e3), method="columns")  # warm caches; another problem
+        began = time.perf_counter()
+        best = cl.optimum(cmdp, method="columns")
+        seconds = time.perf_counter() - began
+        verdict = cl.certify(cmdp, best.policy, best=best).verdict
+        reference = highs_best(cmdp) if (1100 if quick else 10_000) >= cmdp.S else None
+        text = "— | —" if reference is None else f"{reference[1]} {reference[0]:.1f} s | {reference[0] / seconds:.0f}×"
+        say(f"| {name} | {cmdp.S:,} | {cmdp.I} | {seconds:.2f} | {best.gap / abs(best.J_r):.1e} | {verdict} | {text} |")
+
+
+def highs_best(cmdp: cl.CMDP, limit: float = 120.0) -> tuple[float, str]:
+    """Seconds of HiGHS's fastest method on the whole program, each stopped at `limit` seconds."""
+    import multiprocessing as mp
+
+    results: list[tuple[float, str]] = []
+    for method in ("highs-ipm", "highs-ds", "pdlp"):
+        budget = min([limit] + [r[0] for r in results if not r[1].startswith("> ")])
+        queue: mp.Queue = mp.get_context("fork").Queue()
+        child = mp.get_context("fork").Process(target=_highs_once, args=(cmdp, method, queue))
+        child.start()
+        child.join(budget + 2)
+        if child.is_alive():
+            child.kill()
+            child.join()
+            results.append((budget, f"> {method}"))
+        elif not queue.empty():
+            results.append((queue.get(), method))
+    done = [r for r in results if not r[1].startswith("> ")]
+    return min(done) if done else (limit, "> all three:")
+
+
+def _highs_once(cmdp: cl.CMDP, method: str, queue) -> None:
+    began = time.perf_counter()
+    if method == "pdlp":
+        import highspy  # noqa: F401  only where it is installed
+
+        _pdlp(cmdp)
+    else:
+        limits = -cmdp.g.reshape(cmdp.I, -1)
+        lp.highs(-cmdp.r.ravel(), limits, -cmdp.b, lp._flow(cmdp), cmdp.rho, lp._bounds(cmdp), method)
+    queue.put(time.perf_counter() - began)
+
+
+def _pdlp(cmdp: cl.CMDP) -> None:
+    """HiGHS PDLP to 1e-7, with the right-hand side scaled by |S| (it diverges otherwise)."""
+    import highspy
+
+    A: Any = sparse.csr_array(sparse.vstack([lp._flow(cmdp), sparse.csr_array(cmdp.g.reshape(cmdp.I, -1))]))
+    scale = cmdp.S * (1 - cmdp.gamma)
+    model: Any = highspy.HighsLp()
+    model.num_col_, model.num_row_ = A.shape[1], A.shape[0]
+    model.col_cost_ = -cmdp.r.ravel()
+    model.col_lower_, model.col_upper_ = np.zeros(A.shape[1]), np.full(A.shape[1], np.inf)
+    model.row_lower_ = np.append(scale * cmdp.rho, scale * cmdp.b)
+    model.row_upper_ = np.append(scale * cmdp.rho, np.full(cmdp.I, np.inf))
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = A.indptr, A.indices, A.data
+    solver = highspy.Highs()
+    solver.silent()
+    for option, value in (("solver", "pdlp"), ("pdlp_optimality_tolerance", 1e-7), ("threads", 1)):
+        solver.setOptionValue(option, value)
+    solver.passModel(model)
+    solver.run()
+
+
+def million() -> None:
+    say()
+    say("## A million states")
+    say()
+    from clearance.zoo.garnet import million as model
+
+    began = time.perf_counter()
+    cmdp = model()
+    built = time.perf_counter()
+    best = cl.optimum(cmdp)
+    solved = time.perf_counter()
+    certificate = cl.certify(cmdp, best.policy, best=best)
+    proved = time.perf_counter()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    say(
+        f"`clearance.zoo.garnet:million` (5·10⁷ transitions): built in {built - began:.0f} s, "
+        f"solved in {solved - built:.0f} s to a relative gap of {best.gap / best.J_r:.1e}, "
+        f"{certificate.verdict} in {proved - solved:.0f} s "
+        f"(enclosure {certificate.J_upper[0] - certificate.J_lower[0]:.1e} wide); {memory:.1f} GiB in all."
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    cpu = next(
+        (x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), "?"
+    )
+    say("# Performance on finite models")
+    say()
+    say("    python benchmarks/finite.py --write")
+    say()
+    say(
+        f"{cpu}, {platform.system()}, Python {platform.python_version()}, NumPy {np.__version__}; "
+        "two cores, shared with others."
+    )
+    say()
+    sampling()
+    walking([10, 1000, 100_000] + ([] if args.quick else [1_000_000]))
+    solving(args.quick)
+    if not args.quick:
+        million()
+    if args.write:
+        (Path(__file__).parents[1] / "docs" / "performance.md").write_text("\n".join(LINES) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Garnet models: sparse random MDPs of any size, the usual yardstick for solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from clearance.problem import CMDP
+
+
+def garnet(
+    S: int = 1000,
+    A: int = 5,
+    successors: int = 10,
+    I: int = 1,
+    *,
+    gamma: float = 0.99,
+    level: float = 0.55,
+    seed: int = 0,
+) -> CMDP:
+    """Every pair (s, a) leads to `successors` states drawn at random (with repetition), with U(0,1) weights normalised;
+    r and g are U(0,1); ρ uniform; J_gi ≥ level/(1−γ) for all i.
+
+    After Archibald, McKinnon, Thomas 1995 (who named them). A policy that looks at r alone has J_g near 0.5/(1−γ), one
+    that looks at g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for I ≤ 3.
+    """
+    rng = np.random.default_rng(seed)
+    n = S * A
+    weights = rng.random((n, successors))
+    weights /= weights.sum(1, keepdims=True)
+    to = rng.integers(0, S, size=(n, successors), dtype=np.int32)
+    P = sparse.csr_array((weights.ravel(), to.ravel(), np.arange(0, n * successors + 1, successors)), shape=(n, S))
+    return CMDP(P, rng.random((S, A)), rng.random((I, S, A)), level / (1 - gamma), gamma=gamma)
+
+
+def million() -> CMDP:
+    """A garnet with a million states, five actions, ten successors and one limit: 5·10⁷ transitions."""
+    return garnet(1_000_000)
