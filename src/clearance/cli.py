@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from clearance import __version__, flags, show
-from clearance.errors import InfeasibleError, InputError, MissingExtraError
+from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
 
@@ -32,9 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return show.error(f"{e.filename or 'a file'}: {e.strerror or e}", BAD_INPUT)
     except MemoryError as e:
         return show.error(f"not enough memory for this model, K and N: {show.first_line(e)}", BAD_INPUT)
-    except RuntimeError as e:  # a solver has given up
-        remedy = "bring r, g and b to the size of 1, or gamma further from 1"
-        return show.error(f"{show.first_line(e)}; {remedy}", BAD_INPUT)
+    except SolverError as e:
+        return show.error(str(e), BAD_INPUT)
     except KeyboardInterrupt:
         return show.error("interrupted", INTERRUPTED)
     finally:
@@ -56,32 +55,23 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _optimum(args: argparse.Namespace) -> int:
+    from clearance.certificate import certify
+    from clearance.mixture import Mixture
     from clearance.oracle import optimum
 
     cmdp = problem(args.problem)
     if args.out:
         flags.check_file(args.out, args.problem)
     best = optimum(cmdp)
+    certificate = certify(cmdp, best.policy, best=best)
     feasible = best.status == "optimal"
-    result = {
-        "status": best.status,
-        "verdict": None if feasible else "INFEASIBLE",
-        "J_r": best.J_r,
-        "J_g": best.J[1:],
-        "b": cmdp.b,
-        "slack": best.slack,
-        "lam": best.lam,
-        "slater": best.slater,
-        "bound": best.bound,
-        "gap": best.gap if feasible else None,
-        "message": "optimal" if feasible else show.infeasible_message(best.slater),
-    }
+    result = {**show.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
+    if not feasible:
+        result |= {"verdict": "INFEASIBLE", "message": show.infeasible_message(best.slater)}
     if args.out:
-        from clearance.mixture import Mixture
-
         Mixture.single(best.policy).save(args.out)
     show.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
-    return 0 if feasible else INFEASIBLE
+    return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
 def _solve(args: argparse.Namespace) -> int:
@@ -138,11 +128,11 @@ def _certify(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     import numpy as np
 
-    from clearance.oracle import slater_margin
+    from clearance.oracle import can_be_met, slater_margin
 
     cmdp = problem(args.problem)
     slater, _ = slater_margin(cmdp)
-    feasible = slater >= 0
+    feasible = can_be_met(cmdp, slater)
     result = {
         "status": "done" if feasible else "infeasible",
         "verdict": None if feasible else "INFEASIBLE",
@@ -242,14 +232,14 @@ def _policy_class(text: str, cmdp: Any) -> Any:
     from clearance.zoo import POLICIES
 
     if text == "tabular":
-        return softmax(cmdp.S, cmdp.A)
+        return softmax(cmdp.S, cmdp.A, cmdp.available)
     if text in POLICIES:
         policy = POLICIES[text]()
     elif text.endswith(".npz"):
         arrays = load_npz(text)
         if "features" not in arrays:
             raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
-        policy = linear_softmax(arrays["features"])  # its errors name `features`
+        policy = linear_softmax(arrays["features"], cmdp.available)  # its errors name `features`
     else:
         raise InputError(
             f"--policy {text!r} is neither tabular, nor a zoo class ({', '.join(POLICIES)}), nor an .npz file"
@@ -265,13 +255,17 @@ def _sampler(text: str, cmdp: Any, policy: Any) -> Any:
 
 
 def _method(args: argparse.Namespace) -> Any:
-    from clearance.direction import SGD, LeastSquares
+    from clearance.direction import SGD, LeastSquares, Tabular
     from clearance.methods import CNPGPD
 
-    exact = args.sampler == "exact"
+    exact, tabular = args.sampler == "exact", args.policy == "tabular"
     if args.direction == "sgd" and exact:
         raise InputError("--direction sgd wants draws of equal weight, --sampler exact weighs them: use least-squares")
-    if args.direction == "least-squares" or exact:
+    if args.direction == "tabular" and not tabular:
+        raise InputError("--direction tabular is for --policy tabular only: use sgd or least-squares")
+    if args.direction == "tabular" or (exact and tabular and args.direction is None):
+        direction = Tabular()
+    elif args.direction == "least-squares" or exact:
         direction = LeastSquares(ridge=args.ridge)
     else:
         direction = SGD(alpha=args.alpha, printed=args.printed)
@@ -308,7 +302,9 @@ def _parser() -> argparse.ArgumentParser:
                 f"--{f.name}", type=_type_of(f), default=f.default, help=f"{f.metadata['help']} ({f.default})"
             )
     p.add_argument(
-        "--direction", choices=["sgd", "least-squares"], help="how ω is found (sgd; least-squares with --sampler exact)"
+        "--direction",
+        choices=["sgd", "least-squares", "tabular"],
+        help="how ω is found (sgd; with --sampler exact: tabular, or least-squares for features)",
     )
     p.add_argument("--alpha", type=flags.real, default=0.05, help="step of the SGD (0.05)")
     p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")

@@ -23,4 +23,4 @@ class MissingExtraError(ImportError):
 
 
 class SolverError(RuntimeError):
-    """A numerical solver gave up; the numbers of the model are too large, too small or too far apart for it."""
+    """The numbers got out of hand: a solver gave up, or an iteration left the finite numbers. Says what to change."""

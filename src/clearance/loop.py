@@ -20,7 +20,7 @@ from clearance.direction import SGD, Tabular
 from clearance.errors import InfeasibleError, InputError, SolverError
 from clearance.methods.cnpgpd import CNPGPD, State
 from clearance.mixture import Mixture
-from clearance.oracle import slater_margin
+from clearance.oracle import can_be_met, slater_margin
 from clearance.policy import SoftmaxPolicy, check_fits, class_model, softmax
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
 from clearance.sample import Exact, Sampler, Table
@@ -218,7 +218,7 @@ def _margin(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
     except InputError:
         model = cmdp
     slater, _ = slater_margin(model)
-    if slater < 0:
+    if not can_be_met(model, slater):
         worst = "the limit" if cmdp.I == 1 else "all limits at once"
         raise InfeasibleError(
             f"no policy meets {worst}: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {-slater:.6g} or more",

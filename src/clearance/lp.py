@@ -58,5 +58,8 @@ def highs(c: Array, A_ub: Any, b_ub: Any, A_eq: Any, b_eq: Any, bounds: Any, met
         c, A_ub=A_ub, b_ub=b_ub, A_eq=A_eq, b_eq=b_eq, bounds=bounds, method=method, options=tolerances
     )
     if result.status != 0:
-        raise SolverError(f"the linear program was not solved: {result.message}")
+        said = result.message.splitlines()[0]
+        raise SolverError(
+            f"the linear program was not solved ({said}): bring r, g and b to the size of 1, or gamma further from 1"
+        )
     return result

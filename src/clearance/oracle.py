@@ -82,7 +82,7 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     if method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS):
         return _by_columns(cmdp)
     slater, safest, farkas = _slater_by_lp(cmdp)
-    if slater < -_tolerance(cmdp):
+    if not can_be_met(cmdp, slater):
         return _infeasible(cmdp, safest, farkas, slater)
     for tighten in _tightenings(cmdp, slater):
         x, lam = lp.richest(cmdp, cmdp.b + tighten)
@@ -106,6 +106,11 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
         return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi
     slater, safest, _ = _slater_by_lp(cmdp)
     return slater, safest
+
+
+def can_be_met(cmdp: CMDP, slater: float) -> bool:
+    """Whether a margin that some policy attains means that the limits can be met: not negative, beyond rounding."""
+    return slater >= -_tolerance(cmdp)
 
 
 def dual_function(cmdp: CMDP, lam: Array) -> tuple[Array, float, NDArray[np.int64]]:

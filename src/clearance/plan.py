@@ -28,7 +28,7 @@ def constants_of(
     if cmdp.A == 1:
         raise InputError("the model has one action only: there is nothing to choose")
     slater, _ = slater_margin(class_model(cmdp, policy))
-    if slater < 0:
+    if slater <= 0:
         raise InfeasibleError(f"no policy meets the limits: Slater margin {slater:.6g}", slater)
     features = None if policy.tabular else policy.features
     h_max = max(float(np.abs(cmdp.h).max()), float(np.abs(cmdp.b).max()) * (1 - cmdp.gamma))
