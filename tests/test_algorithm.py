@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from models import random_cmdp, with_limits
@@ -70,8 +68,9 @@ def test_same_seed_same_bits_alone_or_in_threads_and_in_any_chunks() -> None:
         return cl.solve(cmdp, method, policy=policy, seed=seed)
 
     alone = [run(s) for s in range(4)]
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(run, range(4)))
+    told: list[tuple[int, int]] = []
+    together = cl.run_all(run, range(4), threads=2, progress=lambda done, total: told.append((done, total)))
+    assert told == [(i, 4) for i in range(1, 5)]
     for a, b in zip(alone, together, strict=True):
         assert np.array_equal(a.trace.theta, b.trace.theta) and np.array_equal(a.trace.J_hat, b.trace.J_hat)
     assert not np.array_equal(alone[0].trace.theta, alone[1].trace.theta)
@@ -150,3 +149,14 @@ def test_default_bound_of_multipliers_holds_lambda_star() -> None:
     for cmdp in (cl.zoo.bai2023(), cl.zoo.ding2020(), cl.zoo.altman_queue()):
         solution = cl.solve(cmdp, cl.CNPGPD(K=1, N=1))
         assert cl.optimum(cmdp).lam.sum() <= solution.lam_max / 2
+
+
+def test_a_failing_job_ends_them_all_with_its_own_error() -> None:
+    def job(n: int) -> int:
+        if n == 3:
+            raise ValueError("job 3")
+        return n
+
+    assert cl.run_all(job, range(3), threads=2) == [0, 1, 2]
+    with pytest.raises(ValueError, match="job 3"):
+        cl.run_all(job, range(50), threads=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from models import random_cmdp, with_limits
 
 import clearance as cl
-from clearance.certificate import bellman_bound, enclose
+from clearance.enclosure import dual_function, enclose
 from clearance.problem import occupancy, values
 
 
@@ -74,11 +75,61 @@ def test_enclosure_on_nasty_numbers(scale: float) -> None:
 @given(st.integers(0, 10**6), st.integers(1, 3))
 def test_no_feasible_policy_beats_the_bound(seed: int, I: int) -> None:
     cmdp = with_limits(random_cmdp(seed, S=5, A=3, I=I), 0.5)
-    bound = bellman_bound(cmdp, cl.optimum(cmdp).lam)
+    bound = dual_function(cmdp, cl.optimum(cmdp).lam)[0]
     pi = np.random.default_rng(seed).dirichlet(np.full(3, 0.2), size=(300, 5))
     J = values(cmdp, occupancy(cmdp, pi))
     feasible = np.all(J[:, 1:] >= cmdp.b, axis=1)
     assert np.all(J[feasible, 0] <= bound + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_enclosure_of_sparse_ragged_mixtures(seed: int) -> None:
+    """Rows of few entries, missing actions, weights that are off by rounding: Σ w_m J_m in rational arithmetic."""
+    from scipy import sparse
+
+    base, rng = random_cmdp(seed, S=5, A=3, I=1, gamma=0.97), np.random.default_rng(seed)
+    available = rng.random((5, 3)) < 0.7
+    available[:, 1] |= ~available.any(1)
+    P = np.where(rng.random((5, 3, 5)) < 0.5, base.P, 0.0) + 0.1 * np.eye(5)[:, None]
+    P /= P.sum(-1, keepdims=True)
+    args = (base.r, base.g, base.b)
+    thin = cl.CMDP(sparse.csr_array(P.reshape(15, 5)), *args, rho=base.rho, gamma=0.97, available=available)
+    dense = cl.CMDP(P, *args, rho=base.rho, gamma=0.97, available=available)
+    pi = rng.dirichlet(np.ones(3), size=(3, 5)) * available
+    mixture = cl.Mixture(np.array([0.1, 0.2, 0.7]) * (1 + 5e-10), pi / pi.sum(-1, keepdims=True))
+    exact = [
+        sum(Fraction(float(w)) * exact_J(dense, p)[h] for w, p in zip(mixture.weights, mixture.pi, strict=True))
+        for h in (0, 1)
+    ]
+    for model in (thin, dense):
+        c = cl.certify(model, mixture)
+        for J, lo, up in zip(exact, c.J_lower, c.J_upper, strict=True):
+            assert Fraction(lo) <= J <= Fraction(up) and up - lo < 1e-10
+
+
+def test_what_is_certified_is_what_is_executed() -> None:
+    """Probabilities that are off by 1e-9 are divided away when they are read: no slack comes from a sum above 1."""
+    cmdp = cl.zoo.two_state()
+    p = 0.5 + 1e-10
+    over = 1 + 9e-10
+    table = np.array([[p, 1 - p], [1.0, 0.0]])
+    assert cl.certify(cmdp, table).verdict == "VIOLATED"
+    assert cl.certify(cmdp, cl.Mixture([over], table[None])).verdict == "VIOLATED"
+    assert cl.certify(cmdp, table * over).verdict == "VIOLATED"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.3, 0.99, 1 - 1e-5]), st.floats(0, 5))
+def test_bound_holds_in_rational_arithmetic(seed: int, gamma: float, lam: float) -> None:
+    """D(λ) of all deterministic policies, each exactly, is below the bound and close to it."""
+    cmdp = random_cmdp(seed, S=3, A=2, I=1, gamma=gamma)
+    bound = dual_function(cmdp, np.array([lam]))[0]
+    b, weight = Fraction(float(cmdp.b[0])), Fraction(lam)
+    best = max(
+        J[0] + weight * (J[1] - b) for J in (exact_J(cmdp, np.eye(2)[list(act)]) for act in product(range(2), repeat=3))
+    )
+    assert best <= Fraction(bound)
+    assert bound - float(best) <= 1e-13 * (1 + lam) / (1 - gamma) ** 2
 
 
 def test_verdicts_on_both_sides_and_at_the_limit() -> None:
@@ -117,7 +168,7 @@ def test_the_optimum_is_certified_and_optimal_on_the_whole_zoo() -> None:
 
 def test_an_infeasible_problem_is_said_to_be_one() -> None:
     c = cl.certify(cl.zoo.bai2023().tightened(1.0), np.full((10, 5), 0.2))
-    assert c.verdict == "VIOLATED" and c.bound is None and "cannot be met by any policy" in c.message
+    assert c.verdict == "VIOLATED" and c.bound is None and "no policy meets the limits" in c.message
 
 
 def test_certificates_of_a_sparse_model() -> None:

@@ -14,7 +14,7 @@ from scipy import sparse
 import clearance as cl
 from clearance import linear
 from clearance.columns import best_mixture, columns_of
-from clearance.oracle import dual_function
+from clearance.enclosure import dual_function
 from clearance.problem import evaluate, occupancy, values
 from clearance.zoo import garnet
 
@@ -79,7 +79,7 @@ def test_infeasibility_comes_with_its_proof(method) -> None:
         assert best.status == "infeasible" and best.slater == pytest.approx(-0.3, abs=1e-5)
         assert np.all(best.lam >= 0) and best.lam.sum() == pytest.approx(1, abs=1e-9)
         farkas = cmdp.replace(h=np.concatenate([np.zeros((1, 8, 3)), cmdp.g]))
-        assert dual_function(farkas, best.lam)[1] < 0
+        assert dual_function(farkas, best.lam)[0] < 0
         assert np.min(evaluate(cmdp, best.policy).J[1:] - cmdp.b) == pytest.approx(best.slater, abs=1e-9)
 
 
@@ -88,6 +88,59 @@ def test_margin_zero_is_feasible_not_refused_for_rounding() -> None:
     for method in ("lp", "columns"):
         best = cl.optimum(cl.zoo.two_state().replace(b=np.array([5 / 3])), method=method)
         assert best.status == "optimal" and best.J_r == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["lp", "columns"])
+@pytest.mark.parametrize("units", [(1e-12, 1e-9, 1.0), (1e9, 1e-3, 1e6), (1.0, 1e12, 1e-12), (1e-6, 1e-6, 1e9)])
+def test_units_do_not_matter(units: tuple[float, float, float], method) -> None:
+    """The same problem in other units of r, g₁ and g₂ has the same status, the same values and a certificate."""
+    for seed in range(3):
+        base = with_limits(random_cmdp(seed, S=8, A=3, I=2, gamma=0.9), 0.3)
+        size = np.array(units)
+        other = base.replace(h=base.h * size[:, None, None], b=base.b * size[1:])
+        a, b = cl.optimum(base, method="lp"), cl.optimum(other, method=method)
+        assert b.status == "optimal" and b.J / size == pytest.approx(a.J, abs=1e-5)
+        assert b.lam * size[1:] / size[0] == pytest.approx(a.lam, abs=1e-4)
+        assert cl.certify(other, b.policy, best=b).verdict == "CERTIFIED"
+        assert cl.optimum(other.replace(b=other.b + 0.5 * size[1:]), method=method).status == "infeasible"
+
+
+def test_a_large_constraint_does_not_hide_a_small_one() -> None:
+    """g₁ ≡ 1e9 with room, g₂ ∈ {0, 1} that cannot reach its limit: infeasible, whatever the size of the other."""
+    for method in ("lp", "columns"):
+        g = [[[1e9, 1e9]], [[0.0, 1.0]]]
+        assert (
+            cl.optimum(cl.CMDP([[[1.0], [1.0]]], [[0.0, 0.0]], g, [0.0, 10.5], gamma=0.9), method=method).status
+            == "infeasible"
+        )
+
+
+def test_signals_of_missing_actions_do_not_count() -> None:
+    available = [[True, True, False]]
+    P, g = [[[1.0], [1.0], [np.nan]]], [[[0.0, 1.0, -1e10]]]
+    cmdp = cl.CMDP(P, [[0.0, 1.0, -1e9]], g, 10.5, gamma=0.9, available=available)
+    assert cl.optimum(cmdp).status == "infeasible"
+    assert cl.solve(cmdp.replace(b=np.array([5.0])), cl.CNPGPD(K=1, N=1)).lam_max == pytest.approx(4.0)
+
+
+def test_a_margin_near_zero_is_decided_not_guessed() -> None:
+    """φ = 1.8e-7 on a model whose values are of size 10: feasible, by both methods."""
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1.0
+    x = np.array([[0.01, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    free = cl.CMDP(P, np.zeros((3, 2)), 1 + 4e-8 * x, 0.0, rho=[1.0, 0, 0], gamma=0.9)
+    ends = [evaluate(free, np.eye(2)[[a, 0, 0]]).J[1] for a in (0, 1)]
+    cmdp = free.replace(b=np.array([np.mean(ends)]))
+    for method in ("lp", "columns"):
+        assert cl.optimum(cmdp, method=method).status == "optimal"
+        assert cl.slater_margin(cmdp, method=method)[0] == pytest.approx(np.ptp(ends) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("gamma", [0.9999, 0.99999])
+def test_optimum_is_certified_close_to_one(gamma: float) -> None:
+    cmdp = garnet(400, gamma=gamma)
+    best = cl.optimum(cmdp)
+    assert cl.certify(cmdp, best.policy, best=best).verdict == "CERTIFIED" and 0 <= best.gap <= 1e-5 * best.J_r
 
 
 def test_slater_margin_both_ways() -> None:
@@ -177,6 +230,19 @@ def test_learning_with_missing_actions() -> None:
         (solution.trace.J_hat - solution.trace.J).std(0) / np.sqrt(200)
     )
     assert np.abs(z).max() < 4.5, "the sampler sees the same actions"
+
+
+def test_class_of_a_ragged_or_restricted_policy() -> None:
+    """A class that may take fewer actions than the model has is judged by what it may take; blind states average what
+    they have.
+    """
+    restricted = cl.softmax(2, 2, [[True, False], [True, True]])
+    with pytest.raises(cl.InfeasibleError, match=r"-0\.666"):
+        cl.solve(cl.zoo.two_state(), cl.CNPGPD(K=1), policy=restricted)
+    cmdp = ragged(3)
+    policy = cl.linear_softmax(np.full((7, 4, 1), 0.1), cmdp.available)  # blind everywhere: uniform over what exists
+    uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+    assert pytest.approx(evaluate(cmdp, uniform).J, abs=1e-8) == cl.optimum(cl.class_model(cmdp, policy)).J
 
 
 def test_ragged_mistakes_are_named() -> None:

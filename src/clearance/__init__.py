@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from clearance import theory, zoo
     from clearance.certificate import Certificate, certify
     from clearance.direction import SGD, LeastSquares, Tabular
-    from clearance.errors import InfeasibleError, InputError, MissingExtraError
+    from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
+    from clearance.executor import run_all
     from clearance.loop import ConservatismWarning, Solution, solve
     from clearance.methods import CNPGPD
     from clearance.mixture import Mixture
@@ -42,6 +43,7 @@ _HOME = {
     "Optimum": "oracle",
     "SGD": "direction",
     "Solution": "loop",
+    "SolverError": "errors",
     "Table": "sample",
     "Tabular": "direction",
     "Trace": "trace",
@@ -51,6 +53,7 @@ _HOME = {
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
+    "run_all": "executor",
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "loop",
@@ -71,6 +74,7 @@ __all__ = [
     "Mixture",
     "Optimum",
     "Solution",
+    "SolverError",
     "Table",
     "Tabular",
     "Trace",
@@ -80,6 +84,7 @@ __all__ = [
     "linear_softmax",
     "occupancy",
     "optimum",
+    "run_all",
     "slater_margin",
     "softmax",
     "solve",

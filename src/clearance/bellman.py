@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from clearance.compiling import announce
 from clearance.linear import linear_solve, policy_iteration, transposed_rows
 from clearance.problem import CMDP, Array
 
@@ -41,6 +42,7 @@ class Operator:
         Stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
         """
         P, V = self.P, V.copy()
+        announce(policy_iteration)
         return V, policy_iteration(P.indptr, P.indices, P.data, h, self.gamma, V, act, tol)
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from clearance import __version__, flags, show
-from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
+from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
 
@@ -67,7 +67,7 @@ def _optimum(args: argparse.Namespace) -> int:
     feasible = best.status == "optimal"
     result = {**show.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
     if not feasible:
-        result |= {"verdict": "INFEASIBLE", "message": show.infeasible_message(best.slater)}
+        result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
     if args.out:
         Mixture.single(best.policy).save(args.out)
     show.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
@@ -146,7 +146,7 @@ def _check(args: argparse.Namespace) -> int:
         "g_range": [[g.min(), g.max()] for g in cmdp.g],
         "b": cmdp.b,
         "slater": slater,
-        "message": "the model is well formed and feasible" if feasible else show.infeasible_message(slater),
+        "message": "the model is well formed and feasible" if feasible else infeasible_message(slater),
     }
     show.answer(args, result, args.problem)
     return 0 if feasible else INFEASIBLE
@@ -239,7 +239,9 @@ def _policy_class(text: str, cmdp: Any) -> Any:
         arrays = load_npz(text)
         if "features" not in arrays:
             raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
-        policy = linear_softmax(arrays["features"], cmdp.available)  # its errors name `features`
+        features = arrays["features"]  # an error names them, and their shape before anything else
+        fits = features.shape[:2] == (cmdp.S, cmdp.A)
+        policy = linear_softmax(features, cmdp.available if fits else None)
     else:
         raise InputError(
             f"--policy {text!r} is neither tabular, nor a zoo class ({', '.join(POLICIES)}), nor an .npz file"

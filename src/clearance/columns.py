@@ -23,6 +23,7 @@ from clearance.bellman import Operator
 from clearance.errors import SolverError
 from clearance.problem import CMDP, Array
 
+STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
 SMOOTHING = 0.5  # share of the best λ so far, once there are more than two constraints
 
 
@@ -72,11 +73,11 @@ class Mixed:
 class Master:
     """The master program, which grows by one column at a time; HiGHS starts each time from its last basis.
 
-    `margin=True` is phase one: max t subject to Σ_j w_j slack_ji ≥ t, whose multipliers sum to 1.
+    With a `unit` [I] it is phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, with Σ_i λ_i unit_i = 1.
     """
 
-    def __init__(self, I: int, *, margin: bool) -> None:
-        self.I, self.margin, self.n = I, margin, 0
+    def __init__(self, I: int, unit: Array | None = None) -> None:
+        self.I, self.margin, self.n = I, unit is not None, 0
         self.highs = highspy.Highs()
         self.highs.silent()
         for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
@@ -84,8 +85,8 @@ class Master:
         self.highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
         for lower, upper in [(0.0, highspy.kHighsInf)] * I + [(1.0, 1.0)]:
             self.highs.addRow(lower, upper, 0, np.zeros(0, np.int32), np.zeros(0))
-        if margin:
-            t = np.append(np.full(I, -1.0), 0.0)
+        if unit is not None:
+            t = np.append(-unit, 0.0)
             self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, np.arange(I + 1, dtype=np.int32), t)
 
     def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
@@ -97,31 +98,35 @@ class Master:
         self.n = len(J)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            raise SolverError(f"the master program was not solved: {self.highs.getModelStatus().name}")
+            raise SolverError(
+                f"the master program was not solved ({self.highs.getModelStatus().name}): relax b a little"
+            )
         solution = self.highs.getSolution()
         lam = np.maximum(-np.array(solution.row_dual[: self.I]), 0.0)
         w = np.maximum(np.array(solution.col_value[1:] if self.margin else solution.col_value), 0.0)
         return w, lam, float(self.highs.getInfo().objective_function_value)
 
 
-def slater(columns: Columns, tol: float, *, enough: float = np.inf) -> Mixed:
-    """max_π min_i (J_gi − b_i), stopping early once `enough` is reached.
+def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
+    """max_π min_i (J_gi − b_i)/unit_i to the gap `tol`, stopping early once `enough` is reached.
 
-    `bound` is a proven upper bound: negative means that no policy meets the limits, with `lam` (Σλ = 1) as the proof.
+    `bound` is an upper bound: negative means that no policy meets the limits, `lam` (Σ λ_i unit_i = 1) being the proof.
+    A margin within `tol` of 0 is looked at more closely, until its sign is known or the gap is 100 times smaller.
     """
     I = len(columns.b)
-    master = Master(I, margin=True)
-    lam = best_lam = np.full(I, 1 / I)
+    master = Master(I, unit)
+    lam = best_lam = 1 / (I * unit)
     bound, value = np.inf, -np.inf
     for calls in range(1, 1000):
         upper = columns.price(np.append(0.0, lam), bound - value, tol)
         if upper < bound:
             bound, best_lam = upper, lam
         w, duals, value = master.solve(columns.J, columns.b)
-        if bound - value <= tol or value >= enough:
+        undecided = value < 0 <= bound
+        if bound - value <= (0.01 * tol if undecided else tol) or value >= enough:
             return Mixed(w, best_lam, value, bound, calls)
-        lam = _smoothed(duals / max(duals.sum(), 1e-300), best_lam)
-    raise SolverError("column generation for the Slater margin did not reach its gap")
+        lam = _smoothed(duals / max(float(duals @ unit), 1e-300), best_lam)
+    raise SolverError(STALLED)
 
 
 def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
@@ -130,7 +135,7 @@ def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
     Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger.
     """
     I = len(columns.b)
-    master = Master(I, margin=False)
+    master = Master(I)
     lam = best_lam = np.zeros(I)
     bound, value, tol = np.inf, -np.inf, gap * scale
     for calls in range(1, 2000):
@@ -144,7 +149,7 @@ def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
         # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
         target = _smoothed(duals, best_lam)
         lam = target if np.any(np.abs(target - lam) > 1e-12 * (1 + np.abs(lam))) else duals
-    raise SolverError("column generation did not reach its gap")
+    raise SolverError(STALLED)
 
 
 def _smoothed(duals: Array, best: Array) -> Array:

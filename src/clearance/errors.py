@@ -24,3 +24,8 @@ class MissingExtraError(ImportError):
 
 class SolverError(RuntimeError):
     """The numbers got out of hand: a solver gave up, or an iteration left the finite numbers. Says what to change."""
+
+
+def infeasible_message(slater: float) -> str:
+    """What to say when no policy meets the limits."""
+    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {-slater:.6g} or more"

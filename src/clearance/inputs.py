@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 
 # Probabilities typed in decimal are off by rounding; anything beyond that is a mistake of the user's.
 SUM_TOLERANCE = 1e-9
+# Sums that are off by less than this are left as they are, so that reading what was written changes no bit.
+ROUNDING = 1e-14
 # Products of two numbers, and their discounted sums, must stay finite.
 LARGEST = 1e152
 
@@ -122,8 +124,7 @@ def initial(rho: Any, S: int) -> Array:
     rho_ = np.full(S, 1.0 / S) if rho is None else numbers("rho", rho, ndim=1)
     if rho_.shape != (S,):
         raise InputError(f"rho has {len(rho_)} entries, the model has {S} states")
-    distributions("rho", rho_)
-    return frozen(rho_)
+    return frozen(distributions("rho", rho_))
 
 
 def constraint_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
@@ -151,12 +152,13 @@ def actions(available: Any, S: int, A: int) -> NDArray[np.bool_] | None:
 def transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> Any:
     if sparse.issparse(P):
         return _sparse_transitions(P, S, A, available)
-    P_ = numbers("P", P, ndim=3)
+    P_ = np.asarray(P)
+    if available is not None and P_.shape == (S, A, S) and P_.dtype.kind in "biuf":
+        P_ = np.where(available[:, :, None], P_, 0.0)
+    P_ = numbers("P", P_ if P_.dtype.kind in "biuf" else P, ndim=3)
     if P_.shape != (S, A, S):
         raise InputError(f"P has shape {P_.shape}, it must be [S, A, S] = {(S, A, S)} as r has")
-    P_ = P_ if available is None else np.where(available[:, :, None], P_, 0.0)
-    distributions("P", P_, available)
-    return frozen(P_)
+    return frozen(distributions("P", P_, available))
 
 
 def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> sparse.csr_array:
@@ -174,17 +176,27 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
             n = int(np.argmax(bad))
             s, a = divmod(int(np.searchsorted(P.indptr, n, side="right")) - 1, A)
             raise InputError(f"P[{s}, {a}] has {what} at next state {P.indices[n]}")
-    _sums_to_one("P", np.asarray(P.sum(axis=1)).reshape(S, A), available)
+    total = np.asarray(P.sum(axis=1))
+    _sums_to_one("P", total.reshape(S, A), available)
+    off = (np.abs(total - 1) > ROUNDING) & (total > 0)
+    if off.any():
+        P.data /= np.repeat(np.where(off, total, 1.0), np.diff(P.indptr))
     for part in (P.data, P.indices, P.indptr):
         part.flags.writeable = False
     return P
 
 
-def distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> None:
+def distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
+    """p with rows that sum to 1, or an error that names the row. What decimals leave over (up to 1e-9) is divided away:
+    a certificate and a sampler must mean the same numbers.
+    """
     negative = np.argwhere(p < 0)
     if len(negative):
         raise InputError(_has(name, tuple(int(i) for i in negative[0]), "a negative value"))
-    _sums_to_one(name, p.sum(-1), rows)
+    total = p.sum(-1, keepdims=True)
+    _sums_to_one(name, total[..., 0], rows)
+    off = np.abs(total - 1) > ROUNDING
+    return p / np.where(off & (total > 0), total, 1.0) if off.any() else p
 
 
 def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:

@@ -10,13 +10,12 @@ interruption and resume.
 
 A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991).
 Many walks advance together (`LANES`), which hides the memory's latency on large models; each has a stream of its own,
-so their interleaving changes no result. Coins have 32 bits: a probability is met to 2⁻³³.
+so their interleaving changes no result. Cells and coins have 32 bits each: the chance of a state is met
+to a share of n·2⁻³² of a table of n cells.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -435,10 +434,3 @@ def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, sc
             J_out[i, j] = J[N:, j].mean()
         for j in range(H - 1):
             lam[j] = min(max(lam[j] - eta2 * (J_out[i, j + 1] - b[j] - kappa), 0.0), lam_max)
-
-
-def announce_compilation() -> None:
-    """Tell the person who waits, when the kernels are about to be compiled: once per machine and version."""
-    cached = Path(run.stats.cache_path or ".").glob("kernels.run-*.nbc")
-    if not run.signatures and not any(cached):
-        print("clearance: compiling the kernels, once on this machine (about 10 s) …", file=sys.stderr, flush=True)

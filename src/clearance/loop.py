@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 import warnings
@@ -16,12 +17,13 @@ import numpy as np
 
 from clearance import dual, kernels
 from clearance.certificate import Certificate
+from clearance.compiling import announce
 from clearance.direction import SGD, Tabular
-from clearance.errors import InfeasibleError, InputError, SolverError
+from clearance.errors import InfeasibleError, InputError, SolverError, infeasible_message
 from clearance.methods.cnpgpd import CNPGPD, State
 from clearance.mixture import Mixture
 from clearance.oracle import can_be_met, slater_margin
-from clearance.policy import SoftmaxPolicy, check_fits, class_model, softmax
+from clearance.policy import SoftmaxPolicy, TiedFeaturesError, check_fits, class_model, softmax
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
 from clearance.sample import Exact, Sampler, Table
 from clearance.sample.streams import key_of
@@ -92,9 +94,9 @@ class Solution:
         folder = Path(folder)
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(f"{folder}: exists and is not an empty folder; choose another --out")
-        partial = folder.with_name(folder.name + ".partial")
+        folder = folder.absolute()
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
         try:
-            shutil.rmtree(partial, ignore_errors=True)
             (partial / "trace").mkdir(parents=True)
             self.cmdp.save(partial / "problem.npz")
             self.trace.save(partial / "trace" / "000001.npz")
@@ -139,7 +141,8 @@ def solve(
     exact = cmdp.S <= EXACT_STATES if exact_J is None else exact_J
 
     began, status = time.perf_counter(), "done"
-    kernels.announce_compilation()
+    if isinstance(sampler, Table):
+        announce(kernels.run)
     chunks = [_Chunk(method.init(policy.init(), cmdp.I), None, None)]
     n = 1
     try:
@@ -215,21 +218,17 @@ def _margin(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
     """The Slater margin of the policy class, or of all policies where the class has no linear program."""
     try:
         model = class_model(cmdp, policy)
-    except InputError:
+    except TiedFeaturesError:
         model = cmdp
     slater, _ = slater_margin(model)
     if not can_be_met(model, slater):
-        worst = "the limit" if cmdp.I == 1 else "all limits at once"
-        raise InfeasibleError(
-            f"no policy meets {worst}: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {-slater:.6g} or more",
-            slater,
-        )
+        raise InfeasibleError(infeasible_message(slater), slater)
     return slater
 
 
 def _bound_of_multipliers(cmdp: CMDP, method: CNPGPD, slater: float) -> float:
     """Λ as given, or from the margin; warns before time is spent if κ is not below it."""
-    if method.kappa >= slater:
+    if method.kappa >= slater - 1e-12 * abs(slater) or not slater > 1e-9 * _size(cmdp):
         text = f"kappa = {method.kappa:g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
         if method.lam_max is None:
             remedy = f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"
@@ -238,6 +237,11 @@ def _bound_of_multipliers(cmdp: CMDP, method: CNPGPD, slater: float) -> float:
     if method.lam_max is not None:
         return float(method.lam_max)
     return dual.lam_max_of(cmdp.gamma, slater, method.kappa, float(np.ptp(cmdp.r))) if cmdp.I else 1.0
+
+
+def _size(cmdp: CMDP) -> float:
+    """The size of J_g, below whose billionth a margin is rounding."""
+    return float(np.abs(cmdp.g).max(initial=0.0)) / (1 - cmdp.gamma)
 
 
 def _write_json(path: Path, data: object) -> None:

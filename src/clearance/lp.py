@@ -24,18 +24,18 @@ def richest(cmdp: CMDP, b: Array) -> tuple[Array, Array]:
     return result.x.reshape(cmdp.S, cmdp.A), lam
 
 
-def safest(cmdp: CMDP) -> tuple[Array, Array]:
-    """Visits x [S, A] that maximise min_i (J_gi − b_i), and the multipliers λ [I] with Σλ = 1.
+def safest(cmdp: CMDP, unit: Array) -> tuple[Array, Array]:
+    """Visits x [S, A] that maximise t = min_i (J_gi − b_i)/unit_i, and the multipliers λ [I] with Σ λ_i unit_i = 1.
 
     If the maximum t is negative, λ is the proof (Farkas): max_π Σ_i λ_i (J_gi − b_i) = t < 0.
     """
     n = cmdp.S * cmdp.A
     flow = sparse.hstack([_flow(cmdp), sparse.csr_array((cmdp.S, 1))])  # variables x and t, maximise t
-    limits = np.hstack([-cmdp.g.reshape(cmdp.I, n), np.ones((cmdp.I, 1))])
+    limits = np.hstack([-cmdp.g.reshape(cmdp.I, n), unit[:, None]])
     bounds = np.vstack([_bounds(cmdp), [-np.inf, np.inf]])
     result = highs(np.append(np.zeros(n), -1.0), limits, -cmdp.b, flow, cmdp.rho, bounds)
     lam = np.maximum(-result.ineqlin.marginals, 0.0)
-    return result.x[:n].reshape(cmdp.S, cmdp.A), lam / max(lam.sum(), 1e-300)
+    return result.x[:n].reshape(cmdp.S, cmdp.A), lam
 
 
 def _flow(cmdp: CMDP) -> sparse.csr_array:

@@ -36,10 +36,8 @@ class Mixture:
             raise InputError(
                 f"weights has {len(weights_)} entries for {len(pi_)} policies; give one each, at least one"
             )
-        distributions("weights", weights_)
-        distributions("pi", pi_)
-        object.__setattr__(self, "weights", weights_)
-        object.__setattr__(self, "pi", pi_)
+        object.__setattr__(self, "weights", distributions("weights", weights_))
+        object.__setattr__(self, "pi", distributions("pi", pi_))
 
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:

@@ -9,19 +9,21 @@ says is measured again: J is the exact value of the policy returned, and `bound`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearance import columns, lp
-from clearance.bellman import Operator
-from clearance.direction import lagrangian
+from clearance.enclosure import dual_function, enclose
+from clearance.errors import InputError
 from clearance.mixture import Mixture
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
-# the scale of J_g), so that the policy returned meets the limits in floating point too, at a price of λ* · 1e-10.
+# the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
+# limits; the price is λ* times as much.
 TIGHTEN = 1e-10
 # Up to this many pairs (s, a) the whole program is solved at once.
 LP_PAIRS = 1500
@@ -38,7 +40,7 @@ class Optimum:
     status   "optimal" or "infeasible"
     J        exact [1+I] of `policy`; of the least violating policy when infeasible
     lam      λ* [I], what one unit less of limit i would earn; when infeasible the proof: λ with Σλ = 1 and
-             max_π Σ_i λ_i (J_gi − b_i) < 0
+             max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
     policy   π [S, A], stationary; the least violating policy when infeasible
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
@@ -79,19 +81,19 @@ class Optimum:
 
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
-    if method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS):
-        return _by_columns(cmdp)
-    slater, safest, farkas = _slater_by_lp(cmdp)
-    if not can_be_met(cmdp, slater):
-        return _infeasible(cmdp, safest, farkas, slater)
-    for tighten in _tightenings(cmdp, slater):
-        x, lam = lp.richest(cmdp, cmdp.b + tighten)
-        _, bound, greedy = dual_function(cmdp, lam)
-        pi = _policy_of(x, greedy)
-        d, J = _measured(cmdp, pi)
-        if np.all(J[1:] >= cmdp.b):
+    scaled = _Scaled.of(cmdp)
+    slater, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
+    if slater < 0 and _proven_infeasible(cmdp, farkas):
+        d, J = _measured(cmdp, safest)
+        return Optimum("infeasible", J, farkas, safest, Mixture.single(safest), d, -np.inf, slater, cmdp.b)
+    for tighten in _tightenings(scaled, safest, method):
+        pi, mixture, lam, V, act = _richest(scaled, tighten, method)
+        _, lower, _ = enclose(cmdp, pi[None])
+        if np.all(lower[0, 1:] >= cmdp.b):
             break
-    return Optimum("optimal", J, lam, pi, Mixture.single(pi), d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
+    bound, _, _ = dual_function(cmdp, lam, V, act)  # pyright: ignore[reportPossiblyUnboundVariable]
+    d, J = _measured(cmdp, pi)  # pyright: ignore[reportPossiblyUnboundVariable]
+    return Optimum("optimal", J, lam, pi, mixture, d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]:
@@ -99,62 +101,115 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
-    if method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS and cmdp.I):
-        found = columns.columns_of(cmdp)
-        mixed = columns.slater(found, GAP * float(np.max(_scale(cmdp))))
-        pi = _stationary(*columns.mixture_of(found, mixed))
-        return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi
-    slater, safest, _ = _slater_by_lp(cmdp)
+    scaled = _Scaled.of(cmdp)
+    slater, safest, _ = _safest(scaled, scaled.margin_unit, method)
     return slater, safest
 
 
 def can_be_met(cmdp: CMDP, slater: float) -> bool:
     """Whether a margin that some policy attains means that the limits can be met: not negative, beyond rounding."""
-    return slater >= -_tolerance(cmdp)
+    return slater >= -1e-9 * float(np.min(_Scaled.of(cmdp).g, initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else True
 
 
-def dual_function(cmdp: CMDP, lam: Array) -> tuple[Array, float, NDArray[np.int64]]:
-    """V [S], D(λ) = max_π J_r + λ·(J_g − b) rounded up by the Bellman residual, and a greedy policy [S]."""
-    model, act = Operator.of(cmdp), np.zeros(cmdp.S, np.int64)
-    h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
-    size = max(float(np.abs(h_L).max()), 1e-300)
-    V, most = model.maximise(h_L, np.zeros(cmdp.S), act, 1e-15 * size / (1 - cmdp.gamma))
-    return V, float(cmdp.rho @ V + max(most, 0.0) / (1 - cmdp.gamma) - lam @ cmdp.b), act
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """A problem in units in which r and every g_i are of size 1, since solvers have absolute tolerances.
+
+    r_unit = r / r_size,  g_i and b_i likewise by g[i]; then λ = λ_unit · r_size / g[i].
+    """
+
+    cmdp: CMDP
+    unit: CMDP
+    r: float
+    g: Array
+
+    @classmethod
+    def of(cls, cmdp: CMDP) -> _Scaled:
+        r = float(np.abs(cmdp.r).max()) or 1.0
+        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) * (1 - cmdp.gamma)) if cmdp.I else np.zeros(0)
+        g = np.where(g > 0, g, 1.0)
+        size = np.concatenate([[r], g])
+        return cls(cmdp, cmdp.replace(h=cmdp.h / size[:, None, None], b=cmdp.b / g), r, g)
+
+    @cached_property
+    def found(self) -> columns.Columns:
+        """The columns found so far."""
+        return columns.columns_of(self.unit)
+
+    @property
+    def margin_unit(self) -> Array:
+        """The same margin in every J_gi, seen in the units of each: the smallest size is 1.
+
+        Beyond a factor of 10⁶ between two constraints it would be lost in the solvers' tolerance, and is cut.
+        """
+        return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
 
-def _by_columns(cmdp: CMDP) -> Optimum:
-    scale = max(float(np.max(np.abs(cmdp.r))), float(np.max(np.abs(cmdp.h)))) / (1 - cmdp.gamma)
-    found, slater = columns.columns_of(cmdp), np.inf
-    if cmdp.I:
-        mixed = columns.slater(found, GAP * scale, enough=1e-4 * scale)
-        if mixed.bound < 0:
-            pi = _stationary(*columns.mixture_of(found, mixed))
-            return _infeasible(cmdp, pi, mixed.lam, float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)))
-        slater = mixed.value
-    for tighten in _tightenings(cmdp, slater):
-        found.b = cmdp.b + tighten
-        mixed = columns.best_mixture(found, GAP, scale)
-        weights, pi_m, d_m = columns.mixture_of(found, mixed)
-        pi = _stationary(weights, pi_m, d_m)
-        d, J = _measured(cmdp, pi)
-        if np.all(J[1:] >= cmdp.b):
-            break
-    bound = mixed.bound + float(mixed.lam @ tighten)  # pyright: ignore[reportPossiblyUnboundVariable]
-    mixture = Mixture(weights, pi_m)  # pyright: ignore[reportPossiblyUnboundVariable]
-    return Optimum("optimal", J, mixed.lam, pi, mixture, d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
+def _by_columns(cmdp: CMDP, method: Method) -> bool:
+    if method not in get_args(Method):
+        raise InputError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
+    return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
 
 
-def _slater_by_lp(cmdp: CMDP) -> tuple[float, Array, Array]:
+def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.inf) -> tuple[float, Array, Array]:
+    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long), the
+    margin min_i (J_gi − b_i) that it attains, and λ with Σλ = 1.
+    """
+    cmdp, unit = scaled.cmdp, scaled.unit
+    large = _by_columns(cmdp, method)
     if cmdp.I == 0:
-        return np.inf, policy_of(cmdp.available), np.zeros(0)
-    x, farkas = lp.safest(cmdp)
-    pi = policy_of(x, cmdp.available)
-    return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, farkas
+        return np.inf, policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available), np.zeros(0)
+    if large:
+        found = scaled.found
+        found.b = unit.b
+        mixed = columns.slater(found, measure, GAP / (1 - cmdp.gamma), enough=enough)
+        pi, lam = _stationary(*columns.mixture_of(found, mixed)), mixed.lam
+    else:
+        x, lam = lp.safest(unit, measure)
+        pi = policy_of(x, cmdp.available)
+    lam = lam / scaled.g
+    return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
 
 
-def _infeasible(cmdp: CMDP, pi: Array, farkas: Array, slater: float) -> Optimum:
-    d, J = _measured(cmdp, pi)
-    return Optimum("infeasible", J, farkas, pi, Mixture.single(pi), d, -np.inf, slater, cmdp.b)
+def _proven_infeasible(cmdp: CMDP, farkas: Array) -> bool:
+    """max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed: then no policy meets all limits."""
+    h = cmdp.h.copy()
+    h[0] = 0.0
+    return dual_function(cmdp.replace(h=h), farkas)[0] < 0
+
+
+def _richest(scaled: _Scaled, tighten: float, method: Method):
+    """The best policy for limits tightened by so much, in units: π, as a mixture, λ, and V and greedy actions at λ."""
+    cmdp, unit = scaled.cmdp, scaled.unit
+    b = unit.b + tighten
+    if _by_columns(cmdp, method):
+        found = scaled.found
+        found.b = b  # the policies of phase one, and of a smaller tightening, are columns for this one too
+        mixed = columns.best_mixture(found, GAP, 1 / (1 - cmdp.gamma))
+        weights, pi_m, d_m = columns.mixture_of(found, mixed)
+        pi, mixture, lam = _stationary(weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
+        V, act = found.V * scaled.r, found.act[-1]
+    else:
+        x, lam = lp.richest(unit, b)
+        _, V, act = dual_function(unit, lam)
+        pi = _policy_of(x, act)
+        V, mixture = V * scaled.r, Mixture.single(pi)
+    return pi, mixture, lam * scaled.r / scaled.g, V, act
+
+
+def _tightenings(scaled: _Scaled, safest: Array, method: Method) -> list[float]:
+    """What to add to b, in units: the first that makes the policy provably feasible; a little less than nothing where
+    there is no room, so that the program is not refused for rounding.
+    """
+    cmdp, full = scaled.cmdp, 1 / (1 - scaled.cmdp.gamma)
+    if cmdp.I == 0:
+        return [0.0]
+    if np.any(scaled.margin_unit < 0.1):  # the room that matters is the one in units
+        _, safest, _ = _safest(scaled, np.ones(cmdp.I), method, enough=1e-4 * full)
+    room = float(np.min((_measured(cmdp, safest)[1][1:] - cmdp.b) / scaled.g)) / 2
+    if room <= 1e-14 * full:
+        return [-10 * TIGHTEN * full]
+    return [min(TIGHTEN * full * 10.0**i, room) for i in range(6)]
 
 
 def _measured(cmdp: CMDP, pi: Array) -> tuple[Array, Array]:
@@ -172,22 +227,3 @@ def _stationary(weights: Array, pi: Array, d: Array) -> Array:
     """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
     total = np.einsum("m,msa->sa", weights, d)
     return np.where(total.sum(1, keepdims=True) > 0, policy_of(total), pi[0])
-
-
-def _tightenings(cmdp: CMDP, slater: float):
-    """What to add to b: once, except where the solver's own tolerance eats it; nothing where there is no room."""
-    if cmdp.I == 0:
-        return [np.zeros(0)]
-    first = TIGHTEN * _scale(cmdp)
-    if slater <= 0:  # feasible at the limit only: the program must not be refused for rounding
-        return [-_tolerance(cmdp) * np.ones(cmdp.I)]
-    return [np.minimum(first * 10.0**i, slater / 2) for i in range(4)]
-
-
-def _scale(cmdp: CMDP) -> Array:
-    """The size of J_gi − b_i [I], against which tolerances are meant."""
-    return np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma), np.abs(cmdp.b)) if cmdp.I else np.zeros(0)
-
-
-def _tolerance(cmdp: CMDP) -> float:
-    return 10 * TIGHTEN * float(np.max(_scale(cmdp), initial=0.0))

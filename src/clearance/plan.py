@@ -9,7 +9,7 @@ import numpy as np
 
 from clearance import theory
 from clearance.direction import fisher
-from clearance.errors import InfeasibleError, InputError
+from clearance.errors import InfeasibleError, InputError, infeasible_message
 from clearance.oracle import slater_margin
 from clearance.policy import SoftmaxPolicy, class_model
 from clearance.problem import CMDP
@@ -29,7 +29,7 @@ def constants_of(
         raise InputError("the model has one action only: there is nothing to choose")
     slater, _ = slater_margin(class_model(cmdp, policy))
     if slater <= 0:
-        raise InfeasibleError(f"no policy meets the limits: Slater margin {slater:.6g}", slater)
+        raise InfeasibleError(infeasible_message(slater), slater)
     features = None if policy.tabular else policy.features
     h_max = max(float(np.abs(cmdp.h).max()), float(np.abs(cmdp.b).max()) * (1 - cmdp.gamma))
     return theory.Constants(

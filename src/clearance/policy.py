@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse, special
 
 from clearance.errors import InputError
-from clearance.inputs import numbers
+from clearance.inputs import actions, numbers
 from clearance.problem import CMDP, Array
 
 # Up to this size Φ is handled as a dense array, which is many times faster for small models.
@@ -93,18 +93,23 @@ class SoftmaxPolicy:
         return pick @ self.matrix
 
 
-def softmax(S: int, A: int, available: NDArray[np.bool_] | None = None) -> SoftmaxPolicy:
+def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:
     """Tabular softmax: one parameter for each pair (s, a); zero probability where `available` [S, A] is false."""
-    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=available)
+    mask = actions(available, S, A)
+    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=mask)
 
 
-def linear_softmax(features: ArrayLike, available: NDArray[np.bool_] | None = None) -> SoftmaxPolicy:
+def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> SoftmaxPolicy:
     """Log-linear softmax with features Φ [S, A, d]; zero probability where `available` [S, A] is false."""
     phi = numbers("features", features, ndim=3)
     S, A, d = phi.shape
     if min(S, A, d) == 0:
         raise InputError(f"features must be [S, A, d] with no empty axis, got shape {phi.shape}")
-    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)), available=available)
+    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)), available=actions(available, S, A))
+
+
+class TiedFeaturesError(InputError):
+    """The features share parameters between states or actions in a way that no linear program describes."""
 
 
 def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
@@ -120,23 +125,24 @@ def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
 def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
     """A model whose policies are the closure of the class {π_θ}, so that its LP optimum is the optimum of the class.
 
-    Possible where each state is either free (its features are linearly independent, up to a common vector, of each
-    other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
-    keeps its actions, each with the average of all.
+    Possible where each state is either free (the features of its actions, less one of them, are linearly independent of
+    each other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
+    keeps its actions, each with the average of all. Raises `TiedFeaturesError` otherwise.
     """
     check_fits(cmdp, policy)
-    if policy.tabular:
+    can = np.isfinite(policy.bias)
+    if policy.tabular and np.array_equal(can, cmdp.available):
         return cmdp
-    centred = policy.features - policy.features.mean(1, keepdims=True)
-    blind = ~np.any(centred, axis=(1, 2))
-    free = centred[~blind].reshape(-1, policy.d)
-    if np.linalg.matrix_rank(free) < (~blind).sum() * (cmdp.A - 1):
-        raise InputError("features tie states or actions together: the optimum of this class is not a linear program")
-    if cmdp.is_sparse:
-        average = sparse.kron(sparse.diags_array(blind.astype(float)), np.full((cmdp.A, cmdp.A), 1 / cmdp.A))
-        keep = sparse.kron(sparse.diags_array((~blind).astype(float)), sparse.eye_array(cmdp.A))
-        P = (average + keep) @ cmdp.P
-    else:
-        P = np.where(blind[:, None, None], cmdp.P.mean(1, keepdims=True), cmdp.P)
-    h = np.where(blind[None, :, None], cmdp.h.mean(2, keepdims=True), cmdp.h)
-    return cmdp.replace(P=P, h=h)
+    first = np.argmax(can, axis=1)
+    contrast = np.where(can[:, :, None], policy.features - policy.features[np.arange(policy.S), first][:, None], 0.0)
+    blind = ~np.any(contrast, axis=(1, 2))
+    if np.linalg.matrix_rank(contrast[~blind].reshape(-1, policy.d)) < (can.sum(1) - 1)[~blind].sum():
+        raise TiedFeaturesError(
+            "features tie states or actions together: the optimum of this class is no linear program"
+        )
+    share = can / can.sum(1, keepdims=True)
+    blocks = np.where(blind[:, None, None], np.repeat(share[:, None], cmdp.A, axis=1), np.eye(cmdp.A)) * can[:, :, None]
+    P: Any = sparse.block_diag(blocks, format="csr") @ sparse.csr_array(cmdp.rows)
+    P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
+    h = np.einsum("sab,hsb->hsa", blocks, cmdp.h)
+    return CMDP(P, h[0], h[1:], cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma, names=cmdp.names, available=can)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
-from clearance.errors import InputError
+from clearance.errors import InputError, SolverError
 from clearance.files import load_npz, save_npz
 from clearance.inputs import (
     actions,
@@ -97,9 +97,11 @@ class CMDP:
             raise InputError(f"{missing} is missing: `{given}` needs it (cost [I, S, A] with upper limit [I])")
         g_, b_ = constraints("g", g, "b", b, S, A)
         c_, l_ = constraints("cost", cost, "limit", 0.0 if limit is None else limit, S, A)
+        mask = actions(available, S, A)
+        h = np.concatenate([r_[None], g_, -c_])
         put = object.__setattr__
-        put(self, "P", transitions(P, S, A, actions(available, S, A)))
-        put(self, "h", frozen(np.concatenate([r_[None], g_, -c_])))
+        put(self, "P", transitions(P, S, A, mask))
+        put(self, "h", frozen(h if mask is None else np.where(mask, h, 0.0)))
         put(self, "b", frozen(np.concatenate([b_, -l_])))
         put(self, "rho", initial(rho, S))
         put(self, "gamma", discount(gamma))
@@ -143,13 +145,26 @@ class CMDP:
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
         """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
-        return self.replace(b=self.b + np.broadcast_to(np.asarray(kappa, float), self.b.shape))
+        kappa = np.asarray(kappa, float)
+        if kappa.ndim and kappa.shape != self.b.shape:
+            raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
+        return self.replace(b=self.b + kappa)
 
-    def replace(self, *, P: Any = None, h: Array | None = None, b: Array | None = None) -> CMDP:
-        h, b = (self.h if h is None else h), (self.b if b is None else b)
-        P = self.P if P is None else P
-        ragged = None if self.available.all() else self.available
-        return CMDP(P, h[0], h[1:], b, rho=self.rho, gamma=self.gamma, names=self.names, available=ragged)
+    def replace(self, *, h: ArrayLike | None = None, b: ArrayLike | None = None) -> CMDP:
+        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied."""
+        other = object.__new__(CMDP)
+        other.__dict__.update(self.__dict__)
+        if h is not None:
+            h_ = numbers("h", h, ndim=3)
+            if h_.shape != self.h.shape:
+                raise InputError(f"h has shape {h_.shape}, the model needs {self.h.shape}")
+            other.__dict__["h"] = frozen(np.where(self.available, h_, 0.0))
+        if b is not None:
+            b_ = numbers("b", b, ndim=1)
+            if b_.shape != self.b.shape:
+                raise InputError(f"b has {len(b_)} entries for {self.I} constraints; give one each")
+            other.__dict__["b"] = frozen(b_)
+        return other
 
     def save(self, path: str | Path) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
@@ -211,6 +226,8 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
     Many policies of a small dense model go through one batched solve.
     """
     pi = np.asarray(pi, float)
+    if pi.shape[-2:] != (cmdp.S, cmdp.A):
+        raise InputError(f"policy has shape {pi.shape}, the model needs [..., S, A] = {(cmdp.S, cmdp.A)}")
     if pi.ndim > 2 and cmdp.is_sparse:
         return np.stack([occupancy(cmdp, p) for p in pi.reshape(-1, cmdp.S, cmdp.A)]).reshape(pi.shape)
     if cmdp.is_sparse:
@@ -254,7 +271,7 @@ def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
     pi = numbers("policy", pi, ndim=2)
     if pi.shape != (cmdp.S, cmdp.A):
         raise InputError(f"policy has shape {pi.shape}, the model needs [S, A] = {(cmdp.S, cmdp.A)}")
-    distributions("policy", pi)
+    pi = distributions("policy", pi)
     forbidden = np.argwhere((pi > 0) & ~cmdp.available)
     if len(forbidden):
         raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
@@ -277,5 +294,7 @@ def _iterated(M: Any, gamma: float, y: Array) -> Array:
     columns = np.ascontiguousarray(y.T if y.ndim == 2 else y[None])
     x = columns / (1 - gamma)
     for right, solution in zip(columns, x, strict=True):
-        linear_solve(M, gamma, right, solution, 0.0)
+        residual = linear_solve(M, gamma, right, solution, 0.0)
+        if not residual <= 1e-9 * max(float(np.abs(solution).max(initial=0.0)), 1e-300):
+            raise SolverError(f"a linear system was solved to {residual:.1e} only: bring gamma further from 1")
     return x.T if y.ndim == 2 else x[0]

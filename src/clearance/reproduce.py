@@ -6,7 +6,6 @@ import csv
 import io
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from clearance.direction import SGD
 from clearance.errors import InputError
+from clearance.executor import run_all
 from clearance.loop import solve
 from clearance.methods import CNPGPD
 from clearance.oracle import optimum
@@ -177,19 +177,13 @@ def run_bai2023(
     best, best_class = optimum(cmdp), optimum(class_model(cmdp, policy))
     lam_max = 2 / ((1 - cmdp.gamma) * best_class.slater)  # the paper's Λ, with r in [0, 1]
     settings = list(settings)
-    jobs = [(i, seed) for i in range(len(settings)) for seed in range(seeds)]
-    done: dict[tuple[int, int], tuple[Array, float, int, float]] = {}
-    with ThreadPoolExecutor(threads) as pool:
-        futures = {pool.submit(_one_run, cmdp, policy, settings[i], K, N, lam_max, seed): (i, seed) for i, seed in jobs}
-        try:
-            for future in as_completed(futures):
-                done[futures[future]] = future.result()
-                if progress is not None:
-                    progress(len(done), len(jobs))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    runs = [_collect(setting, [done[i, seed] for seed in range(seeds)]) for i, setting in enumerate(settings)]
+    jobs = [(setting, seed) for setting in settings for seed in range(seeds)]
+
+    def one(job: tuple[Setting, int]) -> tuple[Array, float, int, float]:
+        return _one_run(cmdp, policy, job[0], K, N, lam_max, job[1])
+
+    results = run_all(one, jobs, threads=threads, progress=progress)
+    runs = [_collect(setting, results[i * seeds : (i + 1) * seeds]) for i, setting in enumerate(settings)]
     seconds = time.perf_counter() - began
     return Study(cmdp, best_class.J_r, best_class.slater, best.slater, best.J_r, lam_max, runs, seconds)
 

@@ -40,10 +40,6 @@ def certificate(certificate: Any) -> dict[str, Any]:
     return {k: data[k] for k in keys} | {"delta": None, "complementarity": data["complementarity"]}
 
 
-def infeasible_message(slater: float) -> str:
-    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g}; lower b by {-slater:.6g} or more"
-
-
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
     if args.json:
         _say(json.dumps(_plain(result), allow_nan=False) + "\n")

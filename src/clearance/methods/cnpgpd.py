@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearance import dual
-from clearance.direction import SGD, Direction
+from clearance.direction import SGD, Direction, LeastSquares, Tabular
 from clearance.errors import InputError
 from clearance.problem import Array
 from clearance.sample import Sampler
@@ -58,8 +59,14 @@ class CNPGPD:
                 raise InputError(f"{name} must be a whole number ≥ 1, got {value!r}")
         for name in ("eta1", "eta2"):
             _positive(name, getattr(self, name))
-        if not (math.isfinite(self.kappa) and self.kappa >= 0):
+        if not (_is_number(self.kappa) and self.kappa >= 0):
             raise InputError(f"kappa must be a number ≥ 0, got {self.kappa!r}")
+        if not isinstance(self.direction, SGD | LeastSquares | Tabular):
+            raise InputError(f"direction must be SGD(), LeastSquares() or Tabular(), got {self.direction!r}")
+        if isinstance(self.direction, LeastSquares) and not (
+            _is_number(self.direction.ridge) and self.direction.ridge >= 0
+        ):
+            raise InputError(f"ridge must be a number ≥ 0, got {self.direction.ridge!r}")
         if self.lam_max is not None:
             _positive("lam_max", self.lam_max)
         if isinstance(self.direction, SGD):
@@ -79,6 +86,10 @@ class CNPGPD:
         return State(theta, lam, state.k + 1), Info(J_hat, float(np.linalg.norm(omega)), steps)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
 def _positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float | np.floating) and math.isfinite(value) and value > 0):
+    if not (_is_number(value) and value > 0):
         raise InputError(f"{name} must be a positive number, got {value!r}")
