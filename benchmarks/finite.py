@@ -213,7 +213,7 @@ def solving(quick: bool) -> None:
         say(f"| {name} | {cmdp.S:,} | {cmdp.I} | {seconds:.2f} | {best.gap / abs(best.J_r):.1e} | {verdict} | {text} |")
 
 
-def highs_best(cmdp: cl.CMDP, limit: float = 90.0) -> tuple[float, str]:
+def highs_best(cmdp: cl.CMDP, limit: float = 45.0) -> tuple[float, str]:
     """Seconds of HiGHS's fastest method on the whole program, each stopped at `limit` seconds."""
     import multiprocessing as mp
 

@@ -50,7 +50,8 @@ def dual_function(
     start = np.argmax(cmdp.available, axis=1) if act is None else act.copy()
     h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
     size = max(float(np.abs(h_L).max()), 1e-300)
-    V, _ = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, 1e-15 * size / (1 - cmdp.gamma))
+    digits = 1e-15 if cmdp.S <= 2000 else 1e-12  # the last digits of a large model cost more than they tell
+    V, _ = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, digits * size / (1 - cmdp.gamma))
     return _bellman_bound(cmdp, lam, V), V, start
 
 

@@ -2,7 +2,7 @@
 
     maximise ⟨r, x⟩   subject to   Σ_a x(s, a) − γ Σ P(s|s', a') x(s', a') = ρ(s),   ⟨g_i, x⟩ ≥ b_i,   x ≥ 0
 
-with x = d/(1−γ) (Altman 1999; Bai et al. 2023, eq. 25).
+with x = d/(1−γ) (Altman 1999; Bai et al. 2023, eq. 29).
 """
 
 from __future__ import annotations
