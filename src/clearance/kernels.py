@@ -110,9 +110,9 @@ class Tables(NamedTuple):
 class Rows(NamedTuple):
     """A policy as the kernels read it: π [S, A]; its alias tables `pol` [S·A]; θ, bias and features behind it.
 
-    A row is made when its state is first visited in iteration `tick` (`stamp[s] == tick`), so that the walks
-    cost what they visit, not |S| (θ, its trace and the SGD still cost d); tick READY says that all rows are made. Features are CSR over rows s·A + a; `fact` is
-    the action of each entry.
+    A row is made when its state is first visited in iteration `tick` (`stamp[s] == tick`), so that the walks cost what
+    they visit, not |S| (θ, its trace and the SGD still cost d); tick READY says that all rows are made. Features are
+    CSR over rows s·A + a; `fact` is the action of each entry.
     """
 
     pi: Array
