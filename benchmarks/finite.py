@@ -32,6 +32,7 @@ from clearance.zoo import bai2023, bai2023_policy, garnet
 
 METHOD = cl.CNPGPD(K=1000, N=100, lam_max=243.0)
 LINES: list[str] = []
+NOTES = "\n## Notes\n"  # what stands below this heading is written by hand, and kept
 
 
 def say(text: str = "") -> None:
@@ -313,7 +314,9 @@ def main() -> None:
     if not args.quick:
         million()
     if args.write:
-        (Path(__file__).parents[1] / "docs" / "performance.md").write_text("\n".join(LINES) + "\n")
+        page = Path(__file__).parents[1] / "docs" / "performance.md"
+        _, mark, notes = page.read_text().partition(NOTES) if page.exists() else ("", "", "")
+        page.write_text("\n".join(LINES) + "\n" + mark + notes)
 
 
 if __name__ == "__main__":
