@@ -17,7 +17,7 @@ from scipy import sparse, special
 
 from clearance.errors import InputError
 from clearance.inputs import actions, numbers
-from clearance.problem import CMDP, Array
+from clearance.problem import CMDP, Array, averager
 
 # Up to this size Φ is handled as a dense array, which is many times faster for small models.
 DENSE = 10**6
@@ -79,18 +79,12 @@ class SoftmaxPolicy:
         pi = self.pi(theta)
         if self.S * self.A * self.d <= DENSE:
             return self.features[s, a] - np.einsum("sa,sad->sd", pi, self.features)[s]
-        return self.matrix[s * self.A + a] - self._mean_features(pi)[s]
+        return self.matrix[s * self.A + a] - (averager(pi) @ self.matrix)[s]
 
     def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """One action for each state of s [N]."""
         cdf = np.cumsum(self.pi(theta)[s], axis=-1)
         return np.minimum((rng.random(len(s))[:, None] > cdf).sum(-1), self.A - 1)
-
-    def _mean_features(self, pi: Array) -> Any:
-        """E_{a~π(·|s)} Φ_sa, sparse [S, d]."""
-        SA = self.S * self.A
-        pick = sparse.csr_array((pi.ravel(), np.arange(SA), np.arange(0, SA + 1, self.A)), shape=(self.S, SA))
-        return pick @ self.matrix
 
 
 def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:

@@ -261,9 +261,13 @@ def transition_of(cmdp: CMDP, pi: Array) -> Any:
     """P_π [S, S]: P_π(s, s') = Σ_a π(a|s) P(s'|s, a); dense or CSR as P is."""
     if not cmdp.is_sparse:
         return np.einsum("sa,sat->st", pi, cmdp.P)
-    S, A = cmdp.S, cmdp.A
-    pick = sparse.csr_array((pi.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
-    return pick @ cmdp.P
+    return averager(pi) @ cmdp.P
+
+
+def averager(pi: Array) -> sparse.csr_array:
+    """The matrix [S, S·A] that averages rows s·A + a over a ~ π(·|s)."""
+    S, A = pi.shape
+    return sparse.csr_array((pi.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
 
 
 def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
