@@ -8,6 +8,7 @@ import pytest
 import clearance as cl
 from clearance import zoo
 from clearance.enclosure import dual_function
+from clearance.oracle import Method
 from clearance.problem import occupancy, policy_of, values
 
 BAI, CLASS = zoo.bai2023(), cl.class_model(zoo.bai2023(), zoo.bai2023_policy())
@@ -116,3 +117,12 @@ def test_at_most_I_randomised_states() -> None:
 def test_policy_of_an_occupancy_gives_it_back() -> None:
     pi = np.random.default_rng(1).dirichlet(np.ones(5), size=10)
     assert policy_of(occupancy(BAI, pi)) == pytest.approx(pi, abs=1e-12)
+
+
+@pytest.mark.parametrize("method", ["lp", "columns"])
+def test_a_signal_that_one_action_makes_constant_is_bounded_tightly(method: Method) -> None:
+    """Policy iteration is done at V = 0 then; the bound, and with it the proof of infeasibility, must not stay there."""
+    queue = zoo.queue_power()
+    power = queue.replace(h=np.concatenate([0 * queue.h[:1], queue.g]))
+    assert dual_function(power, np.ones(1))[0] == pytest.approx(4.6, abs=1e-9)
+    assert cl.optimum(queue.replace(b=queue.b + 4.7), method=method).status == "infeasible"

@@ -51,7 +51,8 @@ def dual_function(
     h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
     size = max(float(np.abs(h_L).max()), 1e-300)
     digits = 1e-15 if cmdp.S <= 2000 else 1e-12  # the last digits of a large model cost more than they tell
-    V, _ = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, digits * size / (1 - cmdp.gamma))
+    V, gain = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, digits * size / (1 - cmdp.gamma))
+    V = V + gain / (1 - cmdp.gamma)  # it may stop where TV − V is one constant, which belongs to V
     return _bellman_bound(cmdp, lam, V), V, start
 
 
