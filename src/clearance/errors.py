@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clearance.infeasible import Infeasibility
+    from clearance.problem import CMDP
+
 
 class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: the field, what is wrong, what to do."""
 
 
 class InfeasibleError(RuntimeError):
-    """No policy meets the limits. `slater` is max_π min_i (J_gi(π) − b_i), negative here."""
+    """No policy meets the limits. `slater` is max_π min_i (J_gi(π) − b_i), negative here; `cmdp` the problem, if known."""
 
-    def __init__(self, message: str, slater: float) -> None:
+    def __init__(self, message: str, slater: float, cmdp: CMDP | None = None) -> None:
         super().__init__(message)
         self.slater = slater
+        self.cmdp = cmdp
+
+    @cached_property
+    def diagnosis(self) -> Infeasibility | None:
+        """Which limits conflict and what to relax, computed when asked for; None where the problem is not known."""
+        from clearance.infeasible import diagnose
+
+        return None if self.cmdp is None else diagnose(self.cmdp)
 
 
 class MissingExtraError(ImportError):
@@ -28,4 +44,11 @@ class SolverError(RuntimeError):
 
 def infeasible_message(slater: float) -> str:
     """What to say when no policy meets the limits."""
-    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {-slater:.6g} or more"
+    enough = rounded_up(-slater)
+    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {enough:.6g} or more"
+
+
+def rounded_up(x: float) -> float:
+    """A positive number as printed with six digits, never less than it is: who relaxes by it has relaxed enough."""
+    shown = float(f"{x:.6g}")
+    return shown if shown >= x else float(f"{shown + 10.0 ** (math.floor(math.log10(x)) - 5):.6g}")

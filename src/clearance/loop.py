@@ -222,7 +222,7 @@ def _margin(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
         model = cmdp
     slater, _ = slater_margin(model)
     if not can_be_met(model, slater):
-        raise InfeasibleError(infeasible_message(slater), slater)
+        raise InfeasibleError(infeasible_message(slater), slater, model)
     return slater
 
 

@@ -83,7 +83,7 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
     scaled = _Scaled.of(cmdp)
     slater, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
-    if slater < 0 and _proven_infeasible(cmdp, farkas):
+    if slater < 0 and farkas_bound(cmdp, farkas) < 0:
         d, J = _measured(cmdp, safest)
         return Optimum("infeasible", J, farkas, safest, Mixture.single(safest), d, -np.inf, slater, cmdp.b)
     for tighten in _tightenings(scaled, safest, method):
@@ -109,6 +109,13 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
 def can_be_met(cmdp: CMDP, slater: float) -> bool:
     """Whether a margin that some policy attains means that the limits can be met: not negative, beyond rounding."""
     return slater >= -1e-9 * float(np.min(_Scaled.of(cmdp).g, initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else True
+
+
+def farkas_bound(cmdp: CMDP, lam: Array) -> float:
+    """max_π Σ_i λ_i (J_gi − b_i), rounded up: if negative for some λ ≥ 0, no policy meets all limits, proven."""
+    h = cmdp.h.copy()
+    h[0] = 0.0
+    return dual_function(cmdp.replace(h=h), lam)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +176,6 @@ def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.
         pi = policy_of(x, cmdp.available)
     lam = lam / scaled.g
     return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
-
-
-def _proven_infeasible(cmdp: CMDP, farkas: Array) -> bool:
-    """max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed: then no policy meets all limits."""
-    h = cmdp.h.copy()
-    h[0] = 0.0
-    return dual_function(cmdp.replace(h=h), farkas)[0] < 0
 
 
 def _richest(scaled: _Scaled, tighten: float, method: Method):

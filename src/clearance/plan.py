@@ -27,9 +27,10 @@ def constants_of(
         raise InputError("the model has no constraints: Theorem 1 is about constrained problems, use optimum")
     if cmdp.A == 1:
         raise InputError("the model has one action only: there is nothing to choose")
-    slater, _ = slater_margin(class_model(cmdp, policy))
+    model = class_model(cmdp, policy)
+    slater, _ = slater_margin(model)
     if slater <= 0:
-        raise InfeasibleError(infeasible_message(slater), slater)
+        raise InfeasibleError(infeasible_message(slater), slater, model)
     features = None if policy.tabular else policy.features
     h_max = max(float(np.abs(cmdp.h).max()), float(np.abs(cmdp.b).max()) * (1 - cmdp.gamma))
     return theory.Constants(

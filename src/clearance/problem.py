@@ -150,19 +150,26 @@ class CMDP:
             raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
         return self.replace(b=self.b + kappa)
 
-    def replace(self, *, h: ArrayLike | None = None, b: ArrayLike | None = None) -> CMDP:
-        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied."""
+    def replace(
+        self, *, h: ArrayLike | None = None, b: ArrayLike | None = None, names: Sequence[str] | None = None
+    ) -> CMDP:
+        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied. With names [I], h
+        and b all given, I may be another one.
+        """
         other = object.__new__(CMDP)
         other.__dict__.update(self.__dict__)
+        if names is not None:
+            other.__dict__["names"] = constraint_names(names, self.I if h is None or b is None else len(names))
+        I = len(other.names)
         if h is not None:
             h_ = numbers("h", h, ndim=3)
-            if h_.shape != self.h.shape:
-                raise InputError(f"h has shape {h_.shape}, the model needs {self.h.shape}")
+            if h_.shape != (1 + I, self.S, self.A):
+                raise InputError(f"h has shape {h_.shape}, the model needs {(1 + I, self.S, self.A)}")
             other.__dict__["h"] = frozen(np.where(self.available, h_, 0.0))
         if b is not None:
             b_ = numbers("b", b, ndim=1)
-            if b_.shape != self.b.shape:
-                raise InputError(f"b has {len(b_)} entries for {self.I} constraints; give one each")
+            if b_.shape != (I,):
+                raise InputError(f"b has {len(b_)} entries for {I} constraints; give one each")
             other.__dict__["b"] = frozen(b_)
         return other
 
