@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from clearance.direction import SGD, LeastSquares, Tabular
     from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
+    from clearance.infeasible import Infeasibility, diagnose
     from clearance.loop import ConservatismWarning, Solution, solve
     from clearance.methods import CNPGPD
     from clearance.mixture import Mixture
@@ -35,6 +36,7 @@ _HOME = {
     "Certificate": "certificate",
     "ConservatismWarning": "loop",
     "Exact": "sample",
+    "Infeasibility": "infeasible",
     "InfeasibleError": "errors",
     "InputError": "errors",
     "LeastSquares": "direction",
@@ -49,6 +51,7 @@ _HOME = {
     "Trace": "trace",
     "certify": "certificate",
     "class_model": "policy",
+    "diagnose": "infeasible",
     "evaluate": "problem",
     "linear_softmax": "policy",
     "occupancy": "problem",
@@ -67,6 +70,7 @@ __all__ = [
     "Certificate",
     "ConservatismWarning",
     "Exact",
+    "Infeasibility",
     "InfeasibleError",
     "InputError",
     "LeastSquares",
@@ -80,6 +84,7 @@ __all__ = [
     "Trace",
     "certify",
     "class_model",
+    "diagnose",
     "evaluate",
     "linear_softmax",
     "occupancy",

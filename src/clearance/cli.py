@@ -47,8 +47,21 @@ def _run(args: argparse.Namespace) -> int:
             return args.run(args)
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
-            show.answer(args, result, args.problem)
+            names = () if e.cmdp is None else e.cmdp.names
+            show.answer(args, result | _diagnosis(e.cmdp), args.problem, names=names)
             return INFEASIBLE
+
+
+def _diagnosis(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
+    """Which limits conflict and what to relax; nothing where it is not proven that they cannot be met."""
+    from clearance.infeasible import diagnose
+
+    try:
+        found = None if cmdp is None else diagnose(cmdp)
+        return {} if found is None else show.diagnosis(found, relaxed=relaxed)
+    except (InputError, SolverError) as e:  # the verdict stands without it
+        show.warning(f"no diagnosis: {show.first_line(e)}")
+        return {}
 
 
 # --------------------------------------------------------------------------------------------------- the commands
@@ -68,6 +81,7 @@ def _optimum(args: argparse.Namespace) -> int:
     result = {**show.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
     if not feasible:
         result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
+        result |= _diagnosis(cmdp, relaxed=True)
     if args.out:
         Mixture.single(best.policy).save(args.out)
     show.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
@@ -148,7 +162,8 @@ def _check(args: argparse.Namespace) -> int:
         "slater": slater,
         "message": "the model is well formed and feasible" if feasible else infeasible_message(slater),
     }
-    show.answer(args, result, args.problem)
+    result |= {} if feasible else _diagnosis(cmdp)
+    show.answer(args, result, args.problem, names=cmdp.names)
     return 0 if feasible else INFEASIBLE
 
 

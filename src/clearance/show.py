@@ -13,12 +13,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance.errors import InputError
+from clearance.errors import InputError, rounded_up
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clearance.infeasible import Infeasibility
     from clearance.reproduce import Study
+
+
+# What people see in a table with one row per constraint.
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "complementarity", "relax_each")
 
 
 def certificate(certificate: Any) -> dict[str, Any]:
@@ -40,6 +45,12 @@ def certificate(certificate: Any) -> dict[str, Any]:
     return {k: data[k] for k in keys} | {"delta": None, "complementarity": data["complementarity"]}
 
 
+def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
+    """Which limits conflict and what to relax; with `relaxed`, what is left to earn then."""
+    keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
+    return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
+
+
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
     if args.json:
         _say(json.dumps(_plain(result), allow_nan=False) + "\n")
@@ -54,9 +65,15 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
 
     table = Table(title=Text(visible(title)), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for key, value in result.items():
-        if value is not None and key not in ("J_g", "b", "slack", "J_g_lower", "complementarity"):
+        if value is not None and key not in IN_TABLES:
             table.add_row(key, Text(_show(value)))
     console.print(table)
+    if "relax_each" in result:
+        alone = Table("constraint", "in conflict", "lower b alone by", box=None, padding=(0, 2, 0, 0))
+        for name, amount in zip(names, result["relax_each"], strict=True):
+            help = "cannot help" if amount is None else f"{rounded_up(amount):.6g}"
+            alone.add_row(Text(visible(name)), "yes" if name in result["conflict"] else "no", help)
+        console.print(alone)
     if len(result.get("J_g", ())):
         limits = Table("constraint", "J_g", "b", "slack", box=None, padding=(0, 2, 0, 0))
         for name, *row in zip(names, result["J_g"], result["b"], result["slack"], strict=True):
