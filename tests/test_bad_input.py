@@ -380,6 +380,29 @@ COMMANDS = {
         nothing, "optimum two-state --out no/o.npz", ("--out no/o.npz: there is no folder no",)
     ),
     "policy over the model": Kind(model(), "optimum m.npz --out ./m.npz", ("--out ./m.npz: is the model itself",)),
+    "frontier of no constraint": Kind(
+        model(g=None, b=None), "frontier m.npz", ("the problem has no constraints: there is no limit",)
+    ),
+    "frontier of another constraint": Kind(
+        nothing, "frontier two-state --constraint cost", ("constraint 'cost' is none of utility, nor an index in 0..0",)
+    ),
+    "frontier of a constraint beyond": Kind(
+        nothing, "frontier two-state --constraint 1", ("constraint '1' is none of utility, nor an index in 0..0",)
+    ),
+    "frontier over something else": Kind(nothing, "frontier two-state --over gamma", ("--over: invalid choice",)),
+    "frontier over kappa of one constraint": Kind(
+        nothing, "frontier two-state --over kappa --constraint utility", ("kappa tightens all limits alike",)
+    ),
+    "frontier seed": Kind(nothing, "frontier two-state --learned 1 --seed -1", ("--seed: must be in 0..",)),
+    "frontier as a document": Kind(
+        nothing, "frontier two-state --out o.pdf", ("--out o.pdf: must end in one of .png, .svg, .csv",)
+    ),
+    "frontier under no folder": Kind(
+        nothing, "frontier two-state --out no/o.png", ("--out no/o.png: there is no folder no",)
+    ),
+    "frontier over a folder": Kind(
+        lambda: os.mkdir("o.csv"), "frontier two-state --out o.csv", ("--out o.csv: is a folder",)
+    ),
     "figures under a file": Kind(text("f", ""), "reproduce bai2023 --out f/o", ("--out f/o: cannot write",)),
     "figures over a file": Kind(text("f", ""), "reproduce bai2023 --out f", ("--out f: exists", "choose another")),
 }
@@ -387,6 +410,7 @@ COMMANDS = {
 # ------------------------------------------------------------------------------------------------------ numeric flags
 
 SOLVER, PLAN, PAPER = "solve two-state", "plan two-state --epsilon 1", "reproduce bai2023"
+CURVE = "frontier two-state"
 # Flag, its command, what it must not be beyond text, NaN and infinity, and what the line says then.
 WHOLE = {
     ("K", SOLVER): (("0", "-5"), "K must be a whole number ≥ 1"),
@@ -394,6 +418,8 @@ WHOLE = {
     ("seed", SOLVER): (("-1",), "seed must be a whole number in [0, 2**63)"),
     ("seeds", PAPER): (("0", "-5", "10001"), "--seeds: must be in 1..10000"),
     ("threads", PAPER): (("0", "-5", "1001"), "--threads: must be in 1..1000"),
+    ("points", CURVE): (("0", "1", "-5", "10001"), "--points: must be in 2..10000"),
+    ("learned", CURVE): (("-1", "10001"), "--learned: must be in 0..10000"),
 }
 REAL = {
     ("eta1", SOLVER): (("0", "-1"), "eta1 must be a positive number"),

@@ -121,7 +121,7 @@ def test_policy_of_an_occupancy_gives_it_back() -> None:
 
 @pytest.mark.parametrize("method", ["lp", "columns"])
 def test_a_signal_that_one_action_makes_constant_is_bounded_tightly(method: Method) -> None:
-    """Policy iteration is done at V = 0 then; the bound, and with it the proof of infeasibility, must not stay there."""
+    """Policy iteration is done at V = 0 then; the bound, and with it the proof of infeasibility, must not be."""
     queue = zoo.queue_power()
     power = queue.replace(h=np.concatenate([0 * queue.h[:1], queue.g]))
     assert dual_function(power, np.ones(1))[0] == pytest.approx(4.6, abs=1e-9)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clearance.mixture import Mixture
     from clearance.oracle import Optimum, optimum, slater_margin
     from clearance.policy import class_model, linear_softmax, softmax
+    from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
     from clearance.sample import Exact, Table
     from clearance.trace import Trace
@@ -36,6 +37,7 @@ _HOME = {
     "Certificate": "certificate",
     "ConservatismWarning": "loop",
     "Exact": "sample",
+    "Frontier": "price",
     "Infeasibility": "infeasible",
     "InfeasibleError": "errors",
     "InputError": "errors",
@@ -53,6 +55,7 @@ _HOME = {
     "class_model": "policy",
     "diagnose": "infeasible",
     "evaluate": "problem",
+    "frontier": "price",
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
@@ -70,6 +73,7 @@ __all__ = [
     "Certificate",
     "ConservatismWarning",
     "Exact",
+    "Frontier",
     "Infeasibility",
     "InfeasibleError",
     "InputError",
@@ -86,6 +90,7 @@ __all__ = [
     "class_model",
     "diagnose",
     "evaluate",
+    "frontier",
     "linear_softmax",
     "occupancy",
     "optimum",

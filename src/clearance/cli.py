@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, flags, show
+from clearance import __version__, cli_frontier, flags, show
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -165,6 +165,10 @@ def _check(args: argparse.Namespace) -> int:
     result |= {} if feasible else _diagnosis(cmdp)
     show.answer(args, result, args.problem, names=cmdp.names)
     return 0 if feasible else INFEASIBLE
+
+
+def _frontier(args: argparse.Namespace) -> int:
+    return cli_frontier.run(args, problem(args.problem))
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -343,6 +347,9 @@ def _parser() -> argparse.ArgumentParser:
     p = command("certify", _certify, "prove whether a policy meets every limit")
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A]")
     command("check", _check, "is the model well formed, and can its limits be met?")
+
+    p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")
+    cli_frontier.add_flags(p)
 
     p = command("plan", _plan, "what Theorem 1 would ask for this problem")
     p.add_argument("--epsilon", type=flags.real, required=True, help="the accuracy wanted of J_r")

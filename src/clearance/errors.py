@@ -16,7 +16,10 @@ class InputError(ValueError):
 
 
 class InfeasibleError(RuntimeError):
-    """No policy meets the limits. `slater` is max_π min_i (J_gi(π) − b_i), negative here; `cmdp` the problem, if known."""
+    """No policy meets the limits.
+
+    slater  max_π min_i (J_gi(π) − b_i), negative here;  cmdp  the problem, where it is known
+    """
 
     def __init__(self, message: str, slater: float, cmdp: CMDP | None = None) -> None:
         super().__init__(message)

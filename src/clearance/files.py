@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,20 @@ from clearance.errors import InputError
 
 def save_npz(path: str | Path, arrays: dict[str, Any]) -> None:
     """`np.savez_compressed` that leaves either the whole file or the old one."""
+    with whole(path) as f:
+        np.savez_compressed(f, allow_pickle=False, **arrays)
+
+
+@contextlib.contextmanager
+def whole(path: str | Path) -> Iterator[BinaryIO]:
+    """A file that becomes `path` when all is written; until then, and after a failure, the old one stays."""
     path = Path(path)
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")
     partial = path.with_name(path.name + ".partial")
     try:
         with open(partial, "wb") as f:
-            np.savez_compressed(f, allow_pickle=False, **arrays)
+            yield f
         partial.replace(path)
     except BaseException as e:  # Ctrl-C too must leave nothing half-written
         with contextlib.suppress(OSError):

@@ -21,13 +21,13 @@ def whole(text: str) -> int:
     return value
 
 
-def count(most: int) -> Callable[[str], int]:
-    """Whole numbers from 1 to `most`."""
+def count(most: int, least: int = 1) -> Callable[[str], int]:
+    """Whole numbers from `least` to `most`."""
 
     def read(text: str) -> int:
         value = whole(text)
-        if not 1 <= value <= most:
-            raise ArgumentTypeError(f"must be in 1..{most}, got {text}")
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"must be in {least}..{most}, got {text}")
         return value
 
     return read
@@ -72,7 +72,9 @@ def check_folder(out: str) -> None:
         raise InputError(f"--out {out}: exists and is not a folder; choose another")
 
 
-def check_file(out: str, problem: str) -> None:
+def check_file(out: str, problem: str, suffixes: tuple[str, ...] = ()) -> None:
+    if suffixes and not out.endswith(suffixes):
+        raise InputError(f"--out {out}: must end in one of {', '.join(suffixes)}")
     _check_writable(out)
     if os.path.isdir(out):
         raise InputError(f"--out {out}: is a folder; give the name of a file")

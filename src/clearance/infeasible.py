@@ -2,9 +2,10 @@
 
     φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
 
-The limits with λ_i > 0 cannot be met together: the same λ proves it. From there a deletion filter (Chinneck and Dravnieks
-1991) drops limits for as long as the rest is proven infeasible. What remains is irreducible: without any one of them the
-others can be met. Relaxing one limit alone helps only if it stands in every conflict, so only those are tried:
+The limits with λ_i > 0 cannot be met together: the same λ proves it. From there a deletion filter (Chinneck and
+Dravnieks 1991) drops limits for as long as the rest is proven infeasible. What remains is irreducible: without any one
+of them the others can be met. Relaxing one limit alone helps only if it stands in every conflict, so only those of the
+one that was found are tried:
 
     relax all by    t   = −φ
     relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clearance.errors import MissingExtraError
+from clearance.files import whole
 
 if TYPE_CHECKING:
+    from clearance.price import Frontier
     from clearance.reproduce import Published, Runs, Study
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
@@ -93,3 +95,65 @@ def _violation_axis(ax: Any) -> None:
     ax.set_ylim(-0.06, 0.2)  # a log axis would hide all that is ≤ 0; the start, at 1.2, is cut instead
     ax.set_ylabel("running average of the violation $-J_g$")
     ax.set_title("Constraint violation, signed: mean ± sd over seeds", fontsize=11)
+
+
+def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
+    """The price of safety, as .png or .svg: the best reward over the limit, and below it what one unit more costs."""
+    plt = _pyplot()
+    fig, (top, below) = plt.subplots(
+        2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
+    )
+    _rewards(top, curve)
+    _prices(below, curve)
+    what = "limit b" if curve.over == "b" else "κ"
+    limits = f"limit b of “{_text(curve.name)}”: $J_g \\geq b$" if curve.over == "b" else "κ: every limit is b + κ"
+    below.set_xlabel(f"{limits}   (a discounted sum; further right is stricter)")
+    top.set_title(f"{_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
+    for ax in (top, below):
+        ax.grid(alpha=0.25, linewidth=0.5)
+        ax.axvline(curve.own.limit, color=BLACK, linewidth=0.8, linestyle=":")
+    with whole(path) as f:
+        kind = Path(path).suffix[1:]
+        fig.savefig(f, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
+    plt.close(fig)
+
+
+def _rewards(ax: Any, curve: Frontier) -> None:
+    own, sure = curve.own, [p for p in curve.learned if p.verdict == "CERTIFIED"]
+    ax.plot(curve.limit, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
+    if own.limit < curve.limit[0]:
+        flat = [own.limit, curve.limit[0]], [own.J_r, curve.J_r[0]]
+        ax.plot(*flat, color=BLUE, linewidth=1.6, linestyle="--", label="the limit does not bind")
+    label = f"the problem as it is: $J_r$ = {own.J_r:.6g}, λ = {own.lam:.4g}"
+    ax.plot(own.limit, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
+    for some, colour, marker, what in (
+        (sure, GREEN, "o", "certified"),
+        ([p for p in curve.learned if p not in sure], VERMILION, "X", "not certified"),
+    ):
+        if some:
+            at = [p.limit for p in some], [p.J_r for p in some]
+            ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
+    ax.set_ylabel("$J_r$, discounted reward")
+    # A falling concave curve leaves the lower left free; what was learned may lie there.
+    ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else "lower left")
+
+
+def _prices(ax: Any, curve: Frontier) -> None:
+    """λ as minus the slope between neighbours, which it is on a curve of straight pieces."""
+    slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
+    if len(slopes):
+        ax.stairs(slopes, curve.limit, baseline=None, color=ORANGE, linewidth=1.8, label="minus the slope above")
+    ax.plot(curve.limit, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
+    ax.plot(curve.own.limit, curve.own.lam, color=BLACK, marker="D", markersize=6, linestyle="none")
+    seen = curve.lam[curve.lam > 0]
+    if len(seen) and seen.max() > 50 * seen.min() and min(curve.lam.min(), curve.own.lam) > 0:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+    ax.set_ylabel("λ: $J_r$ lost per\nunit of limit")
+    ax.legend(fontsize=8, framealpha=0.9, loc="upper left")
+
+
+def _text(name: str) -> str:
+    """A name as it is: what matplotlib would take for mathematics, or cannot show, is escaped."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return shown.replace("\\", "\\\\").replace("$", "\\$")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clearance.infeasible import Infeasibility
+    from clearance.price import Frontier
     from clearance.reproduce import Study
 
 
@@ -79,6 +80,28 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
         for name, *row in zip(names, result["J_g"], result["b"], result["slack"], strict=True):
             limits.add_row(Text(visible(name)), *(_show(v) for v in row))
         console.print(limits)
+
+
+def frontier(curve: Frontier, title: str, message: str) -> None:
+    """The price of safety as a table; what was learned, in another."""
+    from rich.table import Table
+    from rich.text import Text
+
+    limit = "limit b" if curve.over == "b" else "kappa"
+    table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for head in (limit, "J_r", "paid so far", "λ: price of one more"):
+        table.add_column(head, justify="right")
+    for row in zip(curve.limit, curve.J_r, curve.paid, curve.lam, strict=True):
+        table.add_row(*(f"{float(x):.6g}" for x in row))
+    with _page() as console:
+        console.print(table)
+        if curve.learned:
+            found = Table("learned at", "J_r", "J_g", "verdict", box=None, padding=(0, 2, 0, 0))
+            for p in curve.learned:
+                J_g = "[" + ", ".join(f"{x:.6g}" for x in p.J_g) + "]"
+                found.add_row(f"{p.limit:.6g}", f"{p.J_r:.6g}", Text(J_g), p.verdict)
+            console.print(found)
+        console.print(Text(visible(message)), soft_wrap=True)
 
 
 def study(study: Study, paths: list[Path]) -> None:

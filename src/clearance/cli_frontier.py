@@ -1,0 +1,85 @@
+"""The command `frontier`: its flags, its table, its JSON and its figure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from clearance import flags, show
+
+if TYPE_CHECKING:
+    from clearance.price import Frontier
+    from clearance.problem import CMDP
+
+FIGURES = (".png", ".svg")
+MOST = 10_000
+
+
+def add_flags(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--constraint", metavar="NAME", help="which limit varies, by name or index (the first)")
+    p.add_argument("--over", choices=["b", "kappa"], default="b", help="vary one limit, or tighten all alike (b)")
+    p.add_argument("--points", type=flags.count(MOST, least=2), default=21, help="points on the curve (21)")
+    p.add_argument("--learned", type=flags.count(MOST, least=0), default=0, help="at so many limits, run solve (0)")
+    p.add_argument("--seed", type=flags.count(2**63 - 1, least=0), default=0, help="of what is learned (0)")
+    p.add_argument("--out", type=flags.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
+
+
+def run(args: argparse.Namespace, cmdp: CMDP) -> int:
+    """Everything that can be refused is refused before the work."""
+    from clearance import plot
+    from clearance.price import check_arguments, frontier
+
+    if args.out:
+        flags.check_file(args.out, args.problem, (*FIGURES, ".csv"))
+        if args.out.endswith(FIGURES):
+            plot._pyplot()  # a missing extra is said before the work, not after it
+    check_arguments(cmdp, args.constraint, over=args.over)
+    with show.Progress(args, args.points + args.learned, what="points") as bar:
+        curve = frontier(
+            cmdp,
+            args.constraint,
+            over=args.over,
+            points=args.points,
+            learned=args.learned,
+            seed=args.seed,
+            progress=bar.advance_to,
+        )
+    if args.out and args.out.endswith(FIGURES):
+        plot.frontier(curve, args.out, title=os.path.basename(args.problem))
+    elif args.out:
+        curve.save(args.out)
+    if args.json:
+        show.answer(args, _data(curve, args.out))
+    else:
+        show.frontier(curve, _title(curve, args.problem), _message(curve, args.out))
+    return 0
+
+
+def _title(curve: Frontier, problem: str) -> str:
+    return f"{problem}: J_r over " + (f"the limit of {curve.name}" if curve.over == "b" else "kappa")
+
+
+def _message(curve: Frontier, out: str | None) -> str:
+    own = curve.own
+    where = f"b = {own.limit:.6g}" if curve.over == "b" else "kappa = 0"
+    said = f"The problem as it is: {where}, J_r = {own.J_r:.6g}, and one unit more costs {own.lam:.6g}."
+    return said + (f" Written: {out}" if out else "")
+
+
+def _data(curve: Frontier, out: str | None) -> dict[str, Any]:
+    return {
+        "status": "done",
+        "over": curve.over,
+        "constraint": curve.name if curve.over == "b" else None,
+        "limit": curve.limit,
+        "J_r": curve.J_r,
+        "paid": curve.paid,
+        "lam": curve.lam,
+        "bound": curve.bound,
+        "certified": curve.certified,
+        "own": curve.own._asdict(),
+        "learned": [p._asdict() for p in curve.learned],
+        "out": out,
+        "message": _message(curve, out),
+    }
