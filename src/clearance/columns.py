@@ -97,7 +97,10 @@ class Master:
             self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, rows, entries)
         self.n = len(J)
         self.highs.run()
-        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if not self._optimal():  # the warm start can lead astray: once more without it
+            self.highs.clearSolver()
+            self.highs.run()
+        if not self._optimal():
             raise SolverError(
                 f"the master program was not solved ({self.highs.getModelStatus().name}): relax b a little"
             )
@@ -105,6 +108,9 @@ class Master:
         lam = np.maximum(-np.array(solution.row_dual[: self.I]), 0.0)
         w = np.maximum(np.array(solution.col_value[1:] if self.margin else solution.col_value), 0.0)
         return w, lam, float(self.highs.getInfo().objective_function_value)
+
+    def _optimal(self) -> bool:
+        return self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
 
 
 def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
