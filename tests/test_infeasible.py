@@ -148,6 +148,23 @@ def test_scales_far_apart() -> None:
     assert found.relax_each[:2] == pytest.approx([1e5, 1e-5], rel=1e-6) and found.relax_each[2] is None
 
 
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
+def test_one_relaxation_for_limits_of_all_scales(size: float) -> None:
+    """J_1 = 2·size·p ≥ 1.5·size − t and J_2 = 2(1−p) ≥ 1.5 − t: t = size/(1 + size)."""
+    found = cl.diagnose(one_step([[size, 0], [0, 1.0]], [1.5 * size, 1.5]))
+    assert found.relax_all == pytest.approx(size / (1 + size), rel=1e-5) and -found.bound <= found.relax_all
+    assert found.relax_each == pytest.approx([size, 1.0], rel=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.99, 0.999])
+def test_discounts_near_one(gamma: float) -> None:
+    rng = np.random.default_rng(0)
+    P, g = rng.dirichlet(np.full(30, 0.2), size=(30, 3)), rng.uniform(-1, 1, (3, 30, 3))
+    free = cl.CMDP(P, rng.normal(size=(30, 3)), g, 0.0, gamma=gamma)
+    cmdp = lowered(free, -cl.slater_margin(free)[0] - 1e-4 / (1 - gamma))
+    assert_right(cmdp, cl.diagnose(cmdp))
+
+
 def test_fifty_limits() -> None:
     cmdp = placed(3, -0.01, I=50)
     found = cl.diagnose(cmdp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from models import random_cmdp, with_limits
 
 import clearance as cl
 from clearance import zoo
@@ -117,6 +118,16 @@ def test_at_most_I_randomised_states() -> None:
 def test_policy_of_an_occupancy_gives_it_back() -> None:
     pi = np.random.default_rng(1).dirichlet(np.ones(5), size=10)
     assert policy_of(occupancy(BAI, pi)) == pytest.approx(pi, abs=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("seed", range(3))
+def test_limits_on_the_border_of_the_feasible(seed: int, gamma: float) -> None:
+    """Where the linear program is refused for rounding, column generation takes over."""
+    cmdp = with_limits(random_cmdp(seed, S=30, I=3, gamma=gamma), 0.0)
+    best = cl.optimum(cmdp)
+    assert best.status == "optimal" and best.slack.min() >= -1e-8 / (1 - gamma)
+    assert best.lam @ np.minimum(best.slack, 0) - 1e-9 / (1 - gamma) <= best.gap <= 1e-3 / (1 - gamma)
 
 
 @pytest.mark.parametrize("method", ["lp", "columns"])

@@ -105,20 +105,36 @@ def toward(cmdp: CMDP, i: int) -> CMDP:
 
 
 def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
-    """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof.
-
-    Where the scales of the constraints are far apart, the λ of the common margin may be too coarse to prove anything;
-    then that of the margin relative to each scale does.
-    """
+    """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof."""
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
     scaled = _Scaled.of(cmdp)
     slater, policy, lam = _safest(scaled, scaled.margin_unit, "auto")
     bound = farkas_bound(cmdp, lam)
-    if slater < 0 <= bound:
-        _, _, lam = _safest(scaled, np.ones(cmdp.I), "auto")
-        bound = farkas_bound(cmdp, lam)
+    if slater < 0 and -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
+        return _proof_across_scales(cmdp)
     return slater, policy, lam, bound
+
+
+def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array, Array, float]:
+    """The same from margins relative to the scale of each constraint, which no solver loses.
+
+    Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi − b_i), and
+    the λ of the problem relaxed by this t proves more, until it can be met.
+    """
+    best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
+    policy = np.zeros((cmdp.S, cmdp.A))
+    for _ in range(50):
+        relaxed = cmdp.replace(b=cmdp.b - t)
+        _, policy, lam = _safest(_Scaled.of(relaxed), np.ones(cmdp.I), "auto")
+        value = farkas_bound(cmdp, lam)
+        if value < bound:
+            best_lam, bound = lam, value
+        if not -value > t * (1 + 1e-9):
+            break
+        t = -value
+    J = enclose(cmdp, policy[None])[0][0]
+    return float(np.min(J[1:] - cmdp.b)), policy, best_lam, bound
 
 
 def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:

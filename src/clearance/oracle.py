@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from clearance import columns, lp
 from clearance.enclosure import dual_function, enclose
-from clearance.errors import InputError
+from clearance.errors import InputError, SolverError
 from clearance.mixture import Mixture
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
 
@@ -81,6 +81,15 @@ class Optimum:
 
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
+    try:
+        return _optimum(cmdp, method)
+    except SolverError:
+        if method != "auto" or _by_columns(cmdp, method):
+            raise
+        return _optimum(cmdp, "columns")  # near the border of the feasible it stands where the linear program falls
+
+
+def _optimum(cmdp: CMDP, method: Method) -> Optimum:
     scaled = _Scaled.of(cmdp)
     slater, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
     if slater < 0 and farkas_bound(cmdp, farkas) < 0:
@@ -162,20 +171,30 @@ def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.
     """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long), the
     margin min_i (J_gi − b_i) that it attains, and λ with Σλ = 1.
     """
-    cmdp, unit = scaled.cmdp, scaled.unit
+    cmdp = scaled.cmdp
     large = _by_columns(cmdp, method)
     if cmdp.I == 0:
         return np.inf, policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available), np.zeros(0)
-    if large:
-        found = scaled.found
-        found.b = unit.b
-        mixed = columns.slater(found, measure, GAP / (1 - cmdp.gamma), enough=enough)
-        pi, lam = _stationary(*columns.mixture_of(found, mixed)), mixed.lam
-    else:
-        x, lam = lp.safest(unit, measure)
-        pi = policy_of(x, cmdp.available)
+    try:
+        pi, lam = _safest_by_columns(scaled, measure, enough) if large else _safest_by_lp(scaled, measure)
+    except SolverError:
+        if large or method == "lp":
+            raise
+        pi, lam = _safest_by_columns(scaled, measure, enough)
     lam = lam / scaled.g
     return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
+
+
+def _safest_by_lp(scaled: _Scaled, measure: Array) -> tuple[Array, Array]:
+    x, lam = lp.safest(scaled.unit, measure)
+    return policy_of(x, scaled.cmdp.available), lam
+
+
+def _safest_by_columns(scaled: _Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
+    found = scaled.found
+    found.b = scaled.unit.b
+    mixed = columns.slater(found, measure, GAP / (1 - scaled.cmdp.gamma), enough=enough)
+    return _stationary(*columns.mixture_of(found, mixed)), mixed.lam
 
 
 def _richest(scaled: _Scaled, tighten: float, method: Method):
