@@ -8,9 +8,10 @@ says is measured again: J is the exact value of the policy returned, and `bound`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ LP_PAIRS = 1500
 GAP = 5e-8
 
 Method = Literal["auto", "lp", "columns"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +83,7 @@ class Optimum:
 
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
-    try:
-        return _optimum(cmdp, method)
-    except SolverError:
-        if method != "auto" or _by_columns(cmdp, method):
-            raise
-        return _optimum(cmdp, "columns")  # near the border of the feasible it stands where the linear program falls
+    return _or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:
@@ -167,20 +164,35 @@ def _by_columns(cmdp: CMDP, method: Method) -> bool:
     return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
 
 
+def _or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> T:
+    """The answer of the method; of column generation where "auto" took a linear program that was refused: near the
+    border of the feasible, with γ near 1, it stands where the linear program falls.
+    """
+    try:
+        return solve(method)
+    except SolverError as refused:
+        if method != "auto" or _by_columns(cmdp, method):
+            raise
+        try:
+            return solve("columns")
+        except SolverError:
+            raise refused from None
+
+
 def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.inf) -> tuple[float, Array, Array]:
     """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long), the
     margin min_i (J_gi − b_i) that it attains, and λ with Σλ = 1.
     """
     cmdp = scaled.cmdp
-    large = _by_columns(cmdp, method)
     if cmdp.I == 0:
         return np.inf, policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available), np.zeros(0)
-    try:
-        pi, lam = _safest_by_columns(scaled, measure, enough) if large else _safest_by_lp(scaled, measure)
-    except SolverError:
-        if large or method == "lp":
-            raise
-        pi, lam = _safest_by_columns(scaled, measure, enough)
+
+    def solved(by: Method) -> tuple[Array, Array]:
+        if _by_columns(cmdp, by):
+            return _safest_by_columns(scaled, measure, enough)
+        return _safest_by_lp(scaled, measure)
+
+    pi, lam = _or_by_columns(solved, cmdp, method)
     lam = lam / scaled.g
     return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
 
