@@ -315,8 +315,32 @@ COMMANDS = {
     "unknown sampler": Kind(nothing, "solve two-state --sampler dice", ("--sampler", "'dice'", "table")),
     "unknown direction": Kind(nothing, "solve two-state --direction up", ("--direction", "'up'", "least-squares")),
     "SGD on weighted draws": Kind(
-        nothing, "solve two-state --sampler exact --direction sgd", ("--direction sgd", "use least-squares")
+        nothing,
+        "solve two-state --method cnpgpd --sampler exact --direction sgd",
+        ("--direction sgd", "use least-squares"),
     ),
+    "setting of another method": Kind(nothing, "solve two-state --eta1 0.1", ("--eta1", "--method regularised")),
+    "direction of another method": Kind(nothing, "solve two-state --direction sgd", ("--direction", "regularised")),
+    "alpha of another method": Kind(nothing, "solve two-state --alpha 0.1", ("--alpha", "--method regularised")),
+    "form of another method": Kind(nothing, "solve two-state --printed", ("--printed", "--method cnpgpd")),
+    "sampler of another method": Kind(nothing, "solve two-state --sampler coin", ("--sampler coin", "cnpgpd")),
+    "unknown method": Kind(nothing, "solve two-state --method ppo", ("--method", "'ppo'", "regularised")),
+    "unknown evidence": Kind(nothing, "solve two-state --evidence hope", ("--evidence", "'hope'", "samples")),
+    "one tau": Kind(nothing, "solve two-state --tau 0.1", ("--tau: must be two numbers",)),
+    "tau of zero": Kind(nothing, "solve two-state --tau 0.1,0", ("tau must be a positive number",)),
+    "kappa for three": Kind(nothing, "solve two-state --kappa 0.1,0.1,0.1", ("kappa has 3 entries for 1",)),
+    "exact evidence for a rule": Kind(
+        text("mine.py", "def rule(s):\n    return 0\n"),
+        "certify two-state mine:rule --evidence exact",
+        ("can only be sampled",),
+    ),
+    "a rule that is none": Kind(
+        text("mine.py", "rule = 3\n"), "certify two-state mine:rule", ("must be a rule", "int")
+    ),
+    "a rule that takes what is not there": Kind(
+        text("mine.py", "def rule(s):\n    return 7\n"), "certify two-state mine:rule", ("action 7 at state",)
+    ),
+    "a rule that is not there": Kind(text("mine.py", ""), "certify two-state mine:rule", ("POLICY mine:rule failed",)),
     "unknown experiment": Kind(nothing, "reproduce bai2024", ("experiment", "'bai2024'", "bai2023")),
     "unknown zoo name": Kind(nothing, "check two-sate", ("PROBLEM 'two-sate'", "two-state")),
     "problem of no characters": Kind(nothing, ["check", ""], ("PROBLEM ''", "two-state")),
@@ -410,7 +434,7 @@ COMMANDS = {
 # ------------------------------------------------------------------------------------------------------ numeric flags
 
 SOLVER, PLAN, PAPER = "solve two-state", "plan two-state --epsilon 1", "reproduce bai2023"
-CURVE = "frontier two-state"
+CURVE, PLAIN = "frontier two-state", "solve two-state --method cnpgpd"
 # Flag, its command, what it must not be beyond text, NaN and infinity, and what the line says then.
 WHOLE = {
     ("K", SOLVER): (("0", "-5"), "K must be a whole number ≥ 1"),
@@ -422,12 +446,16 @@ WHOLE = {
     ("learned", CURVE): (("-1", "10001"), "--learned: must be in 0..10000"),
 }
 REAL = {
-    ("eta1", SOLVER): (("0", "-1"), "eta1 must be a positive number"),
+    ("eta1", PLAIN): (("0", "-1"), "eta1 must be a positive number"),
+    ("nu", SOLVER): (("0", "-1", "1.5"), "nu must be in (0, 1]"),
+    ("kappa_first", SOLVER): (("-1",), "kappa_first must be a number ≥ 0"),
+    ("delta", SOLVER): (("0", "1", "-1"), "--delta: must be in (0, 1)"),
+    ("budget", SOLVER): (("0", "-1"), "--budget: must be at least 1"),
     ("eta2", SOLVER): (("0", "-1"), "eta2 must be a positive number"),
-    ("kappa", SOLVER): (("-1",), "kappa must be a number ≥ 0"),
+    ("kappa", SOLVER): (("-1", "0.1,-1"), "--kappa: must be ≥ 0"),
     ("lam_max", SOLVER): (("0", "-1"), "lam_max must be a positive number"),
-    ("alpha", SOLVER): (("0", "-1"), "alpha must be a positive number"),
-    ("ridge", SOLVER + " --direction least-squares"): (("-1",), "--ridge: must be ≥ 0"),
+    ("alpha", PLAIN): (("0", "-1"), "alpha must be a positive number"),
+    ("ridge", PLAIN + " --direction least-squares"): (("-1",), "--ridge: must be ≥ 0"),
     ("epsilon", PLAN): (("0", "-1"), "epsilon must be a positive number"),
     ("mu_F", PLAN): (("-1", "1e9"), "mu_F = "),
     ("eps_bias", PLAN): (("-1",), "eps_bias = -1.0: must be non-negative"),

@@ -92,17 +92,46 @@ def test_solve(cli: Cli) -> None:
 
 
 def test_solve_too_short_to_be_certified(cli: Cli) -> None:
-    status, said = cli.json("solve bai2023 --K 20 --policy bai2023")
-    assert status == 4 and (said["status"], said["verdict"]) == ("done", "VIOLATED")
+    status, said = cli.json("solve bai2023 --evidence samples --budget 4000")
+    assert status == 4 and (said["status"], said["verdict"]) == ("done", "UNDECIDED")
+
+
+def test_solve_from_samples(cli: Cli) -> None:
+    status, said = cli.json("solve two-state --evidence samples --budget 3e5 --delta 0.05 --seed 1 --out run")
+    assert status == 0 and (said["verdict"], said["evidence"], said["delta"]) == ("CERTIFIED", "samples", 0.05)
+    assert said["env_steps"] <= 3e5 and said["attempts"] >= 1 and 0 < said["slater"] < 2 / 3
+    certificate = json.loads(Path("run/certificate.json").read_text())
+    assert certificate["episodes"] > 0 and "drawn once per episode" in certificate["scope"]
+    status, exact = cli.json("certify two-state run/policy.npz")
+    assert status == 0 and exact["slack"][0] >= 0
+    assert cli.json("certify two-state run/policy.npz --evidence samples --budget 3e5")[1]["verdict"] == "CERTIFIED"
+
+
+def test_certify_a_rule(cli: Cli) -> None:
+    Path("rules_of_two.py").write_text("def safe(s):\n    return 1\n\ndef risky(s):\n    return 0\n")
+    assert cli.json("certify two-state rules_of_two:safe --budget 20000")[1]["verdict"] == "CERTIFIED"
+    status, said = cli.json("certify two-state rules_of_two:risky --budget 20000")
+    assert status == 4 and said["verdict"] == "VIOLATED" and said["evidence"] == "samples"
 
 
 def test_the_same_seed_gives_the_same_answer(cli: Cli) -> None:
-    one, same, other = (cli.json(f"solve two-state --K 20 --seed {seed}")[1]["J_r"] for seed in (1, 1, 2))
+    one, same, other = (
+        cli.json(f"solve bai2023 --method cnpgpd --K 300 --seed {seed}")[1]["J_r"] for seed in (1, 1, 2)
+    )
     assert one == same != other
 
 
 @pytest.mark.parametrize(
-    "flags", ["--sampler exact", "--sampler coin", "--direction least-squares --ridge 0.1", "--printed"]
+    "flags",
+    [
+        "--sampler exact",
+        "--method cnpgpd --sampler exact",
+        "--method cnpgpd --sampler coin",
+        "--method cnpgpd --sampler critic",
+        "--method cnpgpd --direction least-squares --ridge 0.1",
+        "--method cnpgpd --printed",
+        "--N 20 --nu 0.1 --tau 0.2,0.01 --eta2 5 --kappa_first 0.3",
+    ],
 )
 def test_solve_in_every_way(cli: Cli, flags: str) -> None:
     status, said = cli.json(f"solve two-state --K 30 --kappa 0.1 {flags}")
@@ -188,7 +217,7 @@ def test_factory_from_the_current_directory(cli: Cli, monkeypatch: pytest.Monkey
     ("argv", "status", "says"),
     [
         ("solve two-state --K 300 --kappa 0.2", 0, "CERTIFIED"),
-        ("solve bai2023 --K 20", 4, "VIOLATED"),
+        ("solve bai2023 --evidence samples --budget 4000", 4, "UNDECIDED"),
         ("check infeasible.npz", 3, "INFEASIBLE"),
         ("optimum frozen-lake", 0, "holes"),
         ("plan two-state --epsilon 0.1", 0, "Theorem 1"),
@@ -262,9 +291,9 @@ TELLING = """
 import clearance as cl
 from clearance import show
 update = show.Progress.update
-def telling(self, part, state):
+def telling(self, *what):
     open("started", "w").close()
-    update(self, part, state)
+    update(self, *what)
 show.Progress.update = telling
 make = cl.zoo.two_state
 """

@@ -120,7 +120,7 @@ def test_signals_of_missing_actions_do_not_count() -> None:
     P, g = [[[1.0], [1.0], [np.nan]]], [[[0.0, 1.0, -1e10]]]
     cmdp = cl.CMDP(P, [[0.0, 1.0, -1e9]], g, 10.5, gamma=0.9, available=available)
     assert cl.optimum(cmdp).status == "infeasible"
-    assert cl.solve(cmdp.replace(b=np.array([5.0])), cl.CNPGPD(K=1, N=1)).lam_max == pytest.approx(4.0)
+    assert cl.solve(cmdp.replace(b=np.array([5.0])), cl.CNPGPD(K=1, N=1, kappa=0.0)).lam_max == pytest.approx(4.0)
 
 
 def test_a_margin_near_zero_is_decided_not_guessed() -> None:

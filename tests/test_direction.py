@@ -14,7 +14,7 @@ from clearance.sample.streams import key_of
 
 
 def exact_draws(cmdp: cl.CMDP, policy, theta: np.ndarray):
-    return cl.Exact(cmdp, policy).batch(np.uint64(0), theta, 1)[0]
+    return cl.Exact(cmdp, policy).batch(np.uint64(0), None, theta, 1)[0]
 
 
 def test_softmax_direction_is_the_advantage() -> None:
@@ -78,7 +78,7 @@ def test_averaged_sgd_converges_to_least_squares(printed: bool) -> None:
     sampler, direction = cl.Table(cmdp, policy), SGD(alpha=0.125, printed=printed)
     error = {}
     for N in (400, 6400):
-        draws = [sampler.batch(kernels.fold(key_of(1), i), theta, N)[0] for i in range(8)]
+        draws = [sampler.batch(kernels.fold(key_of(1), i), None, theta, N)[0] for i in range(8)]
         estimates = [direction(d, lam, cmdp.gamma) for d in draws]
         error[N] = np.sqrt(np.mean([np.sum((e - target) ** 2) for e in estimates]))
     assert error[6400] < error[400] / 2.5
@@ -89,7 +89,7 @@ def test_printed_form_is_the_w_form_with_a_smaller_step() -> None:
     """ω-form with α equals the w-form with 2α(1−γ)²: the time constant is longer by 1/(2(1−γ)²)."""
     cmdp = random_cmdp(0, I=1)
     policy = cl.softmax(6, 3)
-    draws, _, _ = cl.Table(cmdp, policy).batch(key_of(0), random_theta(0, 18), 100)
+    draws = cl.Table(cmdp, policy).batch(key_of(0), None, random_theta(0, 18), 100)[0]
     lam = np.array([1.0])
     printed = SGD(alpha=0.1, printed=True)(draws, lam, cmdp.gamma)
     w_form = SGD(alpha=2 * 0.1 * (1 - cmdp.gamma) ** 2)(draws, lam, cmdp.gamma)

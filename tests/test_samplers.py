@@ -142,10 +142,10 @@ def test_exact_sampler_is_the_expectation_of_the_table() -> None:
     cmdp = random_cmdp(4, I=1)
     policy = cl.softmax(cmdp.S, cmdp.A)
     theta = random_theta(1, policy.d)
-    exact, J, steps = cl.Exact(cmdp, policy).batch(np.uint64(0), theta, 1)
+    exact, J, _, steps = cl.Exact(cmdp, policy).batch(np.uint64(0), None, theta, 1)
     assert steps == 0 and exact.weight.sum() == pytest.approx(1)
     assert exact.score.T @ exact.weight == pytest.approx(0, abs=1e-14), "the score has mean 0"
-    draws, J_hat, _ = cl.Table(cmdp, policy).batch(key_of(1), theta, N)
+    draws, J_hat, _, _ = cl.Table(cmdp, policy).batch(key_of(1), None, theta, N)
     gradient = (exact.score.T @ (exact.weight * exact.A[:, 0])) / (1 - cmdp.gamma)
     terms = draws.score * draws.A[:, [0]] / (1 - cmdp.gamma)
     assert np.abs(z_scores(terms, gradient)).max() < 4.8

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
     from clearance.infeasible import Infeasibility, diagnose
-    from clearance.loop import ConservatismWarning, Solution, solve
-    from clearance.methods import CNPGPD
+    from clearance.methods import CNPGPD, RegularisedCNPGPD
     from clearance.mixture import Mixture
     from clearance.oracle import Optimum, optimum, slater_margin
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
-    from clearance.sample import Exact, Table
+    from clearance.sample import Critic, Exact, Table
+    from clearance.solution import Solution
+    from clearance.solving import ConservatismWarning, solve
     from clearance.trace import Trace
 
 __version__ = "0.1.0"
@@ -35,7 +36,8 @@ _HOME = {
     "CMDP": "problem",
     "CNPGPD": "methods",
     "Certificate": "certificate",
-    "ConservatismWarning": "loop",
+    "ConservatismWarning": "solving",
+    "Critic": "sample",
     "Exact": "sample",
     "Frontier": "price",
     "Infeasibility": "infeasible",
@@ -45,8 +47,9 @@ _HOME = {
     "MissingExtraError": "errors",
     "Mixture": "mixture",
     "Optimum": "oracle",
+    "RegularisedCNPGPD": "methods",
     "SGD": "direction",
-    "Solution": "loop",
+    "Solution": "solution",
     "SolverError": "errors",
     "Table": "sample",
     "Tabular": "direction",
@@ -62,7 +65,7 @@ _HOME = {
     "run_all": "executor",
     "slater_margin": "oracle",
     "softmax": "policy",
-    "solve": "loop",
+    "solve": "solving",
 }
 _MODULES = ("theory", "zoo")
 
@@ -72,6 +75,7 @@ __all__ = [
     "SGD",
     "Certificate",
     "ConservatismWarning",
+    "Critic",
     "Exact",
     "Frontier",
     "Infeasibility",
@@ -81,6 +85,7 @@ __all__ = [
     "MissingExtraError",
     "Mixture",
     "Optimum",
+    "RegularisedCNPGPD",
     "Solution",
     "SolverError",
     "Table",

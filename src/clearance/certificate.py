@@ -1,37 +1,47 @@
 """Certificates: the policy is measured again, from nothing but the problem and the policy; never read from a trace.
 
 For a finite model the values are enclosed in real arithmetic for the stored numbers (`enclosure`): CERTIFIED means
-proven.
+proven. From samples (`statistical`) CERTIFIED means: if the policy broke a limit, this verdict would have had a chance
+of at most δ, whenever the sampling stopped.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clearance.enclosure import enclose, mix
-from clearance.errors import SolverError, infeasible_message
+from clearance.errors import InputError, SolverError, infeasible_message
+from clearance.kernels import fold
 from clearance.mixture import Mixture
 from clearance.oracle import Optimum, optimum
 from clearance.problem import CMDP, Array
+from clearance.sample.returns import Acted, Returns
+from clearance.sample.streams import key_of
+from clearance.statistical import Evidence, Verdict, gather
 
-Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
+Rule = Callable[[int], Any]
+MODE_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of one policy of one problem.
+    """What is proven of one policy of one problem, or holds with confidence.
 
-    verdict          CERTIFIED: J_gi ≥ b_i is proven for all i. VIOLATED: J_gi < b_i is proven for some i.
-                     UNDECIDED: a limit lies inside the enclosure
+    verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
-    J_lower, J_upper the enclosure [1+I]
-    bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r; None if infeasible
-    lam, complementarity  λ* of the problem and λ*_i · slack_i
-    worst_slack      the smallest slack of any single component of a mixture: one episode follows one component
+    J_lower, J_upper the enclosure [1+I]; from samples bounds at level δ, each on its own
+    bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r; None if not known
+    lam, complementarity  λ of the problem and λ_i · slack_i: one unit less of limit i would earn λ_i more
+    worst_slack      the smallest slack of any single component of a mixture: one episode follows one component, which
+                     may break a limit on its own
+    scope            what the statement is about
+    interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
+    mode             the verdict on the most likely actions alone, where the policy is stochastic and was looked at
     """
 
     verdict: Verdict
@@ -47,8 +57,14 @@ class Certificate:
     complementarity: list[float] | None
     worst_slack: float | None
     components: int
-    evidence: Literal["exact"]
+    evidence: Literal["exact", "samples"]
     message: str
+    scope: str
+    delta: float | None = None
+    interval: tuple[list[float], list[float]] | None = None
+    episodes: int = 0
+    env_steps: int = 0
+    mode: Verdict | None = None
 
     @property
     def J_r_lower(self) -> float:
@@ -62,18 +78,67 @@ class Certificate:
         return asdict(self) | {"J_r_lower": self.J_r_lower, "J_g_lower": self.J_g_lower}
 
 
-def certify(cmdp: CMDP, policy: Mixture | ArrayLike, *, best: Optimum | None = None) -> Certificate:
-    """Does this policy meet every limit of this finite model? Proven, with its distance from the optimum.
+def certify(
+    cmdp: CMDP,
+    policy: Mixture | ArrayLike | Rule,
+    *,
+    evidence: Literal["exact", "samples"] | None = None,
+    best: Optimum | None = None,
+    compare: bool = True,
+    delta: float = 0.01,
+    budget: float = 1e6,
+    seed: int = 0,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    base: ArrayLike | None = None,
+) -> Certificate:
+    """Does this policy meet every limit of this finite model?
 
-    policy  a table [S, A] or a `Mixture`;  best  the problem's `optimum`, if it is at hand already.
+    policy    a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a method `reset`
+              of the rule is called at the beginning of every episode)
+    evidence  "exact": proven, with the distance from the optimum (`best`, if it is at hand; none with compare=False).
+              "samples": the model is only simulated, for at most `budget` steps, and the verdict holds at level `delta`
+    bounds    declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
+    base      V̂ [S, 1+I], a guess of the values as control variate: any keeps the verdict valid (samples)
     """
-    mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
-    mixture.check(cmdp)
+    rule = policy if callable(policy) and not isinstance(policy, Mixture) else None
+    evidence = evidence or ("exact" if rule is None else "samples")
+    if evidence not in ("exact", "samples"):
+        raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
+    if rule is not None and evidence == "exact":
+        raise InputError("a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]")
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    mixture = None if rule is not None else policy if isinstance(policy, Mixture) else Mixture.single(policy)  # type: ignore[arg-type]
+    if mixture is not None:
+        mixture.check(cmdp)
+    if evidence == "exact":
+        assert mixture is not None
+        found = _exact(cmdp, mixture, best, compare)
+        look = found.verdict == "CERTIFIED" and cmdp.S <= MODE_STATES and _stochastic(mixture)
+        mode = _exact(cmdp, most_likely(mixture), best, False).verdict if look else None
+    else:
+        declared = None if bounds is None else _declared(cmdp, bounds)
+        key = key_of(seed)
+        V = None if base is None else np.asarray(base, float)
+        source = Acted(cmdp, rule, declared) if mixture is None else Returns(cmdp, mixture, V, declared)  # type: ignore[arg-type]
+        seen = gather(source, cmdp.b, delta, np.uint64(fold(key, 1)), budget)
+        found = by_samples(cmdp, mixture, seen, delta)
+        mode = None
+        if mixture is not None and _stochastic(mixture) and found.verdict == "CERTIFIED":
+            likely = Returns(cmdp, most_likely(mixture), V, declared)
+            mode = gather(likely, cmdp.b, delta, np.uint64(fold(key, 2)), seen.steps).verdict
+    if found.verdict == "CERTIFIED" and mode not in (None, "CERTIFIED"):
+        text = f"{found.message}; draw its actions: the most likely ones alone are {mode}"
+        return replace(found, mode=mode, message=text)
+    return replace(found, mode=mode)
+
+
+def _exact(cmdp: CMDP, mixture: Mixture, best: Optimum | None, compare: bool) -> Certificate:
     J, lower, upper = enclose(cmdp, mixture.pi)
     J_lower, J_upper = mix(mixture.weights, lower, upper)
     J_mean = mixture.weights @ J
     verdict = _verdict(J_lower[1:], J_upper[1:], cmdp.b)
-    best = _best(cmdp) if best is None else best
+    best = _best(cmdp) if best is None and compare else best
     known = best if best is not None and best.status == "optimal" else None
     slack = J_mean[1:] - cmdp.b
     return Certificate(
@@ -92,7 +157,66 @@ def certify(cmdp: CMDP, policy: Mixture | ArrayLike, *, best: Optimum | None = N
         components=mixture.M,
         evidence="exact",
         message=_message(cmdp, verdict, J_lower, J_upper, best),
+        scope=_scope(cmdp, mixture, "this model as stored"),
     )
+
+
+def by_samples(
+    cmdp: CMDP, mixture: Mixture | None, seen: Evidence, delta: float, *, lam: Array | None = None, note: str = ""
+) -> Certificate:
+    """The certificate that the episodes `seen` support; δ is the level of everything that was tried to get it."""
+    slack = seen.mean[1:] - cmdp.b
+    said = {
+        "CERTIFIED": f"every limit is met, with confidence {1 - delta:g}",
+        "VIOLATED": f"a limit is broken, with confidence {1 - delta:g}",
+        "UNDECIDED": "the samples do not tell: give a larger budget, or a policy with more slack",
+    }[seen.verdict]
+    return Certificate(
+        verdict=seen.verdict,
+        J_r=float(seen.mean[0]),
+        J_g=seen.mean[1:].tolist(),
+        b=cmdp.b.tolist(),
+        slack=slack.tolist(),
+        J_lower=seen.lower.tolist(),
+        J_upper=seen.upper.tolist(),
+        bound=None,
+        gap=None,
+        lam=None if lam is None else lam.tolist(),
+        complementarity=None if lam is None else (lam * slack).tolist(),
+        worst_slack=min((float(np.min(c.mean[1:] - cmdp.b)) for c in seen.components.values()), default=None)
+        if cmdp.I
+        else None,
+        components=1 if mixture is None else mixture.M,
+        evidence="samples",
+        message=f"{said}; {note}" if note else said,
+        scope=_scope(cmdp, mixture, "this simulator"),
+        delta=delta,
+        interval=(seen.interval[0].tolist(), seen.interval[1].tolist()),
+        episodes=seen.episodes,
+        env_steps=seen.steps,
+    )
+
+
+def most_likely(mixture: Mixture) -> Mixture:
+    """Every component with its most likely actions alone."""
+    S, A = mixture.pi.shape[1:]
+    return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)].reshape(-1, S, A))
+
+
+def _stochastic(mixture: Mixture) -> bool:
+    return bool(np.any(mixture.pi.max(-1) < 1))
+
+
+def _declared(cmdp: CMDP, bounds: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
+    low, high = (np.asarray(x, float) for x in bounds)
+    if low.shape != (1 + cmdp.I,) or high.shape != (1 + cmdp.I,) or not np.all(low <= high):
+        raise InputError(f"bounds must be (low, high) with {1 + cmdp.I} numbers each, reward first, low ≤ high")
+    return low, high
+
+
+def _scope(cmdp: CMDP, mixture: Mixture | None, world: str) -> str:
+    how = "one policy" if mixture is None or mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
+    return f"{world}, its initial distribution, discounted by {cmdp.gamma:g} without horizon; {how}"
 
 
 def _best(cmdp: CMDP) -> Optimum | None:

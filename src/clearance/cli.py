@@ -6,16 +6,11 @@ Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infea
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import importlib
-import os
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, cli_frontier, flags, show
+from clearance import __version__, arguments, cli_frontier, flags, show
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -47,6 +42,9 @@ def _run(args: argparse.Namespace) -> int:
             return args.run(args)
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
+            if not e.proven:
+                show.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, args.problem)
+                return NOT_CERTIFIED
             names = () if e.cmdp is None else e.cmdp.names
             show.answer(args, result | _diagnosis(e.cmdp), args.problem, names=names)
             return INFEASIBLE
@@ -72,7 +70,7 @@ def _optimum(args: argparse.Namespace) -> int:
     from clearance.mixture import Mixture
     from clearance.oracle import optimum
 
-    cmdp = problem(args.problem)
+    cmdp = arguments.problem(args.problem)
     if args.out:
         flags.check_file(args.out, args.problem)
     best = optimum(cmdp)
@@ -89,53 +87,56 @@ def _optimum(args: argparse.Namespace) -> int:
 
 
 def _solve(args: argparse.Namespace) -> int:
-    from clearance.certificate import certify
-    from clearance.loop import solve
+    from clearance.solving import solve
 
-    cmdp = problem(args.problem)
-    method, policy = _method(args), _policy_class(args.policy, cmdp)
+    cmdp = arguments.problem(args.problem)
+    method, policy = arguments.method(args), arguments.policy_class(args.policy, cmdp)
     if args.out:
         flags.check_new_folder(args.out)
-    with show.Progress(args, method.K) as bar:
+    with show.Progress(args, method.K or 0) as bar:
         solution = solve(
             cmdp,
             method,
             policy=policy,
-            sampler=_sampler(args.sampler, cmdp, policy),
+            sampler=arguments.sampler(args.sampler, cmdp, policy),
+            evidence=args.evidence,
+            budget=args.budget,
+            delta=args.delta,
             seed=args.seed,
             progress=bar.update,
         )
-    certificate = certify(cmdp, solution.policy)
+    certificate = solution.certificate
     if args.out:
-        solution.save(args.out, certificate)
+        solution.save(args.out)
+    k, tests = solution.state.k, len(solution.attempts)
     result = {
         **show.certificate(certificate),
         "status": solution.status,
-        "lam": solution.lam,
+        "lam": certificate.lam if certificate.lam is not None else solution.lam,
         "slater": solution.slater,
-        "kappa": method.kappa,
+        "kappa": solution.kappa,
+        "components": certificate.components,
+        "attempts": tests or None,
         "env_steps": solution.env_steps,
         "seconds": solution.seconds,
         "path_bound": solution.path_bound,
         "run": args.out,
     }
-    k = solution.state.k
-    show.answer(args, result, f"averaged policy of {k} iterations on {args.problem}", names=cmdp.names)
+    show.answer(args, result, f"best certified mixture of {k} iterations on {args.problem}", names=cmdp.names)
     if solution.status == "interrupted":
         where = f"; saved in {args.out}" if args.out else ""
-        return show.error(f"interrupted after {k} of {method.K} iterations{where}", INTERRUPTED)
+        return show.error(f"interrupted after {k} of {solution.method.K} iterations{where}", INTERRUPTED)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
 def _certify(args: argparse.Namespace) -> int:
     from clearance.certificate import certify
-    from clearance.mixture import Mixture
 
-    cmdp = problem(args.problem)
-    certificate = certify(cmdp, Mixture.load(args.policy))
-    show.answer(
-        args, {"status": "done", **show.certificate(certificate)}, f"{args.policy} on {args.problem}", names=cmdp.names
-    )
+    cmdp = arguments.problem(args.problem)
+    settings = {"evidence": args.evidence, "delta": args.delta, "budget": args.budget, "seed": args.seed}
+    certificate = certify(cmdp, arguments.policy(args.policy), **settings)
+    result = {"status": "done", **show.certificate(certificate), "env_steps": certificate.env_steps}
+    show.answer(args, result, f"{args.policy} on {args.problem}", names=cmdp.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
@@ -144,7 +145,7 @@ def _check(args: argparse.Namespace) -> int:
 
     from clearance.oracle import can_be_met, slater_margin
 
-    cmdp = problem(args.problem)
+    cmdp = arguments.problem(args.problem)
     slater, _ = slater_margin(cmdp)
     feasible = can_be_met(cmdp, slater)
     result = {
@@ -168,14 +169,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _frontier(args: argparse.Namespace) -> int:
-    return cli_frontier.run(args, problem(args.problem))
+    return cli_frontier.run(args, arguments.problem(args.problem))
 
 
 def _plan(args: argparse.Namespace) -> int:
     from clearance.plan import plan_for
 
-    cmdp = problem(args.problem)
-    policy = _policy_class(args.policy, cmdp)
+    cmdp = arguments.problem(args.problem)
+    policy = arguments.policy_class(args.policy, cmdp)
     plan, notes = plan_for(cmdp, policy, args.epsilon, mu_F=args.mu_F, eps_bias=args.eps_bias, eps_bias2=args.eps_bias2)
     show.answer(args, {"status": "done", **plan, "message": "; ".join(notes)}, f"Theorem 1 on {args.problem}")
     return 0
@@ -208,90 +209,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     return 0
 
 
-# --------------------------------------------------------------------------------------------- reading the arguments
-
-
-def problem(text: str) -> Any:
-    """A CMDP from a model file, a zoo name or `package.module:factory`."""
-    from clearance.problem import CMDP
-    from clearance.zoo import MODELS
-
-    if text in MODELS:
-        return MODELS[text]()
-    if text.endswith(".npz") or os.path.isfile(text):
-        return CMDP.load(text)
-    module, colon, factory = text.partition(":")
-    if colon and module and factory:
-        return _from_factory(module, factory)
-    raise InputError(f"PROBLEM {text!r} is no .npz file, no module:factory and no zoo name ({', '.join(MODELS)})")
-
-
-def _from_factory(module: str, factory: str) -> Any:
-    from clearance.problem import CMDP
-
-    here = os.getcwd()
-    sys.path.insert(0, here)  # as `python -m` would; a console script does not
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the answer alone
-            made = getattr(importlib.import_module(module), factory)()
-    except (Exception, SystemExit) as e:  # whatever foreign code does, it is the user's and not a defect here
-        raise InputError(f"PROBLEM {module}:{factory} failed: {type(e).__name__}: {show.first_line(e)}") from None
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(here)
-    if not isinstance(made, CMDP):
-        raise InputError(f"PROBLEM {module}:{factory} must return a clearance.CMDP, got {type(made).__name__}")
-    return made
-
-
-def _policy_class(text: str, cmdp: Any) -> Any:
-    """`tabular`, the class that comes with a zoo model, or a file with features [S, A, d]."""
-    from clearance.files import load_npz
-    from clearance.policy import check_fits, linear_softmax, softmax
-    from clearance.zoo import POLICIES
-
-    if text == "tabular":
-        return softmax(cmdp.S, cmdp.A, cmdp.available)
-    if text in POLICIES:
-        policy = POLICIES[text]()
-    elif text.endswith(".npz"):
-        arrays = load_npz(text)
-        if "features" not in arrays:
-            raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
-        features = arrays["features"]  # an error names them, and their shape before anything else
-        fits = features.shape[:2] == (cmdp.S, cmdp.A)
-        policy = linear_softmax(features, cmdp.available if fits else None)
-    else:
-        raise InputError(
-            f"--policy {text!r} is neither tabular, nor a zoo class ({', '.join(POLICIES)}), nor an .npz file"
-        )
-    check_fits(cmdp, policy)
-    return policy
-
-
-def _sampler(text: str, cmdp: Any, policy: Any) -> Any:
-    from clearance.sample import Exact, Table
-
-    return Exact(cmdp, policy) if text == "exact" else Table(cmdp, policy, resets=text == "table")
-
-
-def _method(args: argparse.Namespace) -> Any:
-    from clearance.direction import SGD, LeastSquares, Tabular
-    from clearance.methods import CNPGPD
-
-    exact, tabular = args.sampler == "exact", args.policy == "tabular"
-    if args.direction == "sgd" and exact:
-        raise InputError("--direction sgd wants draws of equal weight, --sampler exact weighs them: use least-squares")
-    if args.direction == "tabular" and not tabular:
-        raise InputError("--direction tabular is for --policy tabular only: use sgd or least-squares")
-    if args.direction == "tabular" or (exact and tabular and args.direction is None):
-        direction = Tabular()
-    elif args.direction == "least-squares" or exact:
-        direction = LeastSquares(ridge=args.ridge)
-    else:
-        direction = SGD(alpha=args.alpha, printed=args.printed)
-    settings = {f.name: getattr(args, f.name) for f in dataclasses.fields(CNPGPD) if f.name != "direction"}
-    return CNPGPD(**settings, direction=direction)
+# ----------------------------------------------------------------------------------------------------- the parser
 
 
 class _Parser(argparse.ArgumentParser):
@@ -302,7 +220,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    from clearance.methods import CNPGPD
 
     top = _Parser(prog="clearance", description="Constrained reinforcement learning with zero constraint violation.")
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
@@ -316,36 +233,51 @@ def _parser() -> argparse.ArgumentParser:
             p.add_argument("problem", metavar="PROBLEM", help="a model .npz, a zoo name, or package.module:factory")
         return p
 
-    p = command("solve", _solve, "learn a policy with C-NPG-PD and certify it")
-    for f in dataclasses.fields(CNPGPD):
-        if f.name != "direction":
-            p.add_argument(
-                f"--{f.name}", type=_type_of(f), default=f.default, help=f"{f.metadata['help']} ({f.default})"
-            )
+    def evidence_flags(p: argparse.ArgumentParser, evidence: str | None, budget: float | None) -> None:
+        p.add_argument(
+            "--evidence",
+            choices=["exact", "samples"],
+            default=evidence,
+            help="know the model, or only simulate it (exact; a rule is always sampled)",
+        )
+        p.add_argument("--budget", type=flags.steps, default=budget, help="environment steps, for all phases together")
+        p.add_argument("--delta", type=flags.probability, default=0.01, help="level of the certificate (0.01)")
+        p.add_argument("--seed", type=flags.whole, default=0, help="everything random follows from it (0)")
+
+    p = command("solve", _solve, "learn a policy, choose the best that keeps every limit, and certify it")
+    p.add_argument(
+        "--method",
+        choices=["regularised", "cnpgpd"],
+        default="regularised",
+        help="with a critic and fading regularisation, or Algorithm 1 of the paper (regularised)",
+    )
+    for name, entry in arguments.settings().items():
+        p.add_argument(f"--{name}", default=None, help=arguments.help_of(entry), **arguments.type_of(entry["field"]))
+    evidence_flags(p, "exact", None)
     p.add_argument(
         "--direction",
         choices=["sgd", "least-squares", "tabular"],
-        help="how ω is found (sgd; with --sampler exact: tabular, or least-squares for features)",
+        help="how Algorithm 1 finds ω (sgd; with weighted draws: tabular, or least-squares for features)",
     )
-    p.add_argument("--alpha", type=flags.real, default=0.05, help="step of the SGD (0.05)")
+    p.add_argument("--alpha", type=flags.real, default=None, help="step of the SGD (0.05)")
     p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")
-    p.add_argument("--ridge", type=flags.non_negative, default=0.0, help="ridge of least squares (0: pseudo-inverse)")
+    p.add_argument("--ridge", type=flags.non_negative, default=None, help="ridge of least squares (0: pseudo-inverse)")
     p.add_argument(
         "--policy", default="tabular", help="tabular, a zoo class (bai2023), or an .npz with features [S, A, d]"
     )
     p.add_argument(
         "--sampler",
-        choices=["table", "coin", "exact"],
-        default="table",
-        help="Algorithm 2 with resets, reset-free, or no noise",
+        choices=["critic", "table", "coin", "exact"],
+        default=None,
+        help="a critic (regularised), Algorithm 2 with resets (cnpgpd), reset-free, or no noise",
     )
-    p.add_argument("--seed", type=flags.whole, default=0, help="everything random follows from it (0)")
     p.add_argument("--out", type=flags.place, metavar="RUN", help="write the run folder here")
 
     p = command("optimum", _optimum, "the exact optimum by linear programming")
     p.add_argument("--out", type=flags.place, metavar="POLICY", help="write the optimal policy (.npz) here")
-    p = command("certify", _certify, "prove whether a policy meets every limit")
-    p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A]")
+    p = command("certify", _certify, "prove, or show with confidence, whether a policy meets every limit")
+    p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A], or module:rule")
+    evidence_flags(p, None, 1e6)
     command("check", _check, "is the model well formed, and can its limits be met?")
 
     p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")
@@ -365,7 +297,3 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--threads", type=flags.count(1_000), default=2)
     p.add_argument("--out", type=flags.place, default="results/bai2023", help="folder for table and figures")
     return top
-
-
-def _type_of(field: Any) -> Any:
-    return flags.whole if field.type == "int" else flags.real

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
+from scipy.sparse.linalg import LinearOperator
 
 from clearance.problem import Array
 from clearance.sample.draws import Draws
@@ -102,6 +103,8 @@ def fisher(draws: Draws) -> Array:
 
 def dense(score: Any) -> Array:
     """The scores as an array [N, d]."""
+    if isinstance(score, LinearOperator):
+        return np.asarray(score @ np.eye(score.shape[1]))
     return score.toarray() if sparse.issparse(score) else np.asarray(score)
 
 

@@ -16,15 +16,15 @@ class InputError(ValueError):
 
 
 class InfeasibleError(RuntimeError):
-    """No policy meets the limits.
+    """No policy meets the limits; or, from samples, none was found and none excluded (`proven` is False).
 
-    slater  max_π min_i (J_gi(π) − b_i), negative here;  cmdp  the problem, where it is known
+    slater  max_π min_i (J_gi(π) − b_i), negative here; from samples a bound of it
+    cmdp    the problem, where it is known
     """
 
-    def __init__(self, message: str, slater: float, cmdp: CMDP | None = None) -> None:
+    def __init__(self, message: str, slater: float, cmdp: CMDP | None = None, *, proven: bool = True) -> None:
         super().__init__(message)
-        self.slater = slater
-        self.cmdp = cmdp
+        self.slater, self.cmdp, self.proven = slater, cmdp, proven
 
     @cached_property
     def diagnosis(self) -> Infeasibility | None:

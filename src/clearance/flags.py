@@ -50,6 +50,37 @@ def non_negative(text: str) -> float:
     return value
 
 
+def margin(text: str) -> float | tuple[float, ...] | str:
+    """κ: auto, one number, or one for each constraint with commas between them."""
+    if text == "auto":
+        return text
+    first, *others = (non_negative(part) for part in text.split(","))
+    return (first, *others) if others else first
+
+
+def pair(text: str) -> tuple[float, float]:
+    """Two numbers with a comma between them."""
+    first, *others = (real(part) for part in text.split(","))
+    if len(others) != 1:
+        raise ArgumentTypeError(f"must be two numbers with a comma between them, got {text!r}")
+    return first, others[0]
+
+
+def probability(text: str) -> float:
+    value = real(text)
+    if not 0 < value < 1:
+        raise ArgumentTypeError(f"must be in (0, 1), got {text}")
+    return value
+
+
+def steps(text: str) -> float:
+    """A number of environment steps; 1e7 is easier to read than 10000000."""
+    value = real(text)
+    if value < 1:
+        raise ArgumentTypeError(f"must be at least 1, got {text}")
+    return value
+
+
 def place(text: str) -> str:
     """A path; an empty one would be taken for none."""
     if not text:

@@ -52,7 +52,7 @@ def constants_of(
 
 def estimate_mu_F(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
     """μ_F at θ = 0; an upper bound of what Assumption 3 asks for all θ. 0 for softmax with one-hot features."""
-    draws, _, _ = Exact(cmdp, policy).batch(np.uint64(0), policy.init(), 0)
+    draws = Exact(cmdp, policy).batch(np.uint64(0), None, policy.init(), 0)[0]
     return theory.mu_F(fisher(draws))
 
 

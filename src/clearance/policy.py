@@ -127,9 +127,7 @@ def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
     can = np.isfinite(policy.bias)
     if policy.tabular and np.array_equal(can, cmdp.available):
         return cmdp
-    first = np.argmax(can, axis=1)
-    contrast = np.where(can[:, :, None], policy.features - policy.features[np.arange(policy.S), first][:, None], 0.0)
-    blind = ~np.any(contrast, axis=(1, 2))
+    contrast, blind = _contrasts(policy)
     if np.linalg.matrix_rank(contrast[~blind].reshape(-1, policy.d)) < (can.sum(1) - 1)[~blind].sum():
         raise TiedFeaturesError(
             "features tie states or actions together: the optimum of this class is no linear program"
@@ -140,3 +138,20 @@ def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
     P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
     h = np.einsum("sab,hsb->hsa", blocks, cmdp.h)
     return CMDP(P, h[0], h[1:], cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma, names=cmdp.names, available=can)
+
+
+def class_policy(policy: SoftmaxPolicy, pi: Array) -> Array:
+    """A policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
+    can = np.isfinite(policy.bias)
+    if policy.tabular:
+        return pi
+    _, blind = _contrasts(policy)
+    return np.where(blind[:, None], can / can.sum(1, keepdims=True), pi)
+
+
+def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
+    """Φ_sa less the features of the state's first action [S, A, d], and which states are blind [S]: all equal."""
+    can = np.isfinite(policy.bias)
+    first = np.argmax(can, axis=1)
+    contrast = np.where(can[:, :, None], policy.features - policy.features[np.arange(policy.S), first][:, None], 0.0)
+    return contrast, ~np.any(contrast, axis=(1, 2))

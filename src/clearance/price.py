@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.certificate import Verdict, certify
+from clearance.certificate import Verdict
 from clearance.enclosure import enclose
 from clearance.errors import InfeasibleError, InputError, infeasible_message
 from clearance.files import whole
@@ -261,9 +261,9 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
 
 
 def _learn(cmdp: CMDP, limit: float, seed: int) -> Learned:
-    from clearance.loop import solve  # compiled kernels: only who learns waits for them
+    from clearance.solving import solve  # compiled kernels: only who learns waits for them
 
-    certificate = certify(cmdp, solve(cmdp, seed=seed).policy)
+    certificate = solve(cmdp, seed=seed).certificate
     return Learned(limit, certificate.J_r, certificate.J_g, certificate.verdict)
 
 

@@ -240,7 +240,9 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
     if cmdp.is_sparse:
         _, solve_T = _factorise(cmdp, transition_of(cmdp, pi))
         return (1 - cmdp.gamma) * solve_T(cmdp.rho)[:, None] * pi
-    system = np.eye(cmdp.S) - cmdp.gamma * np.einsum("...sa,sat->...ts", pi, cmdp.P, optimize=True)
+    # One small product per state: the bits of a policy must not depend on how many there are beside it.
+    P_pi = np.matmul(pi[..., None, :], cmdp.P)[..., 0, :]
+    system = np.eye(cmdp.S) - cmdp.gamma * np.swapaxes(P_pi, -1, -2)
     rhs = np.broadcast_to(cmdp.rho[:, None], (*pi.shape[:-2], cmdp.S, 1))
     return (1 - cmdp.gamma) * np.linalg.solve(system, rhs) * pi
 
@@ -248,7 +250,7 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
 def values(cmdp: CMDP, d: Array) -> Array:
     """J [..., 1+I] from occupancies d [..., S, A]: J = ⟨h, d⟩ / (1−γ)."""
     flat = d.reshape(*d.shape[:-2], cmdp.S * cmdp.A)
-    return flat @ cmdp.h.reshape(1 + cmdp.I, -1).T / (1 - cmdp.gamma)
+    return (flat[..., None, :] @ cmdp.h.reshape(1 + cmdp.I, -1).T)[..., 0, :] / (1 - cmdp.gamma)
 
 
 def policy_of(d: ArrayLike, available: NDArray[np.bool_] | None = None) -> Array:

@@ -16,11 +16,11 @@ import numpy as np
 from clearance.direction import SGD
 from clearance.errors import InputError
 from clearance.executor import run_all
-from clearance.loop import solve
 from clearance.methods import CNPGPD
 from clearance.oracle import optimum
 from clearance.policy import SoftmaxPolicy, class_model
 from clearance.problem import CMDP, Array
+from clearance.solving import solve
 from clearance.trace import running_average
 from clearance.zoo import bai2023, bai2023_policy
 

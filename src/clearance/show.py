@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # What people see in a table with one row per constraint.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "complementarity", "relax_each")
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each")
 
 
 def certificate(certificate: Any) -> dict[str, Any]:
@@ -39,11 +39,16 @@ def certificate(certificate: Any) -> dict[str, Any]:
         "bound",
         "gap",
         "lam",
+        "complementarity",
+        "worst_slack",
+        "mode",
         "evidence",
+        "delta",
+        "scope",
         "message",
     )
     data = certificate.asdict()
-    return {k: data[k] for k in keys} | {"delta": None, "complementarity": data["complementarity"]}
+    return {k: data[k] for k in keys}
 
 
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
@@ -76,10 +81,21 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
             alone.add_row(Text(visible(name)), "yes" if name in result["conflict"] else "no", help)
         console.print(alone)
     if len(result.get("J_g", ())):
-        limits = Table("constraint", "J_g", "b", "slack", box=None, padding=(0, 2, 0, 0))
-        for name, *row in zip(names, result["J_g"], result["b"], result["slack"], strict=True):
-            limits.add_row(Text(visible(name)), *(_show(v) for v in row))
-        console.print(limits)
+        console.print(_limits(result, names))
+
+
+def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
+    """One row per constraint: the value, its lower bound, the limit, the slack, and what the limit costs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    heads = {"J_g": "J_g", "J_g_lower": "at least", "b": "b", "slack": "slack", "lam": "λ: one unit less earns"}
+    heads["complementarity"] = "λ·slack"
+    known = [key for key in heads if result.get(key) is not None]
+    table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
+    for name, *row in zip(names, *(_plain(result[key]) for key in known), strict=True):
+        table.add_row(Text(visible(name)), *(f"{v:.6g}" for v in row))
+    return table
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
@@ -258,10 +274,10 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def update(self, part: Any, state: Any) -> None:
+    def update(self, part: Any, state: Any, total: int) -> None:
         J = part.J_hat.mean(0)
         note = f"Ĵ_r {J[0]:.4g}  Ĵ_g {_show([round(float(x), 4) for x in J[1:]])}  λ {_show(state.lam.round(3))}"
-        self.bar.update(self.task, completed=state.k, note=note)
+        self.bar.update(self.task, completed=state.k, total=total, note=note)
 
     def advance_to(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done)

@@ -9,7 +9,7 @@ import numpy as np
 
 from clearance import kernels
 from clearance.direction import SGD
-from clearance.methods.cnpgpd import CNPGPD, State
+from clearance.methods.cnpgpd import CNPGPD, State, margin_of
 from clearance.sample import Table
 from clearance.trace import Trace
 
@@ -32,6 +32,7 @@ def advance(
     H = 1 + cmdp.I
     out = np.empty((n, len(theta))), np.empty((n, cmdp.I)), np.empty((n, H)), np.empty(n), np.empty(n, np.int64)
     scales = method.direction.scales(cmdp.gamma)
-    settings = (sampler.resets, method.N, float(method.eta1), float(method.eta2), float(method.kappa), float(lam_max))
-    kernels.run(root, state.k, sampler.tables, rows, lam, cmdp.b, *settings, scales, kernels.workspace(cmdp.A, H), out)
-    return State(theta, lam, state.k + n), Trace(*out, J=np.empty((0, H)))
+    b = cmdp.b + margin_of(method.kappa)  # the conservative limits; κ may differ from constraint to constraint
+    settings = (sampler.resets, method.N, float(method.eta1), float(method.eta2), 0.0, float(lam_max))
+    kernels.run(root, state.k, sampler.tables, rows, lam, b, *settings, scales, kernels.workspace(cmdp.A, H), out)
+    return State(theta, lam, state.k + n, state.world), Trace(*out, J=np.empty((0, H)))

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from clearance import kernels
+from clearance.episodes import pack
 from clearance.kernels import Rows, Tables
 from clearance.policy import SoftmaxPolicy
 from clearance.problem import CMDP, Array
@@ -34,29 +35,18 @@ class Table:
 
     @cached_property
     def tables(self) -> Tables:
-        cmdp = self.cmdp
-        P: Any = cmdp.P if cmdp.is_sparse else sparse.csr_array(cmdp.P.reshape(-1, cmdp.S))
-        indptr = np.asarray(P.indptr, np.int64)
-        counts = np.diff(indptr)
-        widest = int(counts.max())
-        width = widest if widest <= 2 * counts.mean() else 0
-        cells = kernels.alias_cells(indptr, P.indices, P.data, width)
-        where = np.flatnonzero(cmdp.rho).astype(P.indices.dtype)
-        start = kernels.alias_cells(np.array([0, len(where)]), where, cmdp.rho[where], 0)
-        h = np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
-        return Tables(cells, indptr, width, start, h, cmdp.A, *kernels.geometric_tables(cmdp.gamma))
+        return tables_of(self.cmdp)
+
+    def begin(self) -> None:
+        """Nothing is carried from one batch to the next."""
 
     def rows(self, theta: Array) -> Rows:
         """The policy tables of θ, made in full."""
-        S, A = self.cmdp.S, self.cmdp.A
         pi = np.ascontiguousarray(self.policy.pi(theta))
-        rows = Rows(
-            pi, np.empty(S * A, np.uint64), np.zeros(S, np.int64), theta, self.policy.bias, *self.policy.sparse_features
-        )
-        kernels.pack_all(rows, A, kernels.workspace(A, 0)[-1])
-        return rows
+        stamp = np.zeros(self.cmdp.S, np.int64)
+        return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
 
-    def batch(self, key: np.uint64, theta: Array, N: int) -> tuple[Draws, Array, int]:
+    def batch(self, key: np.uint64, world: Any, theta: Array, N: int) -> tuple[Draws, Array, Any, int]:
         """Draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), and the steps they cost."""
         H, A = 1 + self.cmdp.I, self.cmdp.A
         pair, start = np.empty(N, np.int64), np.empty(2 * N, np.int64)
@@ -67,4 +57,26 @@ class Table:
             np.uint64(key), self.tables, rows, kernels.READY, self.resets, pair, start, J, QV, work
         )
         score = self.policy.score(theta, *np.divmod(pair, A))
-        return Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair), J[N:].mean(0), int(steps)
+        return Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair), J[N:].mean(0), world, int(steps)
+
+
+def tables_of(cmdp: CMDP) -> Tables:
+    """The alias tables of a model, as the kernels read them; made once per model."""
+    found = cmdp.__dict__.get("_tables")
+    if found is None or found[0] is not cmdp.h:  # `replace` shares P with the model it came from, but not h
+        found = cmdp.h, _tables(cmdp)
+        cmdp.__dict__["_tables"] = found
+    return found[1]
+
+
+def _tables(cmdp: CMDP) -> Tables:
+    P: Any = cmdp.P if cmdp.is_sparse else sparse.csr_array(cmdp.P.reshape(-1, cmdp.S))
+    indptr = np.asarray(P.indptr, np.int64)
+    counts = np.diff(indptr)
+    widest = int(counts.max())
+    width = widest if widest <= 2 * counts.mean() else 0
+    cells = kernels.alias_cells(indptr, P.indices, P.data, width)
+    where = np.flatnonzero(cmdp.rho).astype(P.indices.dtype)
+    start = kernels.alias_cells(np.array([0, len(where)]), where, cmdp.rho[where], 0)
+    h = np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
+    return Tables(cells, indptr, width, start, h, cmdp.A, *kernels.geometric_tables(cmdp.gamma))

@@ -1,0 +1,130 @@
+"""C-NPG-PD with an entropy regulariser that fades, fed by a critic: what `solve` uses unless told otherwise.
+
+    maximise J_r + τ_k E_d H(π(·|s))   subject to   J_g ≥ b + κ
+
+    ω    natural direction of A_r + λ·A_g                      as in Algorithm 1, from the critic's tables
+    θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and a pull −ν θ to uniform
+    λ ←  P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                        line 16
+
+For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations, so that noise averages out and no
+action is lost for ever: plain Algorithm 1 saturates early, at a corner that it cannot leave. As τ falls the policy
+becomes greedy for r + λ·g, and λ settles where the limits are just kept. It answers to λ like 1/τ, so λ moves in steps
+∝ τ: fast while the policy is soft, which matters where the margin is small and λ* large. Close relative: RPG-PD (Ding
+et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and certified afterwards.
+
+Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
+models (docs/guarantee.md): ν .02–.2, η₂/τ 2–60, final τ .002–.03, K 2000–6000.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from clearance import dual
+from clearance.direction import LeastSquares, Tabular
+from clearance.errors import InputError
+from clearance.methods.cnpgpd import Info, State, check_kappa, counted, is_number, margin_of, positive, setting
+from clearance.problem import CMDP, Array
+from clearance.sample import Sampler
+
+ITERATIONS = 4000
+FADED = 0.7  # share of the iterations over which τ falls
+SHRUNK = 0.85  # share of the iterations over which κ shrinks
+
+
+@dataclass(frozen=True)
+class RegularisedCNPGPD:
+    """Hyper-parameters of the regularised algorithm."""
+
+    K: int | None = setting(None, "iterations; 4000, or fewer where the budget is small")
+    N: int | None = setting(None, "walks per iteration; as many as the budget allows")
+    nu: float = setting(0.05, "ν, the share of the logits that is renewed in an iteration")
+    tau: tuple[float, float] = setting((0.3, 0.005), "τ at the beginning and at the end, in units of the range of r")
+    eta2: float = setting(30.0, "η₂/τ_k: the step of λ falls with τ, in units of the problem")
+    kappa: float | tuple[float, ...] | Literal["auto"] = setting(
+        "auto", "κ ≥ 0, the margin kept from the limits at the end, one or one each"
+    )
+    kappa_first: float | None = setting(
+        None, "κ at the beginning, from which it shrinks; half the Slater margin if auto"
+    )
+    lam_max: float | None = setting(None, "Λ, upper bound of λ; from the Slater margin φ: 2(r⁺−r⁻)/((1−γ)(φ−κ))")
+
+    def __post_init__(self) -> None:
+        for name in ("K", "N"):
+            if getattr(self, name) is not None:
+                counted(name, getattr(self, name))
+        if not (isinstance(self.tau, tuple) and len(self.tau) == 2):
+            raise InputError(f"tau must be two numbers, at the beginning and at the end, got {self.tau!r}")
+        positive("eta2", self.eta2)
+        for value in self.tau:
+            positive("tau", value)
+        if not (0 < self.nu <= 1):
+            raise InputError(f"nu must be in (0, 1], got {self.nu!r}")
+        check_kappa(self.kappa)
+        if self.kappa_first is not None and not (is_number(self.kappa_first) and self.kappa_first >= 0):
+            raise InputError(f"kappa_first must be a number ≥ 0, got {self.kappa_first!r}")
+        if self.lam_max is not None:
+            positive("lam_max", self.lam_max)
+
+    def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
+        """The same with K and N decided: at least ten walks per iteration while that leaves 50 iterations."""
+        walks = 0.99 * budget * (1 - gamma)
+        K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
+        return replace(self, K=K, N=max(1, int(walks / K)) if self.N is None else self.N)
+
+    def init(self, theta: Array, I: int, world: object = None) -> State:
+        """θ¹ as the policy starts (0 for softmax), λ¹ = 0."""
+        return State(theta, np.zeros(I), 0, world)
+
+    @property
+    def _K(self) -> int:
+        return ITERATIONS if self.K is None else self.K
+
+    @property
+    def _N(self) -> int:
+        return 100 if self.N is None else self.N
+
+    def tau_at(self, k: Any) -> Any:
+        """τ_k: from τ[0] to τ[1], geometrically, over the first 70 % of the iterations."""
+        first, last = self.tau
+        return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
+
+    def kappa_at(self, k: Any) -> Array:
+        """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²: late iterates follow the frontier down to κ, for the choice among them."""
+        kappa = np.atleast_1d(margin_of(self.kappa))
+        first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
+        return kappa + np.multiply.outer(np.maximum(1 - k / (SHRUNK * self._K), 0.0) ** 2, first - kappa)
+
+    def dual_step(self, cmdp: CMDP, k: Any) -> Array:
+        """η₂ of iteration k in the units of λ_i and J_gi, [I]; [K, I] for many k."""
+        r, g = ranges(cmdp)
+        return np.multiply.outer(self.eta2 * self.tau_at(k), (1 - cmdp.gamma) * r / g**2)
+
+    def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
+        """One iteration."""
+        cmdp = sampler.cmdp
+        r, _ = ranges(cmdp)
+        draws, J_hat, world, steps = sampler.batch(key, state.world, state.theta, self._N)
+        omega = natural(sampler)(draws, state.lam, cmdp.gamma)
+        theta = pulled(state.theta, omega, self.nu, self.tau_at(state.k) * r, cmdp.gamma)
+        lam = dual.step(state.lam, J_hat[1:] - cmdp.b, self.dual_step(cmdp, state.k), self.kappa_at(state.k), lam_max)
+        return State(theta, lam, state.k + 1, world), Info(J_hat, float(np.linalg.norm(omega)), steps)
+
+
+def natural(sampler: Sampler) -> Tabular | LeastSquares:
+    """The natural direction from draws at every pair: in closed form where there is one."""
+    return Tabular() if sampler.policy.tabular else LeastSquares()
+
+
+def pulled(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
+    """θ ← (1−ν) θ + ν (1−γ) ω/τ."""
+    return (1 - nu) * theta + nu * (1 - gamma) / tau * omega
+
+
+def ranges(cmdp: CMDP) -> tuple[float, Array]:
+    """The ranges of r and of each g_i [I]: the units of the problem; 1 where a signal is constant."""
+    r, g = float(np.ptp(cmdp.r)), np.ptp(cmdp.g, axis=(1, 2))
+    return r or 1.0, np.where(g > 0, g, 1.0)

@@ -1,0 +1,96 @@
+"""Walks that train a critic: one table Q for every signal, by expected TD(0), and draws at every pair from it.
+
+    Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
+
+The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm 2, but need no reset to a chosen
+state and no second rollout: every step teaches all signals. A share `explore` of the actions is uniform, so that an
+action that π has given up is still seen; that is what keeps the softmax from saturating for ever. No transition is
+remembered: the model stays unknown.
+
+The draws are biased by what the critic has not learned yet. Certificates never use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from clearance import episodes
+from clearance.episodes import pack
+from clearance.policy import SoftmaxPolicy
+from clearance.problem import CMDP, Array
+from clearance.sample.draws import Draws
+from clearance.sample.table import tables_of
+
+FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows the policy
+
+
+class Tables(NamedTuple):
+    """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S]."""
+
+    Q: Array
+    seen: Array
+    visits: Array
+    starts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Critic:
+    """The sampler of `RegularisedCNPGPD`: draws at every (s, a), with the critic's advantage and its own Ĵ = ρ̂·V̂."""
+
+    cmdp: CMDP
+    policy: SoftmaxPolicy
+    explore: float = 0.1
+    gain: float = 0.1
+
+    def begin(self) -> Tables:
+        S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
+        return Tables(np.zeros((S * A, H)), np.zeros(S * A), np.zeros(S), np.zeros(S))
+
+    def batch(self, key: np.uint64, world: Tables, theta: Array, N: int) -> tuple[Draws, Array, Tables, int]:
+        """N walks; then every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the critic after them, and the steps."""
+        cmdp, gamma = self.cmdp, self.cmdp.gamma
+        pi = np.ascontiguousarray(self.policy.pi(theta))
+        uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+        walked = pack((1 - self.explore) * pi + self.explore * uniform)
+        Q, seen, visits, starts = world.Q.copy(), world.seen.copy(), FORGET * world.visits, world.starts.copy()
+        V = values_of(pi, Q)
+        gain = self.gain * (1 - gamma)
+        steps = episodes.td(key, tables_of(cmdp), walked, pi, gamma, gain, N, Q, V, seen, visits, starts)
+        V = values_of(pi, Q)  # without the rounding of the running sums
+        advantage = Q - np.repeat(V, cmdp.A, axis=0)
+        weight = (visits[:, None] * pi).ravel()
+        draws = Draws(weight / weight.sum(), self._score(theta, pi), advantage, np.arange(cmdp.S * cmdp.A))
+        return draws, starts @ V / starts.sum(), Tables(Q, seen, visits, starts), int(steps)
+
+    def _score(self, theta: Array, pi: Array) -> Any:
+        """The scores of all pairs; for tabular softmax as an operator, since a matrix would have (S·A)² entries."""
+        S, A = pi.shape
+        if not self.policy.tabular:
+            return self.policy.score(theta, *np.divmod(np.arange(S * A), A))
+        return TabularScore(pi)
+
+
+class TabularScore(LinearOperator):
+    """The scores of all pairs of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
+
+    def __init__(self, pi: Array) -> None:
+        super().__init__(np.dtype(float), (pi.size, pi.size))
+        self.pi = pi
+
+    def _matvec(self, x: Array) -> Array:
+        w = x.reshape(self.pi.shape)
+        return (w - np.sum(self.pi * w, axis=1, keepdims=True)).ravel()
+
+    def _rmatvec(self, x: Array) -> Array:
+        v = x.reshape(self.pi.shape)
+        return (v - self.pi * v.sum(1, keepdims=True)).ravel()
+
+
+def values_of(pi: Array, Q: Array) -> Array:
+    """V(s) = Σ_a π(a|s) Q(s, a), [S, 1+I] from Q [S·A, 1+I]."""
+    S, A = pi.shape
+    return np.einsum("sa,sah->sh", pi, Q.reshape(S, A, -1))

@@ -1,0 +1,233 @@
+"""What `solve` gives back: the policy to use with its certificate, and the others that a run holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance import dual, selection
+from clearance.certificate import Certificate, by_samples, certify
+from clearance.errors import InputError
+from clearance.margin import Margin
+from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
+from clearance.methods.cnpgpd import margin_of
+from clearance.mixture import Mixture
+from clearance.policy import SoftmaxPolicy
+from clearance.problem import CMDP, Array, occupancy, policy_of, values
+from clearance.statistical import Evidence
+from clearance.trace import Trace
+
+EvidenceKind = Literal["exact", "samples"]
+
+
+class Attempt(NamedTuple):
+    """One candidate that was put to the test on fresh samples, at its own level δ/(j(j+1)).
+
+    worth  its reward by all samples that were drawn of its components, for the choice between certified candidates: the
+           highest of their own estimates would be the luckiest one
+    """
+
+    policy: Mixture
+    evidence: Evidence
+    delta: float
+    worth: float
+
+
+class Offer(NamedTuple):
+    """A policy of a run, and what is guaranteed of it."""
+
+    policy: Mixture
+    guarantee: str
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What `solve` gives back. `policy` is the one to use; `offers` holds the others that can be taken from the run.
+
+    policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
+    certificate  what is proven of it, or holds with confidence 1 − δ
+    mixture      π̄, uniform over all iterates: what Theorem 1 speaks of
+    average      the averaged-occupancy policy: one stationary policy with exactly the J of π̄
+    last         π_{θ^{K+1}}: no guarantee
+    single       the best iterate that meets the limits on its own; None if there is none
+    """
+
+    cmdp: CMDP
+    method: Method
+    policy_class: SoftmaxPolicy
+    trace: Trace
+    state: State
+    margin: Margin
+    lam_max: float
+    status: Literal["done", "interrupted"]
+    seed: int
+    seconds: float
+    d_bar: Array | None
+    evidence: EvidenceKind = "exact"
+    attempts: tuple[Attempt, ...] = ()
+    env_steps: int = 0
+    delta: float | None = None
+
+    @property
+    def lam(self) -> Array:
+        """λ of the last iterate [I]."""
+        return self.state.lam
+
+    @property
+    def slater(self) -> float:
+        """The Slater margin φ: exact, or its lower confidence bound."""
+        return self.margin.slater
+
+    @property
+    def kappa(self) -> float | Array:
+        """κ as it was used: one number, or one for each constraint."""
+        return margin_of(self.method.kappa)
+
+    @cached_property
+    def chosen(self) -> Attempt | None:
+        """From samples: the certified candidate that earned most, or the last one tried."""
+        certified = [a for a in self.attempts if a.evidence.verdict == "CERTIFIED"]
+        return max(certified, key=lambda a: a.worth, default=self.attempts[-1] if self.attempts else None)
+
+    @cached_property
+    def policy(self) -> Mixture:
+        if self.evidence == "exact":
+            return self._choice
+        return self.last if self.chosen is None else self.chosen.policy
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        if self.evidence == "exact":
+            return certify(self.cmdp, self.policy)
+        if self.chosen is None:
+            raise InputError("nothing was put to the test: give a larger budget")
+        lam = self.trace.lam[len(self.trace) // 2 :].mean(0)
+        at = f"at level {self.chosen.delta:.3g}"
+        tried = f"candidate {self.attempts.index(self.chosen) + 1} of {len(self.attempts)} tried, tested {at}"
+        assert self.delta is not None
+        return by_samples(self.cmdp, self.chosen.policy, self.chosen.evidence, self.delta, lam=lam, note=tried)
+
+    @cached_property
+    def _iterates(self) -> tuple[NDArray[np.int64], Array]:
+        """Indices [n] and exact values [n, 1+I] of the iterates to choose from: all of them where J was recorded."""
+        if len(self.trace.J):
+            return np.arange(len(self.trace), dtype=np.int64), self.trace.J
+        index = selection.thinned(len(self.trace), 200)
+        pi = self.policy_class.pi(self.trace.theta[index])
+        return index, np.concatenate([values(self.cmdp, occupancy(self.cmdp, p[None])) for p in pi])
+
+    @cached_property
+    def _choice(self) -> Mixture:
+        """The best mixture of the iterates, and of the safest policy where that is in the class."""
+        index, J = self._iterates
+        safest = self.margin.policy
+        if safest is not None:
+            J = np.concatenate([J, values(self.cmdp, occupancy(self.cmdp, safest.pi))])
+        size = np.maximum(np.abs(self.cmdp.g).max(axis=(1, 2)) / (1 - self.cmdp.gamma), np.abs(self.cmdp.b))
+        w = selection.best_weights(J, self.cmdp.b, 1e-9 * size)
+        w = selection.best_weights(J, self.cmdp.b) if w is None else w
+        if w is None:
+            return self.average
+        used = np.flatnonzero(w)
+        pi = self.policy_class.pi(self.trace.theta[index[used[used < len(index)]]])
+        if safest is not None and used[-1] == len(index):
+            pi = np.concatenate([pi, safest.pi])
+        return Mixture(w[used] / w[used].sum(), pi)
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        return Mixture.uniform(self.policy_class.pi(self.trace.theta))
+
+    @cached_property
+    def average(self) -> Mixture:
+        d = self.mixture.occupancy(self.cmdp) if self.d_bar is None else self.d_bar
+        return Mixture.single(policy_of(d, self.cmdp.available))
+
+    @cached_property
+    def last(self) -> Mixture:
+        return Mixture.single(self.policy_class.pi(self.state.theta))
+
+    @cached_property
+    def single(self) -> Mixture | None:
+        index, J = self._iterates
+        kept = np.flatnonzero(np.all(J[:, 1:] >= self.cmdp.b, axis=1))
+        for m in kept[np.argsort(-J[kept, 0])][:10]:
+            pi = Mixture.single(self.policy_class.pi(self.trace.theta[index[m]]))
+            if certify(self.cmdp, pi, compare=False).verdict == "CERTIFIED":
+                return pi
+        return None
+
+    @property
+    def offers(self) -> dict[str, Offer]:
+        """Every policy of the run, labelled with what is guaranteed of it."""
+        proven = "proven" if self.evidence == "exact" else f"with confidence {1 - (self.delta or 0):g}"
+        kept = self.certificate.verdict == "CERTIFIED"
+        offers = {
+            "best": Offer(self.policy, f"meets every limit, {proven}" if kept else "not certified"),
+            "mixture": Offer(self.mixture, "Theorem 1: meets the limits in expectation, if κ and K are as it asks"),
+            "last": Offer(self.last, "nothing is guaranteed of the last iterate"),
+        }
+        if self.evidence == "exact":  # the others need the model
+            offers["average"] = Offer(self.average, "has exactly the values of the uniform mixture")
+            if self.single is not None:
+                offers["single"] = Offer(self.single, "one iterate, meets every limit, proven")
+        return offers
+
+    @property
+    def path_bound(self) -> Array | None:
+        """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active."""
+        eta2, kappa = self.method.eta2, self.kappa
+        if isinstance(self.method, RegularisedCNPGPD):
+            k = np.arange(len(self.trace))
+            eta2, kappa = self.method.dual_step(self.cmdp, k), self.method.kappa_at(k).mean(0)
+        return dual.path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run folder: problem, method, trace, policy and certificate."""
+        folder = Path(folder)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError(f"{folder}: exists and is not an empty folder; choose another --out")
+        folder = folder.absolute()
+        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+        try:
+            (partial / "trace").mkdir(parents=True)
+            self.cmdp.save(partial / "problem.npz")
+            self.trace.save(partial / "trace" / "000001.npz")
+            self.policy.save(partial / "policy.npz")
+            _write_json(partial / "method.json", self.settings())
+            _write_json(partial / "certificate.json", self.certificate.asdict())
+            partial.replace(folder)
+        except OSError as e:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
+
+    def settings(self) -> dict[str, object]:
+        """What was run, as plain data."""
+        method = {"name": type(self.method).__name__, **asdict(self.method)}
+        if isinstance(self.method, CNPGPD):
+            method["direction"] = {"name": type(self.method.direction).__name__, **asdict(self.method.direction)}
+        return {
+            "method": method,
+            "lam_max": self.lam_max,
+            "slater": self.slater if np.isfinite(self.slater) else None,
+            "seed": self.seed,
+            "status": self.status,
+            "evidence": self.evidence,
+        }
+
+
+def _write_json(path: Path, data: object) -> None:
+    path.write_text(json.dumps(data, indent=1, allow_nan=False, default=_number) + "\n")
+
+
+def _number(x: Any) -> Any:
+    """NumPy's numbers as plain ones."""
+    return x.item() if np.ndim(x) == 0 else np.asarray(x).tolist()

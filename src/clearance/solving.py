@@ -1,0 +1,246 @@
+"""solve: margin, learning, choice, certificate.
+
+evidence="exact"     a finite model is known: the policy is learned from samples, but the margin, the choice among the
+                     iterates and the certificate are exact, because they can be
+evidence="samples"   the model is a black box: everything is from samples, within one budget of environment steps
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+
+import numpy as np
+
+from clearance import dual, selection
+from clearance.direction import SGD, Tabular
+from clearance.errors import InfeasibleError, InputError
+from clearance.kernels import fold
+from clearance.loop import Progress, Run, iterate
+from clearance.margin import Margin, conservative_margin, exact_margin, kappa_of, sampled_margin
+from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
+from clearance.methods.cnpgpd import margin_of
+from clearance.methods.regularised import FADED
+from clearance.mixture import Mixture
+from clearance.policy import SoftmaxPolicy, check_fits, softmax
+from clearance.problem import CMDP, Array
+from clearance.sample import Critic, Returns, Sampler, Table
+from clearance.sample.critic import Tables, values_of
+from clearance.sample.streams import key_of
+from clearance.solution import Attempt, EvidenceKind, Solution
+from clearance.statistical import gather
+
+# Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
+EXACT_STATES = 300
+# Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
+BUDGET = {"exact": 2e6, "samples": 1e7}
+# Of a budget of samples, after the margin: learning.
+LEARNING = 0.15
+# Choices and their tests: shares of what is left for the choice and for the test, and the share of the test after which
+# it is expected to pass. First a safe one, then a bold one with nearly all, then what is left.
+ATTEMPTS = ((0.15, 0.12, 0.4), (0.25, 0.74, 0.85), (0.3, 0.6, 0.4))
+CANDIDATES = 12
+
+MARGIN, LEARN, CHOOSE, CERTIFY = range(1, 5)  # the streams of the phases; learning alone has the root
+
+
+class ConservatismWarning(UserWarning):
+    """κ is not below the Slater margin: the conservative problem has no solution and λ will run into its bound."""
+
+
+def solve(
+    cmdp: CMDP,
+    method: Method | None = None,
+    *,
+    policy: SoftmaxPolicy | None = None,
+    sampler: Sampler | None = None,
+    evidence: EvidenceKind = "exact",
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    exact_J: bool | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Learn a policy of a finite model that earns most among those that break no limit, and certify it.
+
+    method    `RegularisedCNPGPD` unless given, with as many walks per iteration as the budget allows; or `CNPGPD`
+    policy    the class π_θ; tabular softmax unless given
+    sampler   where draws come from; the one that goes with the method unless given
+    evidence  "exact", or "samples": see the head of this module
+    budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for all (10⁷)
+    delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
+    exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
+    Raises `InfeasibleError` when no policy of the class meets the limits.
+    """
+    if evidence not in BUDGET:
+        raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    if budget is not None and not budget >= 1:
+        raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    sampler = _sampler(cmdp, method, policy, sampler)
+    began, key = time.perf_counter(), key_of(seed)
+    if evidence == "samples":
+        return _by_samples(sampler, method, key, budget or BUDGET["samples"], delta, seed, began, progress)
+    margin = exact_margin(cmdp, sampler.policy)
+    method = _fitted(method, cmdp, budget or BUDGET["exact"])
+    method = _with_kappa(method, cmdp, margin, (method.K or 1) * (method.N or 1))
+    lam_max = _bound_of_multipliers(cmdp, method, margin.slater, exact=True)
+    exact = cmdp.S <= EXACT_STATES if exact_J is None else exact_J
+    limit = np.inf if budget is None else budget
+    run = iterate(sampler, method, key, lam_max, exact=exact, budget=limit, progress=progress)
+    d_bar = None if run.d_sum is None else run.d_sum / len(run.trace)
+    seconds, steps = time.perf_counter() - began, int(run.trace.steps.sum())
+    facts = (margin, lam_max, run.status, int(seed), seconds, d_bar, "exact", (), steps)
+    return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
+
+
+def _by_samples(
+    sampler: Sampler,
+    method: Method | None,
+    key: np.uint64,
+    budget: float,
+    delta: float,
+    seed: int,
+    began: float,
+    progress: Progress | None,
+) -> Solution:
+    """The same without the model: every phase from samples, all within the budget."""
+    cmdp, policy = sampler.cmdp, sampler.policy
+    margin = sampled_margin(cmdp, policy, np.uint64(fold(key, MARGIN)), budget, delta)
+    if margin.verdict != "FEASIBLE":
+        raise InfeasibleError(_no_margin(margin, delta), margin.slater, proven=margin.verdict == "INFEASIBLE")
+    left = budget - margin.steps
+    episode = Returns(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
+    method = _fitted(method, cmdp, LEARNING * left)
+    method = _with_kappa(method, cmdp, margin, (1 - LEARNING) * 0.3 * left / episode, delta / 6)
+    lam_max = _bound_of_multipliers(cmdp, method, margin.slater, exact=False)
+    run = iterate(sampler, method, np.uint64(fold(key, LEARN)), lam_max, budget=LEARNING * left, progress=progress)
+    spent = margin.steps + int(run.trace.steps.sum())
+    attempts, steps = _tested(cmdp, policy, run, margin, key, budget - spent, delta)
+    seconds = time.perf_counter() - began
+    facts = (margin, lam_max, run.status, int(seed), seconds, None, "samples", attempts, spent + steps, delta)
+    return Solution(cmdp, method, policy, run.trace, run.state, *facts)
+
+
+def _tested(
+    cmdp: CMDP, policy: SoftmaxPolicy, run: Run, margin: Margin, key: np.uint64, budget: float, delta: float
+) -> tuple[tuple[Attempt, ...], int]:
+    """Choose among the iterates and put the choice to the test on fresh samples.
+
+    The j-th test spends δ/(j(j+1)). What a test has seen is known to the next choice. The first is short and so asks
+    for much slack, the second is as long as the budget allows; the last, if none has passed, is for the strictly
+    feasible policy of the margin.
+    """
+    index = selection.thinned(len(run.trace), CANDIDATES, first=FADED)
+    base, fallback = _baseline(policy, run.state), margin.policy
+    pi = policy.pi(run.trace.theta[index])
+    pi = pi if fallback is None else np.concatenate([pi, fallback.pi[:1]])
+    candidates = selection.Candidates(cmdp, pi, base, np.uint64(fold(key, CHOOSE)))
+    episode = candidates.episode_steps
+    for m in range(len(pi)):
+        candidates.measure(m, max(30, int(0.08 * budget / len(pi) / episode)))
+    attempts: list[tuple[Array | None, Attempt]] = []
+    tested, passed = 0, False
+    for j, (choice, trial, plan) in enumerate(ATTEMPTS, 1):
+        left, level = budget - candidates.steps - tested, delta / (j * (j + 1))
+        if passed and left < 0.1 * budget:
+            break
+        w = candidates.choose(choice * left - candidates.steps * (j == 1), plan * trial * left / episode, level)
+        if w is None and (passed or fallback is None):
+            continue
+        used = np.flatnonzero(w) if w is not None else np.zeros(0, np.int64)
+        mixture = fallback if w is None else Mixture(w[used] / w[used].sum(), pi[used])
+        assert mixture is not None
+        evidence = gather(
+            Returns(cmdp, mixture, base),
+            cmdp.b,
+            level,
+            np.uint64(fold(np.uint64(fold(key, CERTIFY)), j)),
+            trial * left,
+            likely=None if w is None else candidates.expected(w),
+            impatient=True,
+        )
+        attempts.append((w, Attempt(mixture, evidence, level, evidence.mean[0])))
+        tested, passed = tested + evidence.steps, passed or evidence.verdict == "CERTIFIED"
+        for m, seen in evidence.components.items():
+            if w is not None:
+                candidates.learn(int(used[m]), seen)
+    if not passed and fallback is not None:
+        level = delta / ((len(ATTEMPTS) + 1) * (len(ATTEMPTS) + 2))
+        stream = np.uint64(fold(np.uint64(fold(key, CERTIFY)), len(ATTEMPTS) + 1))
+        evidence = gather(Returns(cmdp, fallback, base), cmdp.b, level, stream, budget - candidates.steps - tested)
+        attempts.append((None, Attempt(fallback, evidence, level, evidence.mean[0])))
+        tested += evidence.steps
+    J_r = candidates.J[:, 0]
+    return tuple(a if w is None else a._replace(worth=float(w @ J_r)) for w, a in attempts), candidates.steps + tested
+
+
+def _baseline(policy: SoftmaxPolicy, state: State) -> Array | None:
+    """V̂ [S, 1+I] as control variate: the critic's, where there is one."""
+    return values_of(policy.pi(state.theta), state.world.Q) if isinstance(state.world, Tables) else None
+
+
+def _no_margin(margin: Margin, delta: float) -> str:
+    sure = f"with confidence {1 - delta:g}"
+    if margin.verdict == "INFEASIBLE":
+        return (
+            f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0; "
+            f"lower b by {-margin.bound:.6g} or more"
+        )
+    return (
+        f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "
+        f"policy ≤ {margin.bound:.6g}): give a larger budget, or lower b"
+    )
+
+
+def _fitted(method: Method | None, cmdp: CMDP, budget: float) -> Method:
+    """The method with its K and N decided."""
+    method = RegularisedCNPGPD() if method is None else method
+    return method.fitted(cmdp.gamma, budget) if isinstance(method, RegularisedCNPGPD) else method
+
+
+def _with_kappa(method: Method, cmdp: CMDP, margin: Margin, samples: float, delta: float | None = None) -> Method:
+    """The method with its κ decided."""
+    if method.kappa != "auto" or not cmdp.I:
+        return replace(method, kappa=0.0) if method.kappa == "auto" else method
+    decided = replace(method, kappa=kappa_of(cmdp, margin, samples, delta))
+    if isinstance(decided, RegularisedCNPGPD) and decided.kappa_first is None and cmdp.I:
+        return replace(decided, kappa_first=0.5 * max(margin.slater, 0.0))
+    return decided
+
+
+def _sampler(cmdp: CMDP, method: Method | None, policy: SoftmaxPolicy | None, sampler: Sampler | None) -> Sampler:
+    """The sampler given, or the method's own on the policy given; refuses what would run and mean something else."""
+    if sampler is None:
+        policy = softmax(cmdp.S, cmdp.A, cmdp.available) if policy is None else policy
+        check_fits(cmdp, policy)
+        sampler = Table(cmdp, policy) if isinstance(method, CNPGPD) else Critic(cmdp, policy)
+    elif sampler.cmdp is not cmdp or (policy is not None and policy is not sampler.policy):
+        raise InputError("sampler was made for another problem or policy: give the same objects to both")
+    check_fits(cmdp, sampler.policy)
+    direction = method.direction if isinstance(method, CNPGPD) else None
+    if not isinstance(sampler, Table) and isinstance(direction, SGD):
+        name = type(sampler).__name__
+        raise InputError(
+            f"direction SGD wants draws of equal weight, {name} weighs them: use Tabular() or LeastSquares()"
+        )
+    if isinstance(direction, Tabular) and not sampler.policy.tabular:
+        raise InputError("direction Tabular is for tabular softmax only: use SGD() or LeastSquares()")
+    return sampler
+
+
+def _bound_of_multipliers(cmdp: CMDP, method: Method, slater: float, *, exact: bool) -> float:
+    """Λ as given, or from the margin; says before time is spent if κ is not below it."""
+    kappa = margin_of(method.kappa)
+    room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
+    if room <= 1e-9 * float(np.abs(cmdp.g).max(initial=0.0)) / (1 - cmdp.gamma):
+        text = f"kappa = {np.max(kappa):g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
+        if method.lam_max is None:
+            remedy = f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"
+            raise InputError(f"{text}; {remedy}, or give lam_max to run it all the same")
+        warnings.warn(f"{text} and lam will run into lam_max = {method.lam_max:g}", ConservatismWarning, stacklevel=3)
+    if method.lam_max is not None:
+        return float(method.lam_max)
+    return dual.lam_max_of(cmdp.gamma, room, 0.0, float(np.ptp(cmdp.r))) if cmdp.I else 1.0

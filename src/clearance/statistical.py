@@ -1,0 +1,157 @@
+"""Verdicts from samples alone: CERTIFIED, VIOLATED or UNDECIDED at level δ, valid at any stopping time.
+
+Every limit has two bets running on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
+
+    CERTIFIED   all bets of the first kind have reached 1/δ each. A false one needs a limit that is truly broken to pass
+                its own test, so δ is not divided.
+    VIOLATED    one bet of the second kind has reached I/δ.
+
+Sampling stops by itself when the verdict is reached or the budget ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.betting import Bets
+from clearance.problem import Array
+from clearance.sample.returns import Batch
+
+Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
+Likely = tuple[Array, Array]
+FIRST = 256  # episodes before the first look
+
+
+class Episodes(Protocol):
+    """What can be certified by samples: bounded unbiased estimates of J, one per episode."""
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(low, high) of an estimate [1+I]."""
+        ...
+
+    @property
+    def episode_steps(self) -> float:
+        """Environment steps of an episode, on average."""
+        ...
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch: ...
+
+
+class Component(NamedTuple):
+    """One component of a mixture as its own episodes saw it: how many they were, Σ X and Σ X² [1+I]."""
+
+    episodes: int
+    total: Array
+    squares: Array
+
+    @property
+    def mean(self) -> Array:
+        return self.total / max(self.episodes, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the episodes say.
+
+    mean, sd      of one episode's estimate [1+I]
+    lower, upper  confidence bounds of J [1+I], each at level δ on its own
+    interval      bounds (low, high) [1+I] that hold all together at level δ
+    """
+
+    verdict: Verdict
+    mean: Array
+    sd: Array
+    lower: Array
+    upper: Array
+    interval: tuple[Array, Array]
+    episodes: int
+    steps: int
+    components: dict[int, Component]
+
+
+@dataclass(eq=False)
+class _Tally:
+    """All bets of one policy: on every signal from above and from below, and sums by component."""
+
+    up: list[Bets]
+    down: list[Bets]
+    parts: dict[int, Component]
+
+    @classmethod
+    def of(cls, source: Episodes, b: Array, likely: Likely | None) -> _Tally:
+        low, high = source.bounds
+        at = np.concatenate([[0.5 * (low[0] + high[0])], b])
+        hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
+        up = [Bets(m, lo, hi, near) for m, lo, hi, near in zip(at, low, high, hint, strict=True)]
+        down = [Bets(-m, -hi, -lo) for m, lo, hi in zip(at, low, high, strict=True)]
+        return cls(up, down, {})
+
+    def update(self, X: Array, component: NDArray[np.int64]) -> None:
+        for j, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
+            up.update(X[:, j])
+            down.update(-X[:, j])
+        for m in np.unique(component):
+            own = X[component == m]
+            old = self.parts.get(int(m), Component(0, np.zeros(X.shape[1]), np.zeros(X.shape[1])))
+            sums = old.total + own.sum(0), old.squares + (own**2).sum(0)
+            self.parts[int(m)] = Component(old.episodes + len(own), *sums)
+
+    def bounds(self, delta: float) -> tuple[Array, Array]:
+        lower = np.array([bets.lower_bound(delta) for bets in self.up])
+        return lower, -np.array([bets.lower_bound(delta) for bets in self.down])
+
+    def verdict(self, delta: float) -> Verdict:
+        I = len(self.up) - 1
+        if all(bets.rejects(delta) for bets in self.up[1:]):
+            return "CERTIFIED"
+        return "VIOLATED" if any(bets.rejects(delta / I) for bets in self.down[1:]) else "UNDECIDED"
+
+
+def gather(
+    source: Episodes,
+    b: Array,
+    delta: float,
+    key: np.uint64,
+    budget: float,
+    *,
+    likely: Likely | None = None,
+    impatient: bool = False,
+) -> Evidence:
+    """Sample episodes until a verdict is reached or `budget` environment steps are spent.
+
+    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; never trusted
+    impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
+    """
+    tally, n, steps, verdict = _Tally.of(source, b, likely), 0, 0, "UNDECIDED"
+    while verdict == "UNDECIDED":
+        affordable = int(0.99 * (budget - steps) / source.episode_steps)
+        size = min(max(FIRST, n // 8), affordable)
+        if size < 1:
+            break
+        X, component, taken = source.draw(key, n, size)
+        tally.update(X, component)
+        n, steps = n + size, steps + taken
+        verdict = tally.verdict(delta)
+        if impatient and _unlikely(tally, b, delta, n, n + affordable - size):
+            break
+    mean, sd = np.array([bets.mean for bets in tally.up]), np.array([bets.sd for bets in tally.up])
+    together = tally.bounds(delta / (2 * len(mean)))
+    return Evidence(verdict, mean, sd, *tally.bounds(delta), together, n, steps, tally.parts)
+
+
+def _unlikely(tally: _Tally, b: Array, delta: float, n: int, most: int) -> bool:
+    """Whether some limit would not pass within `most` episodes even if its slack were three standard errors larger."""
+    mean, sd = (np.array([getattr(bets, name) for bets in tally.up[1:]]) for name in ("mean", "sd"))
+    return bool(np.any(mean - b + 3 * sd / np.sqrt(n) < needed(sd, most, delta)))
+
+
+def needed(sd: Array, n: float, delta: float) -> Array:
+    """The slack at which the bets reach 1/δ within n episodes, about: the capital grows by slack²/2σ² per episode, less
+    the price of not knowing the best bet.
+    """
+    return sd * np.sqrt(2 * (np.log(1 / delta) + 1.5) / max(n, 1.0))
