@@ -13,6 +13,7 @@ smoothed towards the best λ seen so far (Wentges 1997).
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import highspy
@@ -20,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.bellman import Operator
+from clearance.direct import Factor
 from clearance.errors import SolverError
 from clearance.problem import CMDP, Array
 
+STEPS = 2  # of policy iteration in one call, where each is cheap
 STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
+SMOOTH_FROM = 2
 SMOOTHING = 0.5  # share of the best λ so far, once there are more than two constraints
 
 
@@ -35,28 +39,54 @@ class Columns:
     b: Array
     V: Array = field(init=False)
     x: Array = field(init=False)
+    factor: Factor | None = field(init=False)
+    recent: deque[Array] = field(init=False)
     act: list[NDArray[np.int64]] = field(default_factory=list)
     J: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.V, self.x = np.zeros(self.model.S), np.full(self.model.S, 1 / (1 - self.model.gamma) / self.model.S)
+        model = self.model
+        self.V, self.x = np.zeros(model.S), np.full(model.S, 1 / (1 - model.gamma) / model.S)
+        self.recent = deque([np.zeros((model.S, len(model.h)))], maxlen=8)
+        self.factor = None if model.elimination is None else Factor(model.elimination, model.gamma)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Ask the oracle for max_π weights·(J_r, J_g − b); adds its policy and returns a proven upper bound.
+        """Ask the oracle for max_π weights·(J_r, J_g − b); adds policies and returns a proven upper bound.
 
-        The bound is as accurate as the `gap` left asks for: early ones need no digits. J of the policy is accurate to
-        tol/100, what the last gap will ask for. Warm starts: V and the visits of the last call.
+        The bound is as accurate as the `gap` left asks for: early ones need no digits. J of a policy is accurate to
+        tol/100, what the last gap will ask for.
         """
         accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model
-        h = weights @ model.h
-        act = self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
-        self.V, gain = model.maximise(np.ascontiguousarray(h), self.V, act, accuracy * (1 - model.gamma))
-        size = model.S * max(float(np.abs(model.h).max()), 1e-300)
-        self.x = model.occupancy(act, self.x.copy(), 0.01 * tol * (1 - model.gamma) / size)
-        self.act.append(act)
-        self.J.append(model.J(act, self.x))
+        h, act = np.ascontiguousarray(weights @ model.h), self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
+        if self.factor is not None:
+            self.V, gain = self._improved(h, weights, act, accuracy * (1 - model.gamma))
+        else:  # warm starts: V and the visits of the last call
+            self.V, gain = model.maximise(h, self.V, act, accuracy * (1 - model.gamma))
+            size = model.S * max(float(np.abs(model.h).max()), 1e-300)
+            self.x = model.occupancy(act, self.x.copy(), 0.01 * tol * (1 - model.gamma) / size)
+            self.act.append(act)
+            self.J.append(model.J(act, self.x))
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
+
+    def _improved(self, h: Array, weights: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
+        """At most STEPS steps of policy iteration by the factor, each policy a column; V and max(TV − V).
+
+        A factor gives the values of all signals at once, so that the values of earlier policies are known for these
+        weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
+        """
+        model, V = self.model, np.max([values @ weights for values in self.recent], axis=0)
+        for step in range(STEPS + 1):
+            gain, least = model.sweep(h, V, act)
+            known = bool(self.act) and np.array_equal(act, self.act[-1])
+            if step == STEPS or (gain - least <= tol and (known or step > 0)):
+                break
+            if not known:
+                self.act.append(act.copy())
+                self.recent.append(self.factor.update(model.P, model.A, act).solve(model.h[:, model.rows(act)].T))
+                self.J.append(model.rho @ self.recent[-1])
+            V = self.recent[-1] @ weights
+        return V, gain
 
 
 @dataclass(frozen=True)
@@ -97,6 +127,9 @@ class Master:
             self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, rows, entries)
         self.n = len(J)
         self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:  # a bad basis: once more without it
+            self.highs.clearSolver()
+            self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             raise SolverError(
                 f"the master program was not solved ({self.highs.getModelStatus().name}): relax b a little"
@@ -153,7 +186,7 @@ def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
 
 
 def _smoothed(duals: Array, best: Array) -> Array:
-    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > 2 else duals
+    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > SMOOTH_FROM else duals
 
 
 def columns_of(cmdp: CMDP) -> Columns:

@@ -8,7 +8,7 @@ says is measured again: J is the exact value of the policy returned, and `bound`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance import columns, lp
+from clearance.bellman import Operator
 from clearance.enclosure import dual_function, enclose
 from clearance.errors import InputError
 from clearance.mixture import Mixture
@@ -134,7 +135,8 @@ class _Scaled:
     @cached_property
     def found(self) -> columns.Columns:
         """The columns found so far."""
-        return columns.columns_of(self.unit)
+        model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
+        return columns.Columns(model, self.unit.b)
 
     @property
     def margin_unit(self) -> Array:
