@@ -7,7 +7,7 @@ The occupancy polytope is the convex hull of deterministic policies, so the line
 
 The master's value is a lower bound, every D(λ) an upper bound; the loop stops at a proven gap. A vertex of the master
 mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i), whose λ with Σλ = 1 and D(λ) < 0
-proves that the limits cannot be met (Farkas). With many constraints the duals of the master jump about; they are
+proves that the limits cannot be met (Farkas). With several constraints the duals of the master jump about; they are
 smoothed towards the best λ seen so far (Wentges 1997).
 """
 
@@ -25,10 +25,10 @@ from clearance.direct import Factor
 from clearance.errors import SolverError
 from clearance.problem import CMDP, Array
 
-STEPS = 2  # of policy iteration in one call, where each is cheap
+STEPS = 1  # of policy iteration in one call, where each is cheap
+RECENT = 5  # policies whose values give the first V at new multipliers
 STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
-SMOOTH_FROM = 2
-SMOOTHING = 0.5  # share of the best λ so far, once there are more than two constraints
+SMOOTHING = 0.5  # share of the best λ so far, once there is more than one constraint
 
 
 @dataclass(eq=False)
@@ -40,6 +40,7 @@ class Columns:
     V: Array = field(init=False)
     x: Array = field(init=False)
     factor: Factor | None = field(init=False)
+    signals: Array = field(init=False)
     recent: deque[Array] = field(init=False)
     act: list[NDArray[np.int64]] = field(default_factory=list)
     J: list[Array] = field(default_factory=list)
@@ -47,7 +48,8 @@ class Columns:
     def __post_init__(self) -> None:
         model = self.model
         self.V, self.x = np.zeros(model.S), np.full(model.S, 1 / (1 - model.gamma) / model.S)
-        self.recent = deque([np.zeros((model.S, len(model.h)))], maxlen=8)
+        self.recent = deque(maxlen=RECENT)
+        self.signals = np.ascontiguousarray(model.h.T)
         self.factor = None if model.elimination is None else Factor(model.elimination, model.gamma)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
@@ -58,7 +60,7 @@ class Columns:
         """
         accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model
-        h, act = np.ascontiguousarray(weights @ model.h), self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
+        h, act = weights @ model.h, self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
         if self.factor is not None:
             self.V, gain = self._improved(h, weights, act, accuracy * (1 - model.gamma))
         else:  # warm starts: V and the visits of the last call
@@ -75,7 +77,7 @@ class Columns:
         A factor gives the values of all signals at once, so that the values of earlier policies are known for these
         weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
         """
-        model, V = self.model, np.max([values @ weights for values in self.recent], axis=0)
+        model, V = self.model, np.max([values @ weights for values in self.recent] or [self.V], axis=0)
         for step in range(STEPS + 1):
             gain, least = model.sweep(h, V, act)
             known = bool(self.act) and np.array_equal(act, self.act[-1])
@@ -83,7 +85,7 @@ class Columns:
                 break
             if not known:
                 self.act.append(act.copy())
-                self.recent.append(self.factor.update(model.P, model.A, act).solve(model.h[:, model.rows(act)].T))
+                self.recent.append(self.factor.update(model.P, model.A, act).solve(self.signals.take(model.rows(act), axis=0)))
                 self.J.append(model.rho @ self.recent[-1])
             V = self.recent[-1] @ weights
         return V, gain
@@ -108,23 +110,24 @@ class Master:
 
     def __init__(self, I: int, unit: Array | None = None) -> None:
         self.I, self.margin, self.n = I, unit is not None, 0
+        self.rows = np.arange(I + 1, dtype=np.int32)
         self.highs = highspy.Highs()
         self.highs.silent()
         for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             self.highs.setOptionValue(name, 1e-10)
+        self.highs.setOptionValue("simplex_strategy", 4)  # primal: a new column leaves the last basis feasible
         self.highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
         for lower, upper in [(0.0, highspy.kHighsInf)] * I + [(1.0, 1.0)]:
             self.highs.addRow(lower, upper, 0, np.zeros(0, np.int32), np.zeros(0))
         if unit is not None:
             t = np.append(-unit, 0.0)
-            self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, np.arange(I + 1, dtype=np.int32), t)
+            self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, self.rows, t)
 
     def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
         """w [n], λ [I] and the value, after taking in the columns that are new."""
         for column in J[self.n :]:
             cost, entries = 0.0 if self.margin else float(column[0]), np.append(column[1:] - b, 1.0)
-            rows = np.arange(self.I + 1, dtype=np.int32)
-            self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, rows, entries)
+            self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, self.rows, entries)
         self.n = len(J)
         self.highs.run()
         if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:  # a bad basis: once more without it
@@ -137,7 +140,7 @@ class Master:
         solution = self.highs.getSolution()
         lam = np.maximum(-np.array(solution.row_dual[: self.I]), 0.0)
         w = np.maximum(np.array(solution.col_value[1:] if self.margin else solution.col_value), 0.0)
-        return w, lam, float(self.highs.getInfo().objective_function_value)
+        return w, lam, float(self.highs.getObjectiveValue())
 
 
 def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
@@ -181,12 +184,12 @@ def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
             return Mixed(w, best_lam, value, bound, calls)
         # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
         target = _smoothed(duals, best_lam)
-        lam = target if np.any(np.abs(target - lam) > 1e-12 * (1 + np.abs(lam))) else duals
+        lam = target if np.max(np.abs(target - lam), initial=0.0) > 1e-12 * (1 + np.max(lam, initial=0.0)) else duals
     raise SolverError(STALLED)
 
 
 def _smoothed(duals: Array, best: Array) -> Array:
-    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > SMOOTH_FROM else duals
+    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > 1 else duals
 
 
 def columns_of(cmdp: CMDP) -> Columns:

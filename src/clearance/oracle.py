@@ -20,7 +20,7 @@ from clearance.bellman import Operator
 from clearance.enclosure import dual_function, enclose
 from clearance.errors import InputError
 from clearance.mixture import Mixture
-from clearance.problem import CMDP, Array, occupancy, policy_of, values
+from clearance.problem import CMDP, Array, evaluate, occupancy, policy_of, values
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
 # the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
@@ -83,17 +83,18 @@ class Optimum:
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
     scaled = _Scaled.of(cmdp)
-    slater, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
+    d, J, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
+    slater = _margin(cmdp, J)
     if slater < 0 and _proven_infeasible(cmdp, farkas):
-        d, J = _measured(cmdp, safest)
         return Optimum("infeasible", J, farkas, safest, Mixture.single(safest), d, -np.inf, slater, cmdp.b)
-    for tighten in _tightenings(scaled, safest, method):
+    for tighten in _tightenings(scaled, J, method):
         pi, mixture, lam, V, act = _richest(scaled, tighten, method)
-        _, lower, _ = enclose(cmdp, pi[None])
+        exact = evaluate(cmdp, pi)
+        _, lower, _ = enclose(cmdp, pi[None], exact.V[None])
         if np.all(lower[0, 1:] >= cmdp.b):
             break
     bound, _, _ = dual_function(cmdp, lam, V, act)  # pyright: ignore[reportPossiblyUnboundVariable]
-    d, J = _measured(cmdp, pi)  # pyright: ignore[reportPossiblyUnboundVariable]
+    d, J = exact.d, values(cmdp, exact.d)  # pyright: ignore[reportPossiblyUnboundVariable]
     return Optimum("optimal", J, lam, pi, mixture, d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
@@ -103,8 +104,8 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
     scaled = _Scaled.of(cmdp)
-    slater, safest, _ = _safest(scaled, scaled.margin_unit, method)
-    return slater, safest
+    _, J, safest, _ = _safest(scaled, scaled.margin_unit, method)
+    return _margin(cmdp, J), safest
 
 
 def can_be_met(cmdp: CMDP, slater: float) -> bool:
@@ -153,14 +154,22 @@ def _by_columns(cmdp: CMDP, method: Method) -> bool:
     return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
 
 
-def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.inf) -> tuple[float, Array, Array]:
-    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long), the
-    margin min_i (J_gi − b_i) that it attains, and λ with Σλ = 1.
+def _margin(cmdp: CMDP, J: Array) -> float:
+    """min_i (J_gi − b_i); inf without constraints."""
+    return float(np.min(J[1:] - cmdp.b, initial=np.inf))
+
+
+def _safest(
+    scaled: _Scaled, measure: Array, method: Method, enough: float = np.inf
+) -> tuple[Array, Array, Array, Array]:
+    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long): its
+    occupancy d, its J, itself, and λ with Σλ = 1.
     """
     cmdp, unit = scaled.cmdp, scaled.unit
     large = _by_columns(cmdp, method)
     if cmdp.I == 0:
-        return np.inf, policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available), np.zeros(0)
+        uniform = policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available)
+        return uniform, np.zeros(1), uniform, np.zeros(0)  # nothing to measure
     if large:
         found = scaled.found
         found.b = unit.b
@@ -170,7 +179,8 @@ def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.
         x, lam = lp.safest(unit, measure)
         pi = policy_of(x, cmdp.available)
     lam = lam / scaled.g
-    return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
+    d = occupancy(cmdp, pi)
+    return d, values(cmdp, d), pi, lam / max(lam.sum(), 1e-300)
 
 
 def _proven_infeasible(cmdp: CMDP, farkas: Array) -> bool:
@@ -199,24 +209,19 @@ def _richest(scaled: _Scaled, tighten: float, method: Method):
     return pi, mixture, lam * scaled.r / scaled.g, V, act
 
 
-def _tightenings(scaled: _Scaled, safest: Array, method: Method) -> list[float]:
+def _tightenings(scaled: _Scaled, J: Array, method: Method) -> list[float]:
     """What to add to b, in units: the first that makes the policy provably feasible; a little less than nothing where
-    there is no room, so that the program is not refused for rounding.
+    there is no room (J is that of the safest policy), so that the program is not refused for rounding.
     """
     cmdp, full = scaled.cmdp, 1 / (1 - scaled.cmdp.gamma)
     if cmdp.I == 0:
         return [0.0]
     if np.any(scaled.margin_unit < 0.1):  # the room that matters is the one in units
-        _, safest, _ = _safest(scaled, np.ones(cmdp.I), method, enough=1e-4 * full)
-    room = float(np.min((_measured(cmdp, safest)[1][1:] - cmdp.b) / scaled.g)) / 2
+        _, J, _, _ = _safest(scaled, np.ones(cmdp.I), method, enough=1e-4 * full)
+    room = float(np.min((J[1:] - cmdp.b) / scaled.g)) / 2
     if room <= 1e-14 * full:
         return [-10 * TIGHTEN * full]
     return [min(TIGHTEN * full * 10.0**i, room) for i in range(6)]
-
-
-def _measured(cmdp: CMDP, pi: Array) -> tuple[Array, Array]:
-    d = occupancy(cmdp, pi)
-    return d, values(cmdp, d)
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
