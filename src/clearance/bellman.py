@@ -45,8 +45,8 @@ class Operator:
         Stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
-        announce(policy_iteration)
         if self.elimination is None:
+            announce(policy_iteration)
             V = V.copy()
             return V, policy_iteration(P.indptr, P.indices, P.data, h, gamma, V, act, tol)
         factor, most, best = Factor(self.elimination, gamma), np.inf, np.inf

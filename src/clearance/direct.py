@@ -19,6 +19,8 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from clearance.compiling import announce
+
 Array = NDArray[np.float64]
 U = np.uint64  # signed indices are asked whether they count from the end
 LEAF = 6  # parts of so many states are not divided further
@@ -358,6 +360,7 @@ class Factor:
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:
+        announce(factorise)
         self.places, self.gamma, n = places, gamma, len(places.uidx)
         self.numbers = np.empty(n), np.empty(n), np.empty(len(places.order))
         self.act: NDArray[np.int64] | None = None
