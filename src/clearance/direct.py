@@ -24,6 +24,7 @@ from clearance.compiling import announce
 Array = NDArray[np.float64]
 U = np.uint64  # signed indices are asked whether they count from the end
 LEAF = 6  # parts of so many states are not divided further
+SMALL = 64  # or of so many, if they cannot
 WIDTH = 4.0  # a separator of n states has at most WIDTH·√n
 WORK = 4000  # multiplications per state beyond which iterations are cheaper
 
@@ -57,7 +58,6 @@ def graph(indptr, indices, A, width):
     """
     S = (len(indptr) - 1) // A
     ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
-    many = 16 + 2 * width * np.sqrt(S)
     for s in range(S):  # one entry of ptr for both directions: first count, then make places, then fill
         for i in range(indptr[s * A], indptr[s * A + A]):
             t = indices[i]
@@ -65,8 +65,9 @@ def graph(indptr, indices, A, width):
                 last[t] = s
                 ptr[s + 1] += 1
                 ptr[t + 1] += 1
+    many = 16 + 4 * ptr.sum() / S
     for s in range(S):
-        hub[s] = ptr[s + 1] > 2 * many
+        hub[s] = ptr[s + 1] > many
     if hub.sum() > np.sqrt(S) or _spreads(indptr, indices, S, A, hub, width):
         return ptr, np.empty(0, np.int64), hub
     for s in range(S):
@@ -160,7 +161,7 @@ def dissection(ptr, idx, hub, width):
             if count[i + 1] - count[i] < best and 4 * count[i + 1] >= n and 4 * count[i] <= 3 * n:
                 best, cut = count[i + 1] - count[i], i
         if best > width * np.sqrt(n):
-            if n <= 4 * LEAF:
+            if n <= SMALL:
                 continue
             return none
         at, low, high = lo, hi, count[cut]
