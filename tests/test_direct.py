@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,10 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 import clearance as cl
-from clearance import direct
+from clearance import dissection
 from clearance.bellman import Operator
-from clearance.direct import Elimination, Factor
+from clearance.direct import Factor
+from clearance.dissection import Elimination
 from clearance.problem import evaluate
 from clearance.zoo import garnet
 
@@ -50,7 +53,7 @@ def grid(n: int, m: int, I: int = 2, gamma: float = 0.95, seed: int = 0, hubs: i
 def test_agrees_with_scipy(seed: int, n: int, m: int, gamma: float, hubs: int) -> None:
     """Both systems of policies that change a few states at a time; absorbing cells, γ near 1, restarts."""
     cmdp = grid(n, m, gamma=gamma, seed=seed, hubs=min(hubs, n * m))
-    places = Elimination.of(cmdp.P, 5)
+    places = Elimination.of(cmdp.P, 5, gamma)
     assert places is not None, "a grid has small separators, and a common restart does not hide them"
     rng, S, factor = np.random.default_rng(seed), cmdp.S, Factor(places, gamma)
     act = np.zeros(S, np.int64)
@@ -65,14 +68,15 @@ def test_agrees_with_scipy(seed: int, n: int, m: int, gamma: float, hubs: int) -
         V, x = factor.solve(y), factor.solve_T(y[:, 0])
         assert np.abs(system @ V - y).max() <= 1e-14 * size and np.abs(system.T @ x - y[:, 0]).max() <= 1e-13 * S * size
         if gamma < 0.99999:
-            assert V[:, 5] == pytest.approx(np.atleast_1d(spsolve(system, y[:, 5])), abs=1e-10 * size)
-            assert x == pytest.approx(np.atleast_1d(spsolve(system.T.tocsc(), y[:, 0])), abs=1e-10 * S * size)
+            exact: Any = spsolve(system, y[:, 5]), spsolve(system.T.tocsc(), y[:, 0])
+            assert V[:, 5] == pytest.approx(exact[0], abs=1e-10 * size)
+            assert x == pytest.approx(exact[1], abs=1e-10 * S * size)
 
 
 def test_rows_without_entries_and_states_apart() -> None:
     """A matrix with empty rows, and parts that have nothing to do with each other."""
     M = sparse.csr_array(sparse.block_diag([sparse.csr_array((1, 1))] * 40 + [np.roll(np.eye(9), 1, axis=1)] * 3))
-    places = Elimination.of(M, 1)
+    places = Elimination.of(M, 1, 0.9)
     assert places is not None and sorted(places.order) == list(range(67))
     y = np.arange(67.0)
     assert Factor(places, 0.9).update(M).solve(y) == pytest.approx(
@@ -90,16 +94,16 @@ def test_places_are_those_of_the_symbolic_factor() -> None:
     and nested dissection beats the order in which the states stand.
     """
     cmdp = grid(20, 20)
-    ptr, idx, _ = direct.graph(cmdp.P.indptr, cmdp.P.indices, 5, direct.WIDTH)
+    ptr, idx, _ = dissection.graph(cmdp.P.indptr, cmdp.P.indices, 5, dissection.WIDTH)
     natural = np.arange(400)
-    uptr, uidx, lptr, lidx, parent = direct.fill(ptr, idx, natural, 1e12)
+    uptr, uidx, lptr, lidx, parent = dissection.fill(ptr, idx, natural, 1e12)
     places = Elimination(natural, natural, uptr, uidx, lptr, lidx, parent)
-    found = Elimination.of(cmdp.P, 5)
+    found = Elimination.of(cmdp.P, 5, 0.9)
     assert found is not None and len(found.uidx) < 0.75 * len(places.uidx)
     act, y = np.zeros(400, np.int64), np.random.default_rng(0).normal(size=400)
     a, b = (Factor(p, 0.9).update(cmdp.P, 5, act).solve(y) for p in (places, found))
     assert a == pytest.approx(b, abs=1e-12)
-    assert direct.fill(ptr, idx, natural, 1e3)[4][0] == -2, "too much work is noticed"
+    assert dissection.fill(ptr, idx, natural, 1e3)[4][0] == -2, "too much work is noticed"
 
 
 @pytest.mark.parametrize("gamma", [0.9, 0.999])
@@ -114,6 +118,16 @@ def test_optimum_of_a_grid_is_that_of_the_linear_program(gamma: float) -> None:
         assert cl.optimum(with_limits(free, -0.1), method="columns").status == "infeasible"
 
 
+@pytest.mark.parametrize("gamma", [0.5, 0.99999])
+def test_a_grid_of_costs_is_certified(gamma: float) -> None:
+    """Negative signals, and γ close to 1."""
+    free = grid(24, 24, gamma=gamma, seed=1, hubs=1)
+    cmdp = with_limits(free.replace(h=-free.h), 0.05 / (1 - gamma))
+    best = cl.optimum(cmdp)
+    assert cmdp.elimination is not None and cl.certify(cmdp, best.policy, best=best).verdict == "CERTIFIED"
+    assert 0 <= best.gap <= 1e-6 * abs(best.J_r)
+
+
 def test_evaluation_and_policy_iteration_by_the_factor() -> None:
     """The same numbers as by iterations, of a model large enough for them."""
     cmdp = grid(20, 20, gamma=0.99)
@@ -123,6 +137,6 @@ def test_evaluation_and_policy_iteration_by_the_factor() -> None:
     best, _ = model.maximise(cmdp.r.ravel(), np.zeros(400), np.zeros(400, np.int64), 1e-9)
     object.__setattr__(cmdp, "elimination", None)
     other, model = evaluate(cmdp, pi), Operator.of(cmdp)
-    assert exact.V == pytest.approx(other.V, abs=1e-9) and exact.d == pytest.approx(other.d, abs=1e-12)
+    assert pytest.approx(other.V, abs=1e-9) == exact.V and pytest.approx(other.d, abs=1e-12) == exact.d
     again, _ = model.maximise(cmdp.r.ravel(), np.zeros(400), np.zeros(400, np.int64), 1e-9)
     assert best == pytest.approx(again, abs=1e-6)

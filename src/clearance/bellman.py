@@ -3,8 +3,8 @@
     (TV)(s) = max_a h(s, a) + γ Σ P(s'|s, a) V(s'),        V* ≤ V + max(TV − V)/(1−γ)   for any V
 
 Policy iteration alternates one greedy sweep and one evaluation: by a factorisation where the model has local structure
-(`direct`), else by iterations (`linear`). No result is trusted: what comes back is V with its own Bellman residual, from
-which every bound follows.
+(`direct`), else by iterations (`linear`). No result is trusted: what comes back is V with its own Bellman residual,
+from which every bound follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from clearance.compiling import announce
-from clearance.direct import Elimination, Factor
+from clearance.direct import Factor
+from clearance.dissection import Elimination
 from clearance.linear import linear_solve, policy_iteration, sweep, transposed_rows
 from clearance.problem import CMDP, Array
 

@@ -26,7 +26,7 @@ from clearance.errors import SolverError
 from clearance.problem import CMDP, Array
 
 STEPS = 1  # of policy iteration in one call, where each is cheap
-RECENT = 5  # policies whose values give the first V at new multipliers
+RECENT = 6  # policies whose values give the first V at new multipliers
 STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
 SMOOTHING = 0.5  # share of the best λ so far, once there is more than one constraint
 
@@ -40,16 +40,14 @@ class Columns:
     V: Array = field(init=False)
     x: Array = field(init=False)
     factor: Factor | None = field(init=False)
-    signals: Array = field(init=False)
-    recent: deque[Array] = field(init=False)
+    recent: deque[Array] = field(default_factory=lambda: deque(maxlen=RECENT))
+    past: deque[tuple[Array, Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
     act: list[NDArray[np.int64]] = field(default_factory=list)
     J: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         model = self.model
         self.V, self.x = np.zeros(model.S), np.full(model.S, 1 / (1 - model.gamma) / model.S)
-        self.recent = deque(maxlen=RECENT)
-        self.signals = np.ascontiguousarray(model.h.T)
         self.factor = None if model.elimination is None else Factor(model.elimination, model.gamma)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
@@ -62,22 +60,35 @@ class Columns:
         model = self.model
         h, act = weights @ model.h, self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
         if self.factor is not None:
-            self.V, gain = self._improved(h, weights, act, accuracy * (1 - model.gamma))
-        else:  # warm starts: V and the visits of the last call
-            self.V, gain = model.maximise(h, self.V, act, accuracy * (1 - model.gamma))
+            self.V, gain = self._improved(self.factor, h, weights, act, accuracy * (1 - model.gamma))
+        else:  # the visits start from those of the last call
+            self.V, gain = model.maximise(h, self._extrapolated(weights), act, accuracy * (1 - model.gamma))
+            self.past.append((weights, self.V))
             size = model.S * max(float(np.abs(model.h).max()), 1e-300)
             self.x = model.occupancy(act, self.x.copy(), 0.01 * tol * (1 - model.gamma) / size)
             self.act.append(act)
             self.J.append(model.J(act, self.x))
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
 
-    def _improved(self, h: Array, weights: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
+    def _extrapolated(self, weights: Array) -> Array:
+        """A first V at these weights: V is linear in them as long as the policy stays, so combine the last ones."""
+        if len(self.past) < 2:
+            return self.V
+        share = np.linalg.lstsq(np.array([w for w, _ in self.past]).T, weights, rcond=1e-3)[0]
+        if np.abs(share).sum() > 4:  # far from all of them
+            return self.V
+        return np.sum([c * V for c, (_, V) in zip(share, self.past, strict=True)], axis=0)
+
+    def _improved(
+        self, factor: Factor, h: Array, weights: Array, act: NDArray[np.int64], tol: float
+    ) -> tuple[Array, float]:
         """At most STEPS steps of policy iteration by the factor, each policy a column; V and max(TV − V).
 
         A factor gives the values of all signals at once, so that the values of earlier policies are known for these
         weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
         """
-        model, V = self.model, np.max([values @ weights for values in self.recent] or [self.V], axis=0)
+        model, gain = self.model, np.inf
+        V = np.max([values @ weights for values in self.recent] or [self.V], axis=0)
         for step in range(STEPS + 1):
             gain, least = model.sweep(h, V, act)
             known = bool(self.act) and np.array_equal(act, self.act[-1])
@@ -85,7 +96,8 @@ class Columns:
                 break
             if not known:
                 self.act.append(act.copy())
-                self.recent.append(self.factor.update(model.P, model.A, act).solve(self.signals.take(model.rows(act), axis=0)))
+                h_act = model.h.take(model.rows(act), axis=1)
+                self.recent.append(factor.update(model.P, model.A, act).solve(h_act.T))
                 self.J.append(model.rho @ self.recent[-1])
             V = self.recent[-1] @ weights
         return V, gain

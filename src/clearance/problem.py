@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
-from clearance.direct import Elimination, Factor
+from clearance.direct import Factor
+from clearance.dissection import Elimination
 from clearance.errors import InputError, SolverError
 from clearance.files import load_npz, save_npz
 from clearance.inputs import (
@@ -146,8 +147,8 @@ class CMDP:
 
     @cached_property
     def elimination(self) -> Elimination | None:
-        """The order in which to eliminate states, if the model has local structure (`direct`)."""
-        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A)
+        """The order in which to eliminate states, if the model has local structure."""
+        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, self.gamma)
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
         """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
