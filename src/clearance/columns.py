@@ -40,7 +40,8 @@ class Columns:
     V: Array = field(init=False)
     x: Array = field(init=False)
     factor: Factor | None = field(init=False)
-    recent: deque[Array] = field(default_factory=lambda: deque(maxlen=RECENT))
+    signals: Array = field(init=False)
+    recent: Array = field(init=False)
     past: deque[tuple[Array, Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
     act: list[NDArray[np.int64]] = field(default_factory=list)
     J: list[Array] = field(default_factory=list)
@@ -49,6 +50,9 @@ class Columns:
         model = self.model
         self.V, self.x = np.zeros(model.S), np.full(model.S, 1 / (1 - model.gamma) / model.S)
         self.factor = None if model.elimination is None else Factor(model.elimination, model.gamma)
+        if self.factor is not None:  # values [S, 1+I] of the last policies, in turn; signals by rows s·A + a
+            self.recent = np.zeros((RECENT, model.S, len(model.h)))
+            self.signals = np.ascontiguousarray(model.h.T)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
         """Ask the oracle for max_π weights·(J_r, J_g − b); adds policies and returns a proven upper bound.
@@ -88,18 +92,18 @@ class Columns:
         weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
         """
         model, gain = self.model, np.inf
-        V = np.max([values @ weights for values in self.recent] or [self.V], axis=0)
+        V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
         for step in range(STEPS + 1):
             gain, least = model.sweep(h, V, act)
             known = bool(self.act) and np.array_equal(act, self.act[-1])
             if step == STEPS or (gain - least <= tol and (known or step > 0)):
                 break
             if not known:
+                values = factor.update(model.P, model.A, act).solve(self.signals.take(model.rows(act), axis=0))
+                self.recent[len(self.act) % RECENT] = values
                 self.act.append(act.copy())
-                h_act = model.h.take(model.rows(act), axis=1)
-                self.recent.append(factor.update(model.P, model.A, act).solve(h_act.T))
-                self.J.append(model.rho @ self.recent[-1])
-            V = self.recent[-1] @ weights
+                self.J.append(model.rho @ values)
+            V = self.recent[(len(self.act) - 1) % RECENT] @ weights
         return V, gain
 
 
