@@ -26,9 +26,12 @@ U = 2.0**-53
 TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
 
 
-def enclose(cmdp: CMDP, pi: Array) -> tuple[Array, Array, Array]:
-    """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I]."""
-    parts = [_enclose(cmdp, chunk) for chunk in _chunks(cmdp, pi)]
+def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
+    """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+
+    Their values V [M, 1+I, S] may be given; the bounds hold whatever they are.
+    """
+    parts = [_enclose(cmdp, pi[i], None if V is None else V[i]) for i in _chunks(cmdp, len(pi))]
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
@@ -70,8 +73,8 @@ def _bellman_bound(cmdp: CMDP, lam: Array, V: Array) -> float:
     return float((value + up * mass) + _g(cmdp.S + cmdp.I + 8) * (spread + up * mass))
 
 
-def _enclose(cmdp: CMDP, pi: Array) -> tuple[Array, Array, Array]:
-    V = _approximate_V(cmdp, pi)  # [M, 1+I, S], as good as it is: nothing below trusts it
+def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Array]:
+    V = _approximate_V(cmdp, pi) if V is None else V  # [M, 1+I, S], as good as it is: nothing below trusts it
     n = _row_width(cmdp) + cmdp.A + 8
     Q = cmdp.h + cmdp.gamma * _expect(cmdp, V)
     size = np.abs(cmdp.h) + cmdp.gamma * _expect(cmdp, np.abs(V))
@@ -123,7 +126,7 @@ def _g(n: int) -> float:
     return 2 * n * U / (1 - n * U)
 
 
-def _chunks(cmdp: CMDP, pi: Array):
+def _chunks(cmdp: CMDP, M: int):
     """Batches of policies whose P_π and Q fit in about 64 MB."""
     size = max(1, int(8e6) // (cmdp.S * max(cmdp.A, 1 if cmdp.is_sparse else cmdp.S) * (1 + cmdp.I)))
-    return (pi[i : i + size] for i in range(0, len(pi), size))
+    return (slice(i, i + size) for i in range(0, M, size))

@@ -19,7 +19,7 @@ def pack(pi):
     packed = np.empty(S * A, np.uint64)
     q, alias, small = np.empty(A), np.empty(A, np.int64), np.empty(A, np.int64)
     for s in range(S):
-        _vose(pi[s], q, alias, small)
+        _vose(pi, s, A, q, alias, small)
         for a in range(A):
             packed[s * A + a] = (_threshold(q[a]) << U(32)) | U(alias[a])
     return packed

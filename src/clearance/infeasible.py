@@ -24,7 +24,7 @@ import numpy as np
 from clearance.certificate import Certificate, certify
 from clearance.enclosure import enclose
 from clearance.errors import InputError
-from clearance.oracle import Optimum, _safest, _Scaled, farkas_bound, optimum
+from clearance.oracle import Optimum, Scaled, farkas_bound, optimum, safest_policy
 from clearance.problem import CMDP, Array
 
 # Under limits relaxed by −φ exactly the feasible policies are a face without interior, where no solver stands on firm
@@ -71,7 +71,7 @@ class Infeasibility:
 
     @cached_property
     def _best_relaxed(self) -> tuple[Optimum, Certificate]:
-        cmdp, scale = self.cmdp, _Scaled.of(self.cmdp).g / (1 - self.cmdp.gamma)
+        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g / (1 - self.cmdp.gamma)
         for hair in HAIRS:
             relaxed = cmdp.replace(b=cmdp.b - self.relax_all - hair * scale)
             best = optimum(relaxed)
@@ -108,8 +108,9 @@ def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
     """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof."""
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
-    scaled = _Scaled.of(cmdp)
-    slater, policy, lam = _safest(scaled, scaled.margin_unit, "auto")
+    scaled = Scaled.of(cmdp)
+    _, J, policy, lam = safest_policy(scaled, scaled.margin_unit, "auto")
+    slater = float(np.min(J[1:] - cmdp.b))
     bound = farkas_bound(cmdp, lam)
     if slater < 0 and -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
         return _proof_across_scales(cmdp)
@@ -126,7 +127,7 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array, Array, float]:
     policy = np.zeros((cmdp.S, cmdp.A))
     for _ in range(50):
         relaxed = cmdp.replace(b=cmdp.b - t)
-        _, policy, lam = _safest(_Scaled.of(relaxed), np.ones(cmdp.I), "auto")
+        _, _, policy, lam = safest_policy(Scaled.of(relaxed), np.ones(cmdp.I), "auto")
         value = farkas_bound(cmdp, lam)
         if value < bound:
             best_lam, bound = lam, value
@@ -156,7 +157,7 @@ def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
 
 def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
     """Those of `keep` with a share in the proof λ [I], if it still proves anything without the rest."""
-    share = lam * _Scaled.of(cmdp).g
+    share = lam * Scaled.of(cmdp).g
     few = [i for i in keep if share[i] > 1e-9 * share.max()]
     return few if len(few) == len(keep) or farkas_bound(_only(cmdp, few), lam[few]) < 0 else keep
 
@@ -166,7 +167,7 @@ def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
     if not keep:
         return None
     part = _only(cmdp, keep)
-    _, _, lam = _safest(_Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 / (1 - cmdp.gamma))
+    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 / (1 - cmdp.gamma))
     return lam if farkas_bound(part, lam) < 0 else None
 
 

@@ -181,6 +181,8 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
     off = (np.abs(total - 1) > ROUNDING) & (total > 0)
     if off.any():
         P.data /= np.repeat(np.where(off, total, 1.0), np.diff(P.indptr))
+    if P.nnz < 2**31:  # half the memory, and one compiled version of the solvers
+        P = sparse.csr_array((P.data, P.indices.astype(np.int32), P.indptr.astype(np.int32)), shape=P.shape)
     for part in (P.data, P.indices, P.indptr):
         part.flags.writeable = False
     return P

@@ -81,6 +81,12 @@ def below(word, n):
     return np.int64(((word >> U(32)) * U(n)) >> U(32))
 
 
+@njit(cache=True, nogil=True)
+def state_of(row, per_A):
+    """row // A from 1/A: a division of integers takes ten times longer. Exact: (row + ½)/A is ½/A off any integer."""
+    return np.int64((row + 0.5) * per_A)
+
+
 # ------------------------------------------------------------------------------------------ alias tables, walks
 
 LANES = 64
@@ -127,15 +133,14 @@ class Rows(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _vose(p, threshold, alias, small):
-    """Alias table of the weights p [n]: P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n."""
-    n = len(p)
+def _vose(p, row, n, threshold, alias, small):
+    """Alias table of the weights p[row, :n]: P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n."""
     total = 0.0
     for i in range(n):
-        total += p[i]
+        total += p[row, i]
     lo, hi = 0, n  # a stack of the cells below average grows from the left, of the others from the right
     for i in range(n):
-        threshold[i] = p[i] * n / total
+        threshold[i] = p[row, i] * n / total
         alias[i] = i
         if threshold[i] < 1.0:
             small[lo] = i
@@ -178,16 +183,16 @@ def _fill_cells(indptr, indices, data, width, cells):
     rows, widest = len(indptr) - 1, width
     for row in range(rows):
         widest = max(widest, indptr[row + 1] - indptr[row])
-    p, q = np.empty(widest), np.empty(widest)
+    p, q = np.empty((1, widest)), np.empty(widest)
     alias, small = np.empty(widest, np.int64), np.empty(widest, np.int64)
     for row in range(rows):
         a, n = indptr[row], indptr[row + 1] - indptr[row]
         first, m = (row * width, width) if width > 0 else (a, n)
         if n == 0:
             continue  # no such action: nobody looks here
-        p[:n] = data[a : a + n]
-        p[n:m] = 0.0
-        _vose(p[:m], q[:m], alias[:m], small[:m])
+        p[0, :n] = data[a : a + n]
+        p[0, n:m] = 0.0
+        _vose(p, 0, m, q, alias, small)
         for i in range(m):
             cells[first + i, 0] = _threshold(q[i])
             cells[first + i, 1] = indices[a + min(i, n - 1)]
@@ -198,27 +203,29 @@ def _fill_cells(indptr, indices, data, width, cells):
 def pack_row(rows, A, s, scratch):
     """The alias table of π(·|s): threshold in the high half of a word, alias action in the low half."""
     q, alias, small = scratch
-    _vose(rows.pi[s], q[:A], alias[:A], small[:A])
+    pol = rows.pol
+    _vose(rows.pi, s, A, q, alias, small)
     for a in range(A):
-        rows.pol[s * A + a] = (_threshold(q[a]) << U(32)) | U(alias[a])
+        pol[s * A + a] = (_threshold(q[a]) << U(32)) | U(alias[a])
 
 
 @njit(cache=True, nogil=True)
 def softmax_row(rows, A, s, scratch):
     """π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
+    pi, bias, theta, fptr, fidx, fval = rows.pi, rows.bias, rows.theta, rows.fptr, rows.fidx, rows.fval
     top = -np.inf
     for a in range(A):
-        logit = rows.bias[s, a]
-        for i in range(rows.fptr[s * A + a], rows.fptr[s * A + a + 1]):
-            logit += rows.fval[i] * rows.theta[rows.fidx[i]]
-        rows.pi[s, a] = logit
+        logit = bias[s, a]
+        for i in range(fptr[s * A + a], fptr[s * A + a + 1]):
+            logit += fval[i] * theta[U(fidx[i])]
+        pi[s, a] = logit
         top = max(top, logit)
     total = 0.0
     for a in range(A):
-        rows.pi[s, a] = np.exp(rows.pi[s, a] - top)
-        total += rows.pi[s, a]
+        pi[s, a] = np.exp(pi[s, a] - top)
+        total += pi[s, a]
     for a in range(A):
-        rows.pi[s, a] /= total
+        pi[s, a] /= total
     pack_row(rows, A, s, scratch)
 
 
@@ -268,12 +275,13 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 lane_at[lane] = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW))
         if H == 2:  # one constraint, the common case: worth a loop of its own
             for lane in range(active):
-                lane_sum[lane, 0] += h[lane_at[lane], 0]
-                lane_sum[lane, 1] += h[lane_at[lane], 1]
+                row = U(lane_at[lane])
+                lane_sum[lane, 0] += h[row, 0]
+                lane_sum[lane, 1] += h[row, 1]
         else:
             for lane in range(active):
                 for i in range(H):
-                    lane_sum[lane, i] += h[lane_at[lane], i]
+                    lane_sum[lane, i] += h[U(lane_at[lane]), i]
         lane = 0
         while lane < active:  # a walk that is over leaves its lane to the last one
             lane_left[lane] -= 1
@@ -303,9 +311,9 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
         for lane in range(
             active
         ):  # the next state; chosen by bits, since a branch would be guessed wrong half the time
-            i = lane_cell[lane]
-            own, other = np.int64(cells[i, 1]), np.int64(cells[i, 2])
-            lane_at[lane] = other ^ ((own ^ other) & -np.int64(lane_coin[lane] < U(cells[i, 0])))
+            cell = U(lane_cell[lane])
+            own, other = np.int64(cells[cell, 1]), np.int64(cells[cell, 2])
+            lane_at[lane] = other ^ ((own ^ other) & -np.int64(lane_coin[lane] < U(cells[cell, 0])))
         if tick != READY:
             for lane in range(active):
                 s = lane_at[lane]
@@ -318,7 +326,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
             lane_cell[lane], lane_coin[lane], lane_x[lane] = below(word, A), word & LOW, x
         for lane in range(active):  # the action
             s, own = lane_at[lane], lane_cell[lane]
-            packed = pol[s * A + own]
+            packed = pol[U(s * A + own)]
             other = np.int64(packed & LOW)
             lane_at[lane] = s * A + (other ^ ((own ^ other) & -np.int64(lane_coin[lane] < (packed >> U(32)))))
     return steps
@@ -333,13 +341,6 @@ def workspace(width: int, signals: int, lanes: int = LANES):
 
 
 @njit(cache=True, nogil=True)
-def pack_all(rows, A, scratch):
-    """The alias tables of every state."""
-    for s in range(len(rows.pi)):
-        pack_row(rows, A, s, scratch)
-
-
-@njit(cache=True, nogil=True)
 def rollouts(key, model, rows, tick, resets, pair, start, J, QV, lanes):
     """One batch of Algorithm 2 in two groups of 2N walks each (one group keeps all lanes busy longer than two would).
 
@@ -347,13 +348,13 @@ def rollouts(key, model, rows, tick, resets, pair, start, J, QV, lanes):
     Then from those draws: Q̂ in QV[:N] and V̂ in QV[N:]. Without resets V̂ is 0 and Q̂ is ±2 Σ h, so that Â = Q̂ − V̂ in
     either case. `start` is scratch [2N].
     """
-    N, A = len(pair), model.A
+    N, per_A = len(pair), 1.0 / model.A
     last = np.empty(2 * N, np.int64)
     start[:] = -1
     steps = walks(fold(key, FROM_RHO), model, rows, tick, start, J, last, lanes)
     for n in range(N):
         pair[n] = last[n]
-        start[n], start[N + n] = pair[n], -2 - pair[n] // A
+        start[n], start[N + n] = pair[n], -2 - state_of(pair[n], per_A)
     if resets:
         return steps + walks(fold(key, FROM_PAIR), model, rows, tick, start, QV, last, lanes)
     coin = fold(key, COIN)
@@ -379,27 +380,27 @@ def sgd(rows, A, pair, A_L, step, scale, x, mean):
     score = Φ_sa − Σ_a' π(a'|s) Φ_sa'. An update is part of the iterates n..N: it joins the mean with weight (N−n)/N.
     """
     pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
-    N = len(pair)
+    N, per_A = len(pair), 1.0 / A
     x[:], mean[:] = 0.0, 0.0
     for n in range(N):
         row = pair[n]
-        s = row // A
+        s = state_of(row, per_A)
         first, end = fptr[s * A], fptr[s * A + A]
         fit = 0.0
         for i in range(fptr[row], fptr[row + 1]):
-            fit += fval[i] * x[fidx[i]]
+            fit += fval[i] * x[U(fidx[i])]
         for i in range(first, end):
-            fit -= pi[s, fact[i]] * fval[i] * x[fidx[i]]
+            fit -= pi[s, U(fact[i])] * fval[i] * x[U(fidx[i])]
         move = -step * (scale * fit - A_L[n])
         share = (N - n) / N
         for i in range(first, end):
-            by = -move * pi[s, fact[i]] * fval[i]
-            x[fidx[i]] += by
-            mean[fidx[i]] += share * by
+            by = -move * pi[s, U(fact[i])] * fval[i]
+            x[U(fidx[i])] += by
+            mean[U(fidx[i])] += share * by
         for i in range(fptr[row], fptr[row + 1]):
             by = move * fval[i]
-            x[fidx[i]] += by
-            mean[fidx[i]] += share * by
+            x[U(fidx[i])] += by
+            mean[U(fidx[i])] += share * by
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,7 @@ says is measured again: J is the exact value of the policy returned, and `bound`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar, get_args
 
@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance import columns, lp
+from clearance.bellman import Operator
 from clearance.enclosure import dual_function, enclose
 from clearance.errors import InputError, SolverError
 from clearance.mixture import Mixture
-from clearance.problem import CMDP, Array, occupancy, policy_of, values
+from clearance.problem import CMDP, Array, evaluate, occupancy, policy_of, values
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
 # the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
@@ -87,18 +88,19 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:
-    scaled = _Scaled.of(cmdp)
-    slater, safest, farkas = _safest(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
+    scaled = Scaled.of(cmdp)
+    d, J, safest, farkas = safest_policy(scaled, scaled.margin_unit, method, enough=1e-4 / (1 - cmdp.gamma))
+    slater = _margin(cmdp, J)
     if slater < 0 and farkas_bound(cmdp, farkas) < 0:
-        d, J = _measured(cmdp, safest)
         return Optimum("infeasible", J, farkas, safest, Mixture.single(safest), d, -np.inf, slater, cmdp.b)
-    for tighten in _tightenings(scaled, safest, method):
+    for tighten in _tightenings(scaled, J, method):
         pi, mixture, lam, V, act = _richest(scaled, tighten, method)
-        _, lower, _ = enclose(cmdp, pi[None])
+        exact = evaluate(cmdp, pi)
+        _, lower, _ = enclose(cmdp, pi[None], exact.V[None])
         if np.all(lower[0, 1:] >= cmdp.b):
             break
     bound, _, _ = dual_function(cmdp, lam, V, act)  # pyright: ignore[reportPossiblyUnboundVariable]
-    d, J = _measured(cmdp, pi)  # pyright: ignore[reportPossiblyUnboundVariable]
+    d, J = exact.d, values(cmdp, exact.d)  # pyright: ignore[reportPossiblyUnboundVariable]
     return Optimum("optimal", J, lam, pi, mixture, d, bound, slater, cmdp.b)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
@@ -107,14 +109,14 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
-    scaled = _Scaled.of(cmdp)
-    slater, safest, _ = _safest(scaled, scaled.margin_unit, method)
-    return slater, safest
+    scaled = Scaled.of(cmdp)
+    _, J, safest, _ = safest_policy(scaled, scaled.margin_unit, method)
+    return _margin(cmdp, J), safest
 
 
 def can_be_met(cmdp: CMDP, slater: float) -> bool:
     """Whether a margin that some policy attains means that the limits can be met: not negative, beyond rounding."""
-    return slater >= -1e-9 * float(np.min(_Scaled.of(cmdp).g, initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else True
+    return slater >= -1e-9 * float(np.min(Scaled.of(cmdp).g, initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else True
 
 
 def farkas_bound(cmdp: CMDP, lam: Array) -> float:
@@ -125,7 +127,7 @@ def farkas_bound(cmdp: CMDP, lam: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Scaled:
+class Scaled:
     """A problem in units in which r and every g_i are of size 1, since solvers have absolute tolerances.
 
     r_unit = r / r_size,  g_i and b_i likewise by g[i]; then λ = λ_unit · r_size / g[i].
@@ -137,7 +139,7 @@ class _Scaled:
     g: Array
 
     @classmethod
-    def of(cls, cmdp: CMDP) -> _Scaled:
+    def of(cls, cmdp: CMDP) -> Scaled:
         r = float(np.abs(cmdp.r).max()) or 1.0
         g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) * (1 - cmdp.gamma)) if cmdp.I else np.zeros(0)
         g = np.where(g > 0, g, 1.0)
@@ -147,7 +149,8 @@ class _Scaled:
     @cached_property
     def found(self) -> columns.Columns:
         """The columns found so far."""
-        return columns.columns_of(self.unit)
+        model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
+        return columns.Columns(model, self.unit.b)
 
     @property
     def margin_unit(self) -> Array:
@@ -179,13 +182,21 @@ def _or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> 
             raise refused from None
 
 
-def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.inf) -> tuple[float, Array, Array]:
-    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long), the
-    margin min_i (J_gi − b_i) that it attains, and λ with Σλ = 1.
+def _margin(cmdp: CMDP, J: Array) -> float:
+    """min_i (J_gi − b_i); inf without constraints."""
+    return float(np.min(J[1:] - cmdp.b, initial=np.inf))
+
+
+def safest_policy(
+    scaled: Scaled, measure: Array, method: Method, enough: float = np.inf
+) -> tuple[Array, Array, Array, Array]:
+    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long): its
+    occupancy d, its J, itself, and λ with Σλ = 1.
     """
     cmdp = scaled.cmdp
     if cmdp.I == 0:
-        return np.inf, policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available), np.zeros(0)
+        uniform = policy_of(np.zeros((cmdp.S, cmdp.A)), cmdp.available)
+        return uniform, np.zeros(1), uniform, np.zeros(0)  # nothing to measure
 
     def solved(by: Method) -> tuple[Array, Array]:
         if _by_columns(cmdp, by):
@@ -194,22 +205,23 @@ def _safest(scaled: _Scaled, measure: Array, method: Method, enough: float = np.
 
     pi, lam = _or_by_columns(solved, cmdp, method)
     lam = lam / scaled.g
-    return float(np.min(_measured(cmdp, pi)[1][1:] - cmdp.b)), pi, lam / max(lam.sum(), 1e-300)
+    d = occupancy(cmdp, pi)
+    return d, values(cmdp, d), pi, lam / max(lam.sum(), 1e-300)
 
 
-def _safest_by_lp(scaled: _Scaled, measure: Array) -> tuple[Array, Array]:
+def _safest_by_lp(scaled: Scaled, measure: Array) -> tuple[Array, Array]:
     x, lam = lp.safest(scaled.unit, measure)
     return policy_of(x, scaled.cmdp.available), lam
 
 
-def _safest_by_columns(scaled: _Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
+def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
     found = scaled.found
     found.b = scaled.unit.b
     mixed = columns.slater(found, measure, GAP / (1 - scaled.cmdp.gamma), enough=enough)
     return _stationary(*columns.mixture_of(found, mixed)), mixed.lam
 
 
-def _richest(scaled: _Scaled, tighten: float, method: Method):
+def _richest(scaled: Scaled, tighten: float, method: Method):
     """The best policy for limits tightened by so much, in units: π, as a mixture, λ, and V and greedy actions at λ."""
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
@@ -228,24 +240,19 @@ def _richest(scaled: _Scaled, tighten: float, method: Method):
     return pi, mixture, lam * scaled.r / scaled.g, V, act
 
 
-def _tightenings(scaled: _Scaled, safest: Array, method: Method) -> list[float]:
+def _tightenings(scaled: Scaled, J: Array, method: Method) -> list[float]:
     """What to add to b, in units: the first that makes the policy provably feasible; a little less than nothing where
-    there is no room, so that the program is not refused for rounding.
+    there is no room (J is that of the safest policy), so that the program is not refused for rounding.
     """
     cmdp, full = scaled.cmdp, 1 / (1 - scaled.cmdp.gamma)
     if cmdp.I == 0:
         return [0.0]
     if np.any(scaled.margin_unit < 0.1):  # the room that matters is the one in units
-        _, safest, _ = _safest(scaled, np.ones(cmdp.I), method, enough=1e-4 * full)
-    room = float(np.min((_measured(cmdp, safest)[1][1:] - cmdp.b) / scaled.g)) / 2
+        _, J, _, _ = safest_policy(scaled, np.ones(cmdp.I), method, enough=1e-4 * full)
+    room = float(np.min((J[1:] - cmdp.b) / scaled.g)) / 2
     if room <= 1e-14 * full:
         return [-10 * TIGHTEN * full]
     return [min(TIGHTEN * full * 10.0**i, room) for i in range(6)]
-
-
-def _measured(cmdp: CMDP, pi: Array) -> tuple[Array, Array]:
-    d = occupancy(cmdp, pi)
-    return d, values(cmdp, d)
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:

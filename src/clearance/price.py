@@ -27,7 +27,7 @@ from clearance.enclosure import enclose
 from clearance.errors import InfeasibleError, InputError, infeasible_message
 from clearance.files import whole
 from clearance.infeasible import HAIRS, selected, toward
-from clearance.oracle import Optimum, _Scaled, optimum, slater_margin
+from clearance.oracle import Optimum, Scaled, optimum, slater_margin
 from clearance.problem import CMDP, Array
 
 Over = Literal["b", "kappa"]
@@ -196,7 +196,7 @@ class _Curve:
     @property
     def scale(self) -> float:
         """The size of the J_g in question."""
-        g = _Scaled.of(self.cmdp).g
+        g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) / (1 - self.cmdp.gamma)
 
     def ends(self) -> tuple[Point, Point]:
@@ -255,7 +255,7 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(selected(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
-    enough = free.J_r - max(2 * free.gap, 1e-9 * _Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    enough = free.J_r - max(2 * free.gap, 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
     safest = optimum(selected(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 

@@ -24,6 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
+from clearance.direct import Factor
+from clearance.dissection import Elimination
 from clearance.errors import InputError, SolverError
 from clearance.files import load_npz, save_npz
 from clearance.inputs import (
@@ -142,6 +144,11 @@ class CMDP:
     def rows(self) -> Any:
         """P as a matrix [S·A, S] whose row s·A + a is P(·|s, a); dense or CSR."""
         return self.P if self.is_sparse else self.P.reshape(self.S * self.A, self.S)
+
+    @cached_property
+    def elimination(self) -> Elimination | None:
+        """The order in which to eliminate states, if the model has local structure."""
+        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, self.gamma)
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
         """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
@@ -276,7 +283,8 @@ def transition_of(cmdp: CMDP, pi: Array) -> Any:
 def averager(pi: Array) -> sparse.csr_array:
     """The matrix [S, S·A] that averages rows s·A + a over a ~ π(·|s)."""
     S, A = pi.shape
-    return sparse.csr_array((pi.ravel(), np.arange(S * A), np.arange(0, S * A + 1, A)), shape=(S, S * A))
+    columns, rows = np.arange(S * A, dtype=np.int32), np.arange(0, S * A + 1, A, dtype=np.int32)
+    return sparse.csr_array((pi.ravel(), columns, rows), shape=(S, S * A))
 
 
 def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
@@ -293,6 +301,9 @@ def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
 
 def _factorise(cmdp: CMDP, P_pi: Any):
     """Solvers of (I − γ P_π) x = y and of the transposed system: one LU, or iterations where it would fill in."""
+    if sparse.issparse(P_pi) and cmdp.S > LU_STATES and cmdp.elimination is not None:
+        factor = Factor(cmdp.elimination, cmdp.gamma).update(P_pi)
+        return factor.solve, factor.solve_T
     if sparse.issparse(P_pi) and cmdp.S > LU_STATES:
         return (lambda y: _iterated(P_pi, cmdp.gamma, y)), (lambda y: _iterated(P_pi.T.tocsr(), cmdp.gamma, y))
     if sparse.issparse(P_pi):
