@@ -231,7 +231,7 @@ def tested(job: tuple[str, int, int, float]) -> np.ndarray:
     base = cl.evaluate(cmdp, policy.stationary(cmdp).pi[0]).V.T if begin % 2 else None  # with control variate, or not
     source = Returns(cmdp, policy, base)
     seeds = range(begin, begin + n)
-    found = [gather(source, cmdp.b, delta, np.uint64(fold(key_of(seed), 9)), 6e4).verdict for seed in seeds]
+    found = [gather(source, cmdp.b, delta, np.uint64(fold(key_of(seed), 9)), 4e4).verdict for seed in seeds]
     return np.array([np.sum(np.array(found) == v) for v in ("CERTIFIED", "VIOLATED", "UNDECIDED")])
 
 

@@ -42,8 +42,10 @@ class Bets:
     wealth: Array = field(init=False)
     sums: Array = field(init=False)  # Σ z^k, k = 0..4
     log_prior: Array = field(init=False)
+    given: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.given = float(self.m)
         self.m = float(np.clip(self.m, self.low, self.high))  # beyond the range nothing is left to bet on
         self.wealth, self.sums = np.zeros(len(BETS)), np.zeros(5)
         self.log_prior = np.full(len(BETS), -np.log(len(BETS)))
@@ -64,8 +66,8 @@ class Bets:
         self.sums += [float(np.sum(z**k)) for k in range(5)]
 
     def rejects(self, delta: float) -> bool:
-        """E X > m at level δ, valid at any stopping time."""
-        return self._log_capital(self.wealth) >= -np.log(delta)
+        """E X > m at level δ, valid at any stopping time; for certain if m lies below the range."""
+        return self.given < self.low or self._log_capital(self.wealth) >= -np.log(delta)
 
     @property
     def mean(self) -> float:
@@ -85,7 +87,7 @@ class Bets:
             middle = 0.5 * (least + most)
             least, most = (middle, most) if self._rejected_at(middle, delta) else (least, middle)
         passed = self.rejects(delta)
-        return max(self.m + self.width * least, self.m if passed else self.low)
+        return max(self.m + self.width * least, self.m if passed else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
         """Whether the capital at m + shift·width has reached 1/δ, by a lower bound of it."""

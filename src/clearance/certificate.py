@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from clearance.enclosure import enclose, mix
 from clearance.errors import InputError, SolverError, infeasible_message
+from clearance.inputs import numbers
 from clearance.kernels import fold
 from clearance.mixture import Mixture
 from clearance.oracle import Optimum, optimum
@@ -25,6 +26,7 @@ from clearance.sample.streams import key_of
 from clearance.statistical import Evidence, Verdict, gather
 
 Rule = Callable[[int], Any]
+FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 MODE_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
 
 
@@ -108,6 +110,8 @@ def certify(
         raise InputError("a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]")
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    if not budget >= 1:
+        raise InputError(f"budget must be at least 1 step, got {budget!r}")
     mixture = None if rule is not None else policy if isinstance(policy, Mixture) else Mixture.single(policy)  # type: ignore[arg-type]
     if mixture is not None:
         mixture.check(cmdp)
@@ -119,14 +123,16 @@ def certify(
     else:
         declared = None if bounds is None else _declared(cmdp, bounds)
         key = key_of(seed)
-        V = None if base is None else np.asarray(base, float)
+        V = None if base is None else _table(cmdp, base)
         source = Acted(cmdp, rule, declared) if mixture is None else Returns(cmdp, mixture, V, declared)  # type: ignore[arg-type]
-        seen = gather(source, cmdp.b, delta, np.uint64(fold(key, 1)), budget)
+        seen = gather(source, cmdp.b, delta, np.uint64(fold(key, FRESH)), budget)
         found = by_samples(cmdp, mixture, seen, delta)
         mode = None
         if mixture is not None and _stochastic(mixture) and found.verdict == "CERTIFIED":
             likely = Returns(cmdp, most_likely(mixture), V, declared)
-            mode = gather(likely, cmdp.b, delta, np.uint64(fold(key, 2)), seen.steps).verdict
+            left = min(budget - seen.steps, seen.steps)
+            again = gather(likely, cmdp.b, delta, np.uint64(fold(key, FRESH + 1)), left)
+            mode, found = again.verdict, replace(found, env_steps=seen.steps + again.steps)
     if found.verdict == "CERTIFIED" and mode not in (None, "CERTIFIED"):
         text = f"{found.message}; draw its actions: the most likely ones alone are {mode}"
         return replace(found, mode=mode, message=text)
@@ -209,9 +215,17 @@ def _stochastic(mixture: Mixture) -> bool:
 
 def _declared(cmdp: CMDP, bounds: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
     low, high = (np.asarray(x, float) for x in bounds)
-    if low.shape != (1 + cmdp.I,) or high.shape != (1 + cmdp.I,) or not np.all(low <= high):
-        raise InputError(f"bounds must be (low, high) with {1 + cmdp.I} numbers each, reward first, low ≤ high")
+    right = low.shape == high.shape == (1 + cmdp.I,) and np.all(np.isfinite([low, high])) and np.all(low <= high)
+    if not right:
+        raise InputError(f"bounds must be (low, high) with {1 + cmdp.I} finite numbers each, reward first, low ≤ high")
     return low, high
+
+
+def _table(cmdp: CMDP, base: ArrayLike) -> Array:
+    V = numbers("base", base, ndim=2)
+    if V.shape != (cmdp.S, 1 + cmdp.I):
+        raise InputError(f"base has shape {V.shape}, the model needs [S, 1+I] = {(cmdp.S, 1 + cmdp.I)}")
+    return V
 
 
 def _scope(cmdp: CMDP, mixture: Mixture | None, world: str) -> str:

@@ -9,17 +9,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clearance import kernels
+from clearance import episodes, kernels
 from clearance.compiling import announce
 from clearance.direction import SGD
 from clearance.errors import SolverError
 from clearance.methods import CNPGPD, Feasibility, Method, State
 from clearance.problem import Array, occupancy, values
-from clearance.sample import Sampler, Table
+from clearance.sample import Exact, Sampler, Table
 from clearance.trace import Trace
 
 # Seconds between two looks at the person who watches (and at Ctrl-C).
 PATIENCE = 0.2
+# Iterations between two looks where a budget of steps is set.
+CHUNK = 32
 
 Progress = Callable[[Trace, State, int], None]  # what was just done, where that led, and K
 
@@ -51,23 +53,24 @@ def iterate(
     Ctrl-C ends the run with what is done so far.
     """
     cmdp, policy = sampler.cmdp, sampler.policy
-    if isinstance(sampler, Table):
-        announce(kernels.run)
+    if not isinstance(sampler, Exact):
+        announce(kernels.run if isinstance(sampler, Table) else episodes.td)
     world = sampler.begin() if world is None else world
     chunks = [_Chunk(method.init(policy.init(), cmdp.I, world), None, None)]
-    K, n, steps, status = method.K or 0, 1, 0, "done"
+    K, n, steps, each, status = method.K or 0, 1, 0, 0.0, "done"
     try:
-        while chunks[-1].state.k < K and steps < budget:
+        while chunks[-1].state.k < K and steps + each <= budget:
             started, state = time.perf_counter(), chunks[-1].state
             state, part = _advance(sampler, method, key, state, min(n, K - state.k), lam_max)
             _must_be_finite(state)
             d = occupancy(cmdp, policy.pi(part.theta)) if exact else None
             part = part if d is None else replace(part, J=values(cmdp, d))
             chunks.append(_Chunk(state, part, None if d is None else d.sum(0)))  # at once: Ctrl-C leaves all or nothing
-            n = int(np.clip(n * PATIENCE / max(time.perf_counter() - started, 1e-6), 1, 2 * n))
-            steps += int(part.steps.sum())
-            if np.isfinite(budget):  # no chunk may overrun what is left
-                n = max(1, min(n, int((budget - steps) / max(part.steps.mean(), 1))))
+            steps, each = steps + int(part.steps.sum()), float(part.steps.mean())
+            if np.isfinite(budget):  # where the run ends must not depend on the clock
+                n = int(np.clip((budget - steps) / max(each, 1), 1, CHUNK))
+            else:
+                n = int(np.clip(n * PATIENCE / max(time.perf_counter() - started, 1e-6), 1, 2 * n))
             if progress is not None:
                 progress(part, state, K)
     except KeyboardInterrupt:

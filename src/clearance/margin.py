@@ -28,6 +28,7 @@ from clearance.problem import CMDP, Array
 from clearance.sample.critic import Critic, values_of
 from clearance.sample.returns import Returns
 from clearance.sample.table import tables_of
+from clearance.selection import safest_weights, thinned
 from clearance.statistical import Evidence, gather, needed
 
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
@@ -42,6 +43,8 @@ class Margin:
     verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED
     sd        of one episode's estimate of J_g [I], from samples
     bound     upper bound of φ where it was looked for
+    steps     environment steps in all;  tested  those that the test of `policy` took
+    mu        the weights [I] behind that bound: the limits that have a share in it conflict
     """
 
     slater: float
@@ -49,7 +52,9 @@ class Margin:
     verdict: Literal["FEASIBLE", "INFEASIBLE", "UNDECIDED"]
     sd: Array | None = None
     bound: float = np.inf
+    mu: Array | None = None
     steps: int = 0
+    tested: int = 0
 
 
 @lru_cache(maxsize=4)
@@ -83,33 +88,38 @@ def sampled_margin(cmdp: CMDP, policy: SoftmaxPolicy, key: np.uint64, budget: fl
         evidence = gather(
             Returns(cmdp, candidate, base),
             cmdp.b,
-            delta / (tries * (tries + 1)),
+            0.5 * delta / (tries * (tries + 1)),
             np.uint64(fold(key, 3 * tries + 1)),
             0.3 * share * budget,
         )
         spent += evidence.steps
         slack = evidence.lower[1:] - cmdp.b
-        if evidence.verdict == "CERTIFIED" and slack.min() > 0:
-            evidence = _closer(
-                cmdp, candidate, base, evidence, delta, np.uint64(fold(key, 3 * tries + 2)), 0.01 * budget
-            )
+        if evidence.verdict == "CERTIFIED":
+            stream, tested = np.uint64(fold(key, 3 * tries + 2)), evidence.steps
+            evidence = _closer(cmdp, candidate, base, evidence, 0.5 * delta, stream, 0.01 * budget)
+            spent += evidence.steps
             found = max(float(slack.min()), float(np.min(evidence.lower[1:] - cmdp.b)))
-            return Margin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent + evidence.steps)
+            if found > 0:
+                return Margin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent, tested=tested)
         if share >= LAST_SHARE:
             break
         share *= 2
     mu = simplex(run.trace.lam[len(run.trace) // 2 :], axis=1).mean(0)
+    mu = np.where(mu > 0.01, mu, 0.0) / mu[mu > 0.01].sum()  # the bound is about the limits that it names
     bound, steps = least_violation(critic, run, mu, np.uint64(fold(key, 0)), 0.3 * budget, delta)
     verdict = "INFEASIBLE" if bound < 0 else "UNDECIDED"
-    return Margin(float(np.min(slack)), candidate, verdict, evidence.sd[1:], bound, spent + steps)
+    return Margin(float(np.min(slack)), candidate, verdict, evidence.sd[1:], bound, mu, spent + steps)
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """The game for so many steps: its run, the mixture of its last iterates, and the critic's V."""
+    """The game for so many steps: its run, the safest mixture of its iterates, and the critic's V."""
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
-    pi = critic.policy.pi(run.trace.theta[-max(1, len(run.trace) // 10) :][::-1][:8])
-    return run, Mixture.uniform(pi), values_of(critic.policy.pi(run.state.theta), run.state.world.Q)
+    index = thinned(len(run.trace), 50, first=0.3)
+    w = safest_weights(run.trace.J_hat[index], critic.cmdp.b)  # a game may circle: its best is a mixture
+    used = np.flatnonzero(w)
+    mixture = Mixture(w[used], critic.policy.pi(run.trace.theta[index[used]]))
+    return run, mixture, values_of(critic.policy.pi(run.state.theta), run.state.world.Q)
 
 
 def _closer(cmdp: CMDP, policy: Mixture, base: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
@@ -148,7 +158,8 @@ def least_violation(
 
 
 def _upper(x: Array, low: float, high: float, delta: float) -> float:
-    bets = Bets(-float(x.mean()), -high, -low)
+    slip = 1e-9 * (abs(low) + abs(high) + 1e-300)  # rounding may carry a sample over the edge of a narrow range
+    bets = Bets(-float(x.mean()), -high - slip, -low + slip)
     bets.update(-x)
     return -bets.lower_bound(delta)
 
@@ -156,10 +167,11 @@ def _upper(x: Array, low: float, high: float, delta: float) -> float:
 def kappa_of(cmdp: CMDP, margin: Margin, samples: float, delta: float | None = None) -> tuple[float, ...]:
     """κ [I] chosen from the margin: at most φ/2, and what the noise of so many samples of Ĵ asks for, like c/√samples.
 
-    With δ (evidence from samples) what a certificate from so many episodes will need; else the range of J_g/√samples.
+    With δ (evidence from samples) what a certificate from so many episodes will need; else a tenth of the range of J_g
+    over √samples: the choice among the iterates knows their exact values, and only needs some of them inside.
     """
     if delta is None or margin.sd is None:
-        noise = ranges(cmdp)[1] / (1 - cmdp.gamma) / np.sqrt(samples)
+        noise = 0.1 * ranges(cmdp)[1] / (1 - cmdp.gamma) / np.sqrt(samples)
     else:
         noise = needed(margin.sd, samples, delta)
     return tuple(np.minimum(0.5 * max(margin.slater, 0.0), noise).tolist())

@@ -75,6 +75,18 @@ class Mixture:
         """The single stationary policy with the same occupancy and so the same J."""
         return Mixture.single(policy_of(self.occupancy(cmdp), cmdp.available))
 
+    def describe(self, cmdp: CMDP) -> str:
+        """A few lines for people: each component's weight, its exact values, and in how many states it is random."""
+        J = np.atleast_2d(values(cmdp, occupancy(cmdp, self.pi)))
+        lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
+        for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
+            kept = (
+                ", ".join(f"{n} {x - b:+.4g}" for n, x, b in zip(cmdp.names, J_g, cmdp.b, strict=True)) or "no limits"
+            )
+            random = int(np.sum(pi.max(-1) < 1 - 1e-9))
+            lines.append(f"{weight:8.2%}  J_r {J_r:.6g}  slack {kept}  random in {random} of {cmdp.S} states")
+        return "\n".join(lines)
+
     def reset(self, rng: np.random.Generator) -> Actor:
         """Draw the component for one episode."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)

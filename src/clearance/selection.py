@@ -19,17 +19,16 @@ from clearance import kernels
 from clearance.mixture import Mixture
 from clearance.problem import CMDP, Array
 from clearance.sample.returns import Returns
-from clearance.statistical import Component, needed
+from clearance.statistical import Component, affordable_episodes, needed
 
 PESSIMISM = 1.5  # standard errors by which a candidate's values are lowered in the last word
 
 
 def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:
     """w [n] of the best mixture of policies with values J [n, 1+I], at most I + 1 positive; None if none will do."""
-    scale = np.maximum(np.abs(J).max(0), 1e-300)  # the solver's tolerances are absolute
-    slack = (J[:, 1:] - b - margin) / scale[1:]
+    slack = _in_units(J[:, 1:] - b - margin)
     answer = linprog(
-        -J[:, 0] / scale[0],
+        -_in_units(J[:, 0]),
         A_ub=-slack.T if len(b) else None,
         b_ub=np.zeros(len(b)) if len(b) else None,
         A_eq=np.ones((1, len(J))),
@@ -40,6 +39,29 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
         return None
     w = np.where(answer.x > 1e-12, answer.x, 0.0)
     return w / w.sum()
+
+
+def safest_weights(J: Array, b: Array) -> Array:
+    """w [n] of the mixture with the largest smallest slack."""
+    n, slack = J.shape[0], J[:, 1:] - b
+    size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
+    answer = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.column_stack([-slack.T / size, np.ones(len(b))]),
+        b_ub=np.zeros(len(b)),
+        A_eq=[[1.0] * n + [0.0]],
+        b_eq=[1.0],
+        bounds=[(0, None)] * n + [(None, None)],
+        method="highs-ds",
+    )
+    w = np.where(answer.x[:n] > 1e-12, answer.x[:n], 0.0)
+    return w / w.sum()
+
+
+def _in_units(x: Array) -> Array:
+    """Columns of size 1, since the solver's tolerances are absolute."""
+    size = np.abs(x).max(0)
+    return x / np.where(size > 0, size, 1.0)
 
 
 @dataclass(eq=False)
@@ -95,9 +117,9 @@ class Candidates:
         Whatever looks best is measured again, until `budget` steps are spent. The last word has the program over
         pessimistic values, in which a policy that was measured little looks bad. None if no mixture keeps the margin.
         """
-        stop = self.steps + 0.97 * budget
+        stop = self.steps + budget
         for _ in range(200):
-            affordable = int((stop - self.steps) / self.episode_steps)
+            affordable = affordable_episodes(stop - self.steps, self.episode_steps)
             w = self._best(episodes, delta, 0.0)
             w = best_weights(self.J, self.cmdp.b) if w is None else w
             if affordable < 100 or w is None:

@@ -42,7 +42,8 @@ LEARNING = 0.15
 ATTEMPTS = ((0.15, 0.12, 0.4), (0.25, 0.74, 0.85), (0.3, 0.6, 0.4))
 CANDIDATES = 12
 
-MARGIN, LEARN, CHOOSE, CERTIFY = range(1, 5)  # the streams of the phases; learning alone has the root
+# The streams of the phases; learning alone has the root, and no iteration gets as far as these.
+MARGIN, LEARN, CHOOSE, CERTIFY = range(2**40, 2**40 + 4)
 
 
 class ConservatismWarning(UserWarning):
@@ -67,7 +68,8 @@ def solve(
     method    `RegularisedCNPGPD` unless given, with as many walks per iteration as the budget allows; or `CNPGPD`
     policy    the class π_θ; tabular softmax unless given
     sampler   where draws come from; the one that goes with the method unless given
-    evidence  "exact", or "samples": see the head of this module
+    evidence  "exact", or "samples": see the head of this module. To show from samples that no policy meets the limits,
+              the simulator is put into every pair (s, a)
     budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for all (10⁷)
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
@@ -79,6 +81,10 @@ def solve(
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
     if budget is not None and not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    if method is not None and isinstance(method.kappa, tuple | list) and len(method.kappa) != cmdp.I:
+        raise InputError(
+            f"kappa has {len(method.kappa)} entries for {cmdp.I} constraints; give one number, or one each"
+        )
     sampler = _sampler(cmdp, method, policy, sampler)
     began, key = time.perf_counter(), key_of(seed)
     if evidence == "samples":
@@ -110,7 +116,8 @@ def _by_samples(
     cmdp, policy = sampler.cmdp, sampler.policy
     margin = sampled_margin(cmdp, policy, np.uint64(fold(key, MARGIN)), budget, delta)
     if margin.verdict != "FEASIBLE":
-        raise InfeasibleError(_no_margin(margin, delta), margin.slater, proven=margin.verdict == "INFEASIBLE")
+        text = _no_margin(cmdp, margin, delta)
+        raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
     left = budget - margin.steps
     episode = Returns(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
     method = _fitted(method, cmdp, LEARNING * left)
@@ -133,18 +140,20 @@ def _tested(
     for much slack, the second is as long as the budget allows; the last, if none has passed, is for the strictly
     feasible policy of the margin.
     """
-    index = selection.thinned(len(run.trace), CANDIDATES, first=FADED)
+    episode = Returns(cmdp, Mixture.single(policy.pi(run.state.theta))).episode_steps
+    look = 0.08 * budget / episode  # episodes for a first look at all candidates
+    index = selection.thinned(len(run.trace), int(np.clip(look / 30, 1, CANDIDATES)), first=FADED)
     base, fallback = _baseline(policy, run.state), margin.policy
     pi = policy.pi(run.trace.theta[index])
-    pi = pi if fallback is None else np.concatenate([pi, fallback.pi[:1]])
+    pi = pi if fallback is None else np.concatenate([pi, fallback.pi])
     candidates = selection.Candidates(cmdp, pi, base, np.uint64(fold(key, CHOOSE)))
-    episode = candidates.episode_steps
     for m in range(len(pi)):
-        candidates.measure(m, max(30, int(0.08 * budget / len(pi) / episode)))
+        candidates.measure(m, max(2, int(look / len(pi))))
+    reserve = min(max(3.0 * margin.tested, 0.02 * budget), 0.3 * budget)  # for the test of the safest policy
     attempts: list[tuple[Array | None, Attempt]] = []
     tested, passed = 0, False
     for j, (choice, trial, plan) in enumerate(ATTEMPTS, 1):
-        left, level = budget - candidates.steps - tested, delta / (j * (j + 1))
+        left, level = budget - candidates.steps - tested - reserve * (not passed), delta / (j * (j + 1))
         if passed and left < 0.1 * budget:
             break
         w = candidates.choose(choice * left - candidates.steps * (j == 1), plan * trial * left / episode, level)
@@ -182,12 +191,14 @@ def _baseline(policy: SoftmaxPolicy, state: State) -> Array | None:
     return values_of(policy.pi(state.theta), state.world.Q) if isinstance(state.world, Tables) else None
 
 
-def _no_margin(margin: Margin, delta: float) -> str:
+def _no_margin(cmdp: CMDP, margin: Margin, delta: float) -> str:
     sure = f"with confidence {1 - delta:g}"
     if margin.verdict == "INFEASIBLE":
+        assert margin.mu is not None
+        conflict = ", ".join(cmdp.names[i] for i in np.flatnonzero(margin.mu > 0.01))
         return (
-            f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0; "
-            f"lower b by {-margin.bound:.6g} or more"
+            f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0 (in conflict: "
+            f"{conflict}); to lower b by {-margin.bound:.6g} is needed, by {-margin.slater:.6g} is enough"
         )
     return (
         f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "

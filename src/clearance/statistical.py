@@ -12,6 +12,7 @@ Sampling stops by itself when the verdict is reached or the budget ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -54,26 +55,6 @@ class Component(NamedTuple):
         return self.total / max(self.episodes, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the episodes say.
-
-    mean, sd      of one episode's estimate [1+I]
-    lower, upper  confidence bounds of J [1+I], each at level δ on its own
-    interval      bounds (low, high) [1+I] that hold all together at level δ
-    """
-
-    verdict: Verdict
-    mean: Array
-    sd: Array
-    lower: Array
-    upper: Array
-    interval: tuple[Array, Array]
-    episodes: int
-    steps: int
-    components: dict[int, Component]
-
-
 @dataclass(eq=False)
 class _Tally:
     """All bets of one policy: on every signal from above and from below, and sums by component."""
@@ -107,9 +88,52 @@ class _Tally:
 
     def verdict(self, delta: float) -> Verdict:
         I = len(self.up) - 1
-        if all(bets.rejects(delta) for bets in self.up[1:]):
+        if all(bets.given <= bets.low or bets.rejects(delta) for bets in self.up[1:]):  # E X ≥ low is enough
             return "CERTIFIED"
         return "VIOLATED" if any(bets.rejects(delta / I) for bets in self.down[1:]) else "UNDECIDED"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the episodes say, at level δ."""
+
+    verdict: Verdict
+    episodes: int
+    steps: int
+    delta: float
+    tally: _Tally
+
+    @cached_property
+    def mean(self) -> Array:
+        """J [1+I], estimated."""
+        return np.array([bets.mean for bets in self.tally.up])
+
+    @cached_property
+    def sd(self) -> Array:
+        """Of one episode's estimate [1+I]."""
+        return np.array([bets.sd for bets in self.tally.up])
+
+    @cached_property
+    def bounds(self) -> tuple[Array, Array]:
+        """Lower and upper confidence bounds of J [1+I], each at level δ on its own."""
+        return self.tally.bounds(self.delta)
+
+    @cached_property
+    def interval(self) -> tuple[Array, Array]:
+        """Lower and upper bounds of J [1+I] that hold all together at level δ."""
+        return self.tally.bounds(self.delta / (2 * len(self.tally.up)))
+
+    @property
+    def lower(self) -> Array:
+        return self.bounds[0]
+
+    @property
+    def upper(self) -> Array:
+        return self.bounds[1]
+
+    @property
+    def components(self) -> dict[int, Component]:
+        return self.tally.parts
 
 
 def gather(
@@ -129,7 +153,7 @@ def gather(
     """
     tally, n, steps, verdict = _Tally.of(source, b, likely), 0, 0, "UNDECIDED"
     while verdict == "UNDECIDED":
-        affordable = int(0.99 * (budget - steps) / source.episode_steps)
+        affordable = affordable_episodes(budget - steps, source.episode_steps)
         size = min(max(FIRST, n // 8), affordable)
         if size < 1:
             break
@@ -139,9 +163,12 @@ def gather(
         verdict = tally.verdict(delta)
         if impatient and _unlikely(tally, b, delta, n, n + affordable - size):
             break
-    mean, sd = np.array([bets.mean for bets in tally.up]), np.array([bets.sd for bets in tally.up])
-    together = tally.bounds(delta / (2 * len(mean)))
-    return Evidence(verdict, mean, sd, *tally.bounds(delta), together, n, steps, tally.parts)
+    return Evidence(verdict, n, steps, delta, tally)
+
+
+def affordable_episodes(steps: float, each: float) -> int:
+    """How many episodes of geometric length fit into so many steps, but for four standard deviations of bad luck."""
+    return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
 def _unlikely(tally: _Tally, b: Array, delta: float, n: int, most: int) -> bool:

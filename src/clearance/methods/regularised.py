@@ -13,7 +13,7 @@ becomes greedy for r + λ·g, and λ settles where the limits are just kept. It 
 et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and certified afterwards.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
-models (docs/guarantee.md): ν .02–.2, η₂/τ 2–60, final τ .002–.03, K 2000–6000.
+models (docs/guarantee.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class RegularisedCNPGPD:
     K: int | None = setting(None, "iterations; 4000, or fewer where the budget is small")
     N: int | None = setting(None, "walks per iteration; as many as the budget allows")
     nu: float = setting(0.05, "ν, the share of the logits that is renewed in an iteration")
-    tau: tuple[float, float] = setting((0.3, 0.005), "τ at the beginning and at the end, in units of the range of r")
-    eta2: float = setting(30.0, "η₂/τ_k: the step of λ falls with τ, in units of the problem")
+    tau: tuple[float, float] = setting((0.3, 0.001), "τ at the beginning and at the end, in units of the range of r")
+    eta2: float = setting(60.0, "η₂/τ_k: the step of λ falls with τ, in units of the problem")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
         "auto", "κ ≥ 0, the margin kept from the limits at the end, one or one each"
     )

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance import episodes, kernels
+from clearance.compiling import announce
 from clearance.errors import InputError
 from clearance.mixture import Mixture
 from clearance.problem import CMDP, Array
@@ -87,6 +88,7 @@ class Returns:
         model, pols, choice = self._compiled
         X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)
         low, high = self.signal_bounds
+        announce(episodes.returns)
         steps, episode, t = episodes.returns(
             key,
             begin,
@@ -162,10 +164,12 @@ class Acted:
         a = self.act(s)
         if isinstance(a, tuple):  # Stable-Baselines3's predict gives (action, state)
             a = a[0]
-        a = int(np.asarray(a).reshape(-1)[0]) if np.size(a) == 1 else -1
-        if not (0 <= a < self.cmdp.A and self.cmdp.available[s, a]):
-            raise InputError(f"policy gave action {a} at state {s}, which has no such action")
-        return a
+        given = np.asarray(a)
+        whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
+        action = int(given.item()) if whole else -1
+        if not (0 <= action < self.cmdp.A and self.cmdp.available[s, action]):
+            raise InputError(f"policy gave action {a!r} at state {s}, which has no such action")
+        return action
 
     def _next(self, rng: np.random.Generator, s: int, a: int) -> int:
         row = self.cmdp.rows[[s * self.cmdp.A + a]]
