@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from clearance import dual, selection
+from clearance import dual
 from clearance.direction import SGD, Tabular
 from clearance.errors import InfeasibleError, InputError
 from clearance.kernels import fold
@@ -28,8 +28,9 @@ from clearance.problem import CMDP, Array
 from clearance.sample import Critic, Returns, Sampler, Table
 from clearance.sample.critic import Tables, values_of
 from clearance.sample.streams import key_of
-from clearance.solution import Attempt, EvidenceKind, Solution
-from clearance.statistical import gather
+from clearance.selection import Candidates, thinned
+from clearance.solution import EvidenceKind, Solution
+from clearance.trials import FEW, LOOK, Trials
 
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
@@ -37,9 +38,7 @@ EXACT_STATES = 300
 BUDGET = {"exact": 2e6, "samples": 1e7}
 # Of a budget of samples, after the margin: learning.
 LEARNING = 0.15
-# Choices and their tests: shares of what is left for the choice and for the test, and the share of the test after which
-# it is expected to pass. First a safe one, then a bold one with nearly all, then what is left.
-ATTEMPTS = ((0.15, 0.12, 0.4), (0.25, 0.74, 0.85), (0.3, 0.6, 0.4))
+# Iterates to choose from.
 CANDIDATES = 12
 
 # The streams of the phases; learning alone has the root, and no iteration gets as far as these.
@@ -125,65 +124,23 @@ def _by_samples(
     lam_max = _bound_of_multipliers(cmdp, method, margin.slater, exact=False)
     run = iterate(sampler, method, np.uint64(fold(key, LEARN)), lam_max, budget=LEARNING * left, progress=progress)
     spent = margin.steps + int(run.trace.steps.sum())
-    attempts, steps = _tested(cmdp, policy, run, margin, key, budget - spent, delta)
+    trials = _trials(cmdp, policy, run, margin, key, budget - spent, delta)
+    attempts = trials.run()
     seconds = time.perf_counter() - began
-    facts = (margin, lam_max, run.status, int(seed), seconds, None, "samples", attempts, spent + steps, delta)
+    facts = (margin, lam_max, run.status, int(seed), seconds, None, "samples", attempts, spent + trials.steps, delta)
     return Solution(cmdp, method, policy, run.trace, run.state, *facts)
 
 
-def _tested(
+def _trials(
     cmdp: CMDP, policy: SoftmaxPolicy, run: Run, margin: Margin, key: np.uint64, budget: float, delta: float
-) -> tuple[tuple[Attempt, ...], int]:
-    """Choose among the iterates and put the choice to the test on fresh samples.
-
-    The j-th test spends δ/(j(j+1)). What a test has seen is known to the next choice. The first is short and so asks
-    for much slack, the second is as long as the budget allows; the last, if none has passed, is for the strictly
-    feasible policy of the margin.
-    """
-    episode = Returns(cmdp, Mixture.single(policy.pi(run.state.theta))).episode_steps
-    look = 0.08 * budget / episode  # episodes for a first look at all candidates
-    index = selection.thinned(len(run.trace), int(np.clip(look / 30, 1, CANDIDATES)), first=FADED)
-    base, fallback = _baseline(policy, run.state), margin.policy
+) -> Trials:
+    """The late iterates as candidates, fewer of them where the budget is small; and the safest policy's components."""
+    few = LOOK * budget / FEW / Returns(cmdp, Mixture.single(policy.pi(run.state.theta))).episode_steps
+    index = thinned(len(run.trace), int(np.clip(few, 1, CANDIDATES)), first=FADED)
     pi = policy.pi(run.trace.theta[index])
-    pi = pi if fallback is None else np.concatenate([pi, fallback.pi])
-    candidates = selection.Candidates(cmdp, pi, base, np.uint64(fold(key, CHOOSE)))
-    for m in range(len(pi)):
-        candidates.measure(m, max(2, int(look / len(pi))))
-    reserve = min(max(3.0 * margin.tested, 0.02 * budget), 0.3 * budget)  # for the test of the safest policy
-    attempts: list[tuple[Array | None, Attempt]] = []
-    tested, passed = 0, False
-    for j, (choice, trial, plan) in enumerate(ATTEMPTS, 1):
-        left, level = budget - candidates.steps - tested - reserve * (not passed), delta / (j * (j + 1))
-        if passed and left < 0.1 * budget:
-            break
-        w = candidates.choose(choice * left - candidates.steps * (j == 1), plan * trial * left / episode, level)
-        if w is None and (passed or fallback is None):
-            continue
-        used = np.flatnonzero(w) if w is not None else np.zeros(0, np.int64)
-        mixture = fallback if w is None else Mixture(w[used] / w[used].sum(), pi[used])
-        assert mixture is not None
-        evidence = gather(
-            Returns(cmdp, mixture, base),
-            cmdp.b,
-            level,
-            np.uint64(fold(np.uint64(fold(key, CERTIFY)), j)),
-            trial * left,
-            likely=None if w is None else candidates.expected(w),
-            impatient=True,
-        )
-        attempts.append((w, Attempt(mixture, evidence, level, evidence.mean[0])))
-        tested, passed = tested + evidence.steps, passed or evidence.verdict == "CERTIFIED"
-        for m, seen in evidence.components.items():
-            if w is not None:
-                candidates.learn(int(used[m]), seen)
-    if not passed and fallback is not None:
-        level = delta / ((len(ATTEMPTS) + 1) * (len(ATTEMPTS) + 2))
-        stream = np.uint64(fold(np.uint64(fold(key, CERTIFY)), len(ATTEMPTS) + 1))
-        evidence = gather(Returns(cmdp, fallback, base), cmdp.b, level, stream, budget - candidates.steps - tested)
-        attempts.append((None, Attempt(fallback, evidence, level, evidence.mean[0])))
-        tested += evidence.steps
-    J_r = candidates.J[:, 0]
-    return tuple(a if w is None else a._replace(worth=float(w @ J_r)) for w, a in attempts), candidates.steps + tested
+    pi = pi if margin.policy is None else np.concatenate([pi, margin.policy.pi])
+    candidates = Candidates(cmdp, pi, _baseline(policy, run.state), np.uint64(fold(key, CHOOSE)))
+    return Trials(cmdp, candidates, margin, np.uint64(fold(key, CERTIFY)), budget, delta)
 
 
 def _baseline(policy: SoftmaxPolicy, state: State) -> Array | None:
