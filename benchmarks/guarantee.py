@@ -281,6 +281,12 @@ STUDIES = {
 }
 
 
+def _section(page: str, name: str) -> str:
+    """What the page says below a heading."""
+    begin = page.index(f"## {name}\n") + len(f"## {name}\n")
+    return page[begin : page.index("\n## ", begin)].strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of every study")
@@ -298,6 +304,8 @@ def main() -> None:
     print(f"{time.perf_counter() - began:.0f} s")
     if args.write:
         old = PAGE.read_text() if PAGE.exists() else NOTES + "\n"
+        kept = {name: _section(old, name) for name in STUDIES if name not in found and f"## {name}\n" in old}
+        found = {name: (found | kept)[name] for name in STUDIES if name in found or name in kept}
         head = "# What comes back: certified, close to the optimum\n\n    python benchmarks/guarantee.py --write\n"
         where = (
             f"Python {platform.python_version()}, NumPy {np.__version__}, clearance {cl.__version__}; two processes."

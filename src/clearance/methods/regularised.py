@@ -8,9 +8,9 @@
 
 For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations, so that noise averages out and no
 action is lost for ever: plain Algorithm 1 saturates early, at a corner that it cannot leave. As τ falls the policy
-becomes greedy for r + λ·g, and λ settles where the limits are just kept. It answers to λ like 1/τ, so λ moves in steps
-∝ τ: fast while the policy is soft, which matters where the margin is small and λ* large. Close relative: RPG-PD (Ding
-et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and certified afterwards.
+becomes greedy for r + λ·g, and λ settles where the limits are just kept. It answers to λ like 1/τ, so the steps of λ
+fall with τ: fast while the policy is soft, which matters where the margin is small and λ* large. Close relative: RPG-PD
+(Ding et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and then certified.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
 models (docs/guarantee.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
@@ -32,6 +32,7 @@ from clearance.sample import Sampler
 
 ITERATIONS = 4000
 FADED = 0.7  # share of the iterations over which τ falls
+SHARP = 0.03  # the τ from which on the step of λ falls with it; a larger one lets λ shoot far beyond λ* early on
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
 
 
@@ -43,7 +44,7 @@ class RegularisedCNPGPD:
     N: int | None = setting(None, "walks per iteration; as many as the budget allows")
     nu: float = setting(0.05, "ν, the share of the logits that is renewed in an iteration")
     tau: tuple[float, float] = setting((0.3, 0.001), "τ at the beginning and at the end, in units of the range of r")
-    eta2: float = setting(60.0, "η₂/τ_k: the step of λ falls with τ, in units of the problem")
+    eta2: float = setting(60.0, "η₂/τ_k once τ_k < .03, constant before: the step of λ, in units of the problem")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
         "auto", "κ ≥ 0, the margin kept from the limits at the end, one or one each"
     )
@@ -101,7 +102,7 @@ class RegularisedCNPGPD:
     def dual_step(self, cmdp: CMDP, k: Any) -> Array:
         """η₂ of iteration k in the units of λ_i and J_gi, [I]; [K, I] for many k."""
         r, g = ranges(cmdp)
-        return np.multiply.outer(self.eta2 * self.tau_at(k), (1 - cmdp.gamma) * r / g**2)
+        return np.multiply.outer(self.eta2 * np.minimum(self.tau_at(k), SHARP), (1 - cmdp.gamma) * r / g**2)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """One iteration."""
