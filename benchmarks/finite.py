@@ -30,7 +30,7 @@ from clearance.methods import compiled
 from clearance.sample.streams import key_of
 from clearance.zoo import bai2023, bai2023_policy, garnet
 
-METHOD = cl.CNPGPD(K=1000, N=100, lam_max=243.0)
+METHOD = cl.CNPGPD(K=1000, N=100, kappa=0.0, lam_max=243.0)
 LINES: list[str] = []
 NOTES = "\n## Notes\n"  # what stands below this heading is written by hand, and kept
 
