@@ -26,6 +26,8 @@ from clearance.statistical import Evidence
 from clearance.trace import Trace
 
 EvidenceKind = Literal["exact", "samples"]
+# What the choice among iterates adds to the limits, relative to the scale of J_g; the first that is certified is taken.
+TIGHTEN = (1e-9, 1e-8, 1e-7, 1e-6, 0.0)
 
 
 class Attempt(NamedTuple):
@@ -126,20 +128,30 @@ class Solution:
 
     @cached_property
     def _choice(self) -> Mixture:
-        """The best mixture of the iterates, and of the safest policy where that is in the class."""
+        """The best mixture of the iterates, and of the safest policy where that is in the class.
+
+        The program's own tolerance may leave it a hair outside: the limits are tightened until it provably meets them.
+        """
         index, J = self._iterates
         safest = self.margin.policy
         if safest is not None:
             J = np.concatenate([J, values(self.cmdp, occupancy(self.cmdp, safest.pi))])
         size = np.maximum(np.abs(self.cmdp.g).max(axis=(1, 2)) / (1 - self.cmdp.gamma), np.abs(self.cmdp.b))
-        w = selection.best_weights(J, self.cmdp.b, 1e-9 * size)
-        w = selection.best_weights(J, self.cmdp.b) if w is None else w
-        if w is None:
-            return self.average
+        found = None
+        for tighten in TIGHTEN:
+            w = selection.best_weights(J, self.cmdp.b, tighten * size)
+            if w is not None:
+                found = self._mixed(index, w)
+                if certify(self.cmdp, found, compare=False).verdict == "CERTIFIED":
+                    return found
+        return self.average if found is None else found
+
+    def _mixed(self, index: NDArray[np.int64], w: Array) -> Mixture:
+        """The mixture of the iterates `index` and, with the weight behind theirs, of the safest policy."""
         used = np.flatnonzero(w)
         pi = self.policy_class.pi(self.trace.theta[index[used[used < len(index)]]])
-        if safest is not None and used[-1] == len(index):
-            pi = np.concatenate([pi, safest.pi])
+        if self.margin.policy is not None and used[-1] == len(index):
+            pi = np.concatenate([pi, self.margin.policy.pi])
         return Mixture(w[used] / w[used].sum(), pi)
 
     @cached_property
