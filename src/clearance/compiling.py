@@ -12,4 +12,4 @@ def announce(kernel: Any) -> None:
     function = kernel.py_func
     files = f"{function.__module__.rsplit('.')[-1]}.{function.__qualname__}-*.nbc"
     if not kernel.signatures and not any(Path(kernel.stats.cache_path or ".").glob(files)):
-        print("clearance: compiling, once on this machine (less than 10 s) …", file=sys.stderr, flush=True)
+        print("clearance: compiling, once on this machine (about 10 s) …", file=sys.stderr, flush=True)
