@@ -14,17 +14,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearance import theory, zoo
     from clearance.certificate import Certificate, certify
-    from clearance.direction import SGD, LeastSquares, Tabular
+    from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
     from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
     from clearance.infeasible import Infeasibility, diagnose
-    from clearance.methods import CNPGPD, RegularisedCNPGPD
+    from clearance.methods import (
+        CNPGPD,
+        CRPO,
+        NPGPD,
+        OPGPD,
+        PDANPG,
+        PDNAC,
+        PMDPD,
+        RPGPD,
+        ModelBased,
+        RegularisedCNPGPD,
+    )
     from clearance.mixture import Mixture
+    from clearance.network import two_layer
     from clearance.oracle import Optimum, optimum, slater_margin
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
-    from clearance.sample import Critic, Exact, Table
+    from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
     from clearance.trace import Trace
@@ -33,20 +45,31 @@ __version__ = "0.1.0"
 
 # Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
 _HOME = {
+    "AcceleratedSGD": "direction",
     "CMDP": "problem",
     "CNPGPD": "methods",
+    "CRPO": "methods",
     "Certificate": "certificate",
     "ConservatismWarning": "solving",
     "Critic": "sample",
     "Exact": "sample",
     "Frontier": "price",
+    "Generative": "sample",
     "Infeasibility": "infeasible",
     "InfeasibleError": "errors",
     "InputError": "errors",
     "LeastSquares": "direction",
     "MissingExtraError": "errors",
     "Mixture": "mixture",
+    "ModelBased": "methods",
+    "NPGPD": "methods",
+    "NetworkCritic": "sample",
+    "OPGPD": "methods",
     "Optimum": "oracle",
+    "PDANPG": "methods",
+    "PDNAC": "methods",
+    "PMDPD": "methods",
+    "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
     "SGD": "direction",
     "Solution": "solution",
@@ -54,6 +77,8 @@ _HOME = {
     "Table": "sample",
     "Tabular": "direction",
     "Trace": "trace",
+    "Trajectory": "sample",
+    "WeightedSGD": "direction",
     "certify": "certificate",
     "class_model": "policy",
     "diagnose": "infeasible",
@@ -66,24 +91,36 @@ _HOME = {
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "solving",
+    "two_layer": "network",
 }
 _MODULES = ("theory", "zoo")
 
 __all__ = [
     "CMDP",
     "CNPGPD",
+    "CRPO",
+    "NPGPD",
+    "OPGPD",
+    "PDANPG",
+    "PDNAC",
+    "PMDPD",
+    "RPGPD",
     "SGD",
+    "AcceleratedSGD",
     "Certificate",
     "ConservatismWarning",
     "Critic",
     "Exact",
     "Frontier",
+    "Generative",
     "Infeasibility",
     "InfeasibleError",
     "InputError",
     "LeastSquares",
     "MissingExtraError",
     "Mixture",
+    "ModelBased",
+    "NetworkCritic",
     "Optimum",
     "RegularisedCNPGPD",
     "Solution",
@@ -91,6 +128,8 @@ __all__ = [
     "Table",
     "Tabular",
     "Trace",
+    "Trajectory",
+    "WeightedSGD",
     "certify",
     "class_model",
     "diagnose",
@@ -104,6 +143,7 @@ __all__ = [
     "softmax",
     "solve",
     "theory",
+    "two_layer",
     "zoo",
 ]
 
