@@ -107,10 +107,9 @@ def draw_slopes(found: dict[str, Any], path: Path) -> None:
         for method, (colour, dash) in zip(SCHEDULES, STYLES, strict=False):
             mean = np.mean(found[f"{name}/{method}"]["errors"], axis=1)
             ax.loglog(BUDGETS, np.maximum(mean, 1e-5), color=colour, linestyle=dash, marker=".", label=method)
-        ax.loglog(BUDGETS, 0.6 * (BUDGETS / BUDGETS[0]) ** -0.5, color="0.5", linewidth=0.8, label="slope −1/2")
-        ax.loglog(
-            BUDGETS, 0.6 * (BUDGETS / BUDGETS[0]) ** -0.25, color="0.5", linewidth=0.8, linestyle=":", label="−1/4"
-        )
+        grown = BUDGETS / BUDGETS[0]
+        ax.loglog(BUDGETS, 0.6 * grown**-0.5, color="0.5", linewidth=0.8, label="slope −1/2")
+        ax.loglog(BUDGETS, 0.6 * grown**-0.25, color="0.5", linewidth=0.8, linestyle=":", label="slope −1/4")
         ax.set_title(name, fontsize=10)
         ax.set_xlabel("environment steps")
         ax.grid(alpha=0.25, which="both", linewidth=0.4)
