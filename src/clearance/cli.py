@@ -104,10 +104,9 @@ def _solve(args: argparse.Namespace) -> int:
             delta=args.delta,
             seed=args.seed,
             progress=bar.update,
+            out=args.out,
         )
     certificate = solution.certificate
-    if args.out:
-        solution.save(args.out)
     k, tests = solution.state.k, len(solution.attempts)
     result = {
         **show.certificate(certificate),

@@ -8,28 +8,20 @@ docs/run_folder.md describes every file. Whatever is cut off or altered is recog
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from clearance import checkpoint
 from clearance.certificate import Certificate
 from clearance.errors import InputError
-from clearance.files import load_npz
+from clearance.files import digest, load_json, sha256
 from clearance.mixture import Mixture
 from clearance.problem import CMDP
 from clearance.trace import Trace
 
-VERSION = 1
-
-
-def schema(name: str) -> str:
-    """The schema that a file of this name carries."""
-    return f"clearance/{name}/{VERSION}"
+SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "margin")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,30 +55,26 @@ class RunFolder:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What was asked for."""
-        return read_json(self._good("settings.json"), "settings")
+        return load_json(self._good("settings.json"), SCHEMAS["settings"])
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
         """What was run: K, N, κ and Λ decided; None before the margin is known."""
-        return read_json(self._good("method.json"), "method") if self.has("method.json") else None
+        return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
 
     @cached_property
     def trace(self) -> Trace:
         """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
-        names = sorted(n for n in self.manifest["files"] if n.startswith("trace/"))
-        parts = [read_trace(self._good(name)) for name in names]
-        tail = self._tail(sum(len(p) for p in parts))
-        parts += [] if tail is None else [tail]
+        listed = sorted(self.manifest["files"])
+        newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
+        found = checkpoint.load(self._good(newest[0])) if newest else None  # its list of files belongs to its tail
+        names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
+        parts = [Trace.load(self._good(name)) for name in names]
+        tail = None if found is None else checkpoint.tail_of(found)
+        parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
         if not parts:
-            raise InputError(f"{self.folder}: no iteration was done yet: go on with clearance solve --resume")
+            raise InputError(f"{self.folder}: no iteration was saved yet; go on with clearance solve --resume")
         return Trace.joined(parts)
-
-    def _tail(self, begin: int) -> Trace | None:
-        """The iterations since the last file of the trace: the newest checkpoint has them."""
-        from clearance.checkpoint import tail_of
-
-        names = sorted(n for n in self.manifest["files"] if n.startswith("checkpoint/"))
-        return tail_of(self._good(names[-1]), begin) if names else None
 
     @cached_property
     def policy(self) -> Mixture | None:
@@ -96,7 +84,7 @@ class RunFolder:
     def certificate(self) -> Certificate | None:
         if not self.has("certificate.json"):
             return None
-        data = read_json(self._good("certificate.json"), "certificate")
+        data = load_json(self._good("certificate.json"), SCHEMAS["certificate"])
         return Certificate(**{f.name: data[f.name] for f in fields(Certificate) if f.name in data})
 
     def has(self, name: str) -> bool:
@@ -125,20 +113,10 @@ def load(folder: str | Path) -> RunFolder:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    data = read_json(path, "manifest")
-    if data.pop("sha256", None) != digest_of(data):
+    data = load_json(path, SCHEMAS["manifest"])
+    if data.pop("sha256", None) != digest(data):
         raise InputError(f"{path}: is altered, its sha256 is not that of its content; {REMEDY}")
     return data
-
-
-def digest_of(data: dict[str, Any]) -> str:
-    """sha256 of JSON data, keys sorted, no spaces."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def sha256(path: Path) -> str:
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def intact(path: Path, entry: dict[str, Any]) -> bool:
@@ -147,37 +125,3 @@ def intact(path: Path, entry: dict[str, Any]) -> bool:
         return path.stat().st_size == entry["bytes"] and sha256(path) == entry["sha256"]
     except OSError:
         return False
-
-
-def read_json(path: Path, name: str) -> dict[str, Any]:
-    """A JSON object of the schema `name`, or one line that says what it is instead."""
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; is this a run folder?") from None
-    except OSError as e:
-        raise InputError(f"{path}: cannot read: {e.strerror or e}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is no JSON, or cut off; {REMEDY}") from None
-    check_schema(path, data.get("schema") if isinstance(data, dict) else None, name)
-    return data
-
-
-def check_schema(path: Path, found: object, name: str) -> None:
-    if found == schema(name):
-        return
-    kind, _, version = str(found).rpartition("/")
-    if kind == f"clearance/{name}" and version.isdigit() and int(version) > VERSION:
-        raise InputError(f"{path}: has schema {found}, this clearance reads {schema(name)}: install a newer one")
-    raise InputError(f"{path}: has schema {found!r}, expected {schema(name)!r}")
-
-
-def read_trace(path: Path) -> Trace:
-    """One file of the trace."""
-    arrays = load_npz(path)
-    check_schema(path, str(arrays.get("schema")), "trace")
-    names = [f.name for f in fields(Trace)]
-    missing = [name for name in names if name not in arrays]
-    if missing:
-        raise InputError(f"{path}: {missing[0]} is missing; {REMEDY}")
-    return Trace(**{name: np.asarray(arrays[name]) for name in names})
