@@ -46,7 +46,8 @@ def columns(trace: Trace, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _write_csv(path: str | Path, table: dict[str, Any]) -> None:
     """Numbers as their shortest text that reads back to the same bits."""
-    with whole(path) as f, io.TextIOWrapper(f, encoding="utf-8", newline="") as text:
+    with whole(path) as f:
+        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
         writer = csv.writer(text)
         writer.writerow(table)
         writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))

@@ -66,8 +66,9 @@ def iterate(
     try:
         while at.state.k < K and at.steps + at.each <= budget:
             started = time.perf_counter()
-            if np.isfinite(budget) and at.state.k:  # where the run ends must not depend on the clock
+            if np.isfinite(budget) and at.state.k:  # where the run ends must depend neither on the clock nor on saving
                 n = int(np.clip((budget - at.steps) / max(at.each, 1), 1, CHUNK))
+            n = n if np.isfinite(budget) else int(max(min(n, record.room), 1))
             state, part, wrong = _finite(sampler, method, key, at.state, min(n, K - at.state.k), lam_max)
             part, d_sum = _measured(sampler, part, at.d_sum)
             if len(part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 from clearance.methods import State
@@ -31,6 +32,11 @@ class Record(Protocol):
         """After the last iterations that were added."""
         ...
 
+    @property
+    def room(self) -> float:
+        """Iterations until it wants to save."""
+        ...
+
     def begin(self, first: Position) -> Position:
         """Where to go on: `first`, unless iterations were recorded before."""
         ...
@@ -54,6 +60,8 @@ class Record(Protocol):
 
 class Memory:
     """The record of a run that is not written anywhere."""
+
+    room = math.inf
 
     def __init__(self) -> None:
         self._added: list[tuple[Trace | None, Position]] = []

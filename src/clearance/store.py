@@ -118,6 +118,10 @@ class Store:
         assert self._tail is not None
         return self._tail.at
 
+    @property
+    def room(self) -> float:
+        return self.every.iterations - (self.at.state.k - self.saved)
+
     def begin(self, first: Position) -> Position:
         """Where the newest good checkpoint says, or at the beginning."""
         self._tail = Tail(0, (), first)
