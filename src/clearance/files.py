@@ -86,18 +86,18 @@ def flush_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def load_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an `.npz`; never executes what it reads (no pickles)."""
+def load_npz(path: str | Path, only: str | None = None) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz`, or only one of them; never executes what it reads (no pickles)."""
     try:
         with open(path, "rb") as f:
-            return _arrays(path, f)
+            return _arrays(path, f, only)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as e:
         raise InputError(f"{path}: cannot read: {e.strerror or e}") from None
 
 
-def _arrays(path: str | Path, f: Any) -> dict[str, NDArray[Any]]:
+def _arrays(path: str | Path, f: Any, only: str | None) -> dict[str, NDArray[Any]]:
     what = "the zip directory"
     try:
         if not zipfile.is_zipfile(f):
@@ -105,7 +105,7 @@ def _arrays(path: str | Path, f: Any) -> dict[str, NDArray[Any]]:
         f.seek(0)
         arrays = {}
         with np.load(f, allow_pickle=False) as z:
-            for what in z.files:
+            for what in z.files if only is None else [only]:
                 arrays[what] = _array(path, what, z[what])
         return arrays
     except (InputError, OSError):

@@ -31,12 +31,15 @@ Progress = Callable[[Trace, State, int], None]  # what was just done, where that
 
 
 class Run(NamedTuple):
-    """The trace of a run, the state after it, the weighted sum of the iterates' occupancies if recorded."""
+    """The trace of a run, the state after it, the weighted sum of the iterates' occupancies if recorded, and the
+    environment steps that it took.
+    """
 
     trace: Trace
     state: State
     d_sum: Array | None
     status: Literal["done", "interrupted"]
+    steps: int
 
 
 def iterate(
@@ -90,7 +93,7 @@ def iterate(
             record.save()
         raise
     at = record.at
-    return Run(record.trace(), at.state, at.d_sum, status)
+    return Run(record.trace(), at.state, at.d_sum, status, at.steps)
 
 
 def _first(sampler: Sampler, method: Method | Feasibility, world: object, *, exact: bool) -> Position:

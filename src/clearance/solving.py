@@ -144,7 +144,7 @@ def _by_model(task: Task, progress: Progress | None, store: Store | None) -> Sol
     )
     counted = float(run.trace.counts.sum())
     d_bar = None if run.d_sum is None or counted == 0 else run.d_sum / counted
-    facts = (margin, lam_max, run.status, task.seed, 0.0, d_bar, "exact", (), int(run.trace.steps.sum()))
+    facts = (margin, lam_max, run.status, task.seed, 0.0, d_bar, "exact", (), run.steps)
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
 
 
@@ -175,7 +175,7 @@ def _by_samples(task: Task, progress: Progress | None, store: Store | None) -> S
     run = iterate(task.sampler, method, stream, lam_max, budget=LEARNING * left, progress=progress, record=store)
     if store is not None and run.status == "interrupted":  # the rest is done when the run goes on
         raise KeyboardInterrupt
-    spent = margin.steps + int(run.trace.steps.sum())
+    spent = margin.steps + run.steps
     trials = _trials(cmdp, policy, run, margin, key, budget - spent, delta)
     attempts = trials.run()
     facts = (margin, lam_max, run.status, task.seed, 0.0, None, "samples", attempts, spent + trials.steps, delta)

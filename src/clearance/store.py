@@ -24,7 +24,7 @@ from clearance.margin import Margin
 from clearance.mixture import Mixture
 from clearance.record import Position
 from clearance.run import SCHEMAS, intact, load
-from clearance.trace import Trace
+from clearance.trace import StoredTrace, Trace
 
 # Iterations in a file of the trace: so many, or so many numbers of θ.
 ROWS, NUMBERS = 4096, 2**20
@@ -51,7 +51,7 @@ class Every(NamedTuple):
         """
         number, unit = (str(text)[:-1], str(text)[-1]) if str(text)[-1:] in UNITS else (str(text), "")
         with contextlib.suppress(ValueError):
-            if unit and float(number) > 0:
+            if unit and 0 < float(number) < np.inf:
                 return cls(seconds=float(number) * UNITS[unit])
             if not unit and int(number) > 0:
                 return cls(iterations=int(number))
@@ -134,7 +134,9 @@ class Store:
                 path.unlink(missing_ok=True)
                 self.files.pop(f"checkpoint/{path.name}", None)
         else:
-            self.files = _without_trace(self.files)
+            self.files = _without(self.files, "trace/")
+        for name in [n for n in self.files if n.startswith("checkpoint/") and not (self.folder / n).exists()]:
+            del self.files[name]
         self._last = time.monotonic()
         return self.at
 
@@ -145,7 +147,8 @@ class Store:
             if not intact(self.folder / name, entry):
                 raise InputError(f"{self.folder / name}: is missing, cut off or altered")
         at = found.rebuilt(first, "at")
-        self.files = _without_trace(self.files) | traces
+        self.files = _without(self.files, "trace/") | traces
+        self._enter(f"checkpoint/{path.name}")
         tail = checkpoint.tail_of(found)
         self._tail = Tail(at.state.k - (0 if tail is None else len(tail)), () if tail is None else (tail,), at)
         self._number, self.saved = int(path.stem), at.state.k
@@ -195,7 +198,7 @@ class Store:
         joined = Trace.joined(list(parts)) if parts else None
         tail = None if joined is None else {f.name: getattr(joined, f.name) for f in fields(Trace)}
         name = f"checkpoint/{self._number + 1:06d}.npz"
-        rests_on = dict(self.files)
+        rests_on = _without(self.files, "checkpoint/")
         old = [p for p in self._checkpoints() if p.name != Path(name).name]
         self.write(name, lambda path: checkpoint.save(path, {"at": at, "tail": tail}, rests_on))
         self._number, self.saved, self._last = self._number + 1, at.state.k, time.monotonic()
@@ -212,10 +215,9 @@ class Store:
     def trace(self) -> Trace:
         """All iterations, from the disk and what is not there yet."""
         assert self._tail is not None
-        names = sorted(name for name in self.files if name.startswith("trace/"))
-        parts = [Trace.load(self.folder / name) for name in names]
-        tail = [Trace.joined(list(self._tail.parts)).thinned(self._tail.begin)] if self._tail.parts else []
-        return Trace.joined(parts + tail)
+        paths = [self.folder / name for name in sorted(self.files) if name.startswith("trace/")]
+        begin, parts, at = self._tail
+        return StoredTrace(paths, Trace.joined(list(parts)).thinned(begin) if parts else None, at.state.k)
 
     # ------------------------------------------------------------------------------------ the end
 
@@ -261,6 +263,10 @@ class Store:
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         save(path)
+        self._enter(name)
+
+    def _enter(self, name: str) -> None:
+        path = self.folder / name
         self.files[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
 
     def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:
@@ -280,5 +286,5 @@ class Store:
         save_json(self.folder / "manifest.json", data | {"sha256": digest(data)})
 
 
-def _without_trace(files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: entry for name, entry in files.items() if not name.startswith("trace/")}
+def _without(files: dict[str, dict[str, Any]], folder: str) -> dict[str, dict[str, Any]]:
+    return {name: entry for name, entry in files.items() if not name.startswith(folder)}

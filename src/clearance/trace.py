@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,24 @@ class Trace:
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; a trace has {', '.join(f.name for f in fields(cls))}")
         return cls(**{f.name: z[f.name] for f in fields(cls)})
+
+
+class StoredTrace(Trace):
+    """The trace of a run folder: each column is read from its files when it is asked for, and not kept in memory."""
+
+    def __init__(self, files: list[Path], tail: Trace | None, n: int) -> None:
+        for name, value in (("files", files), ("tail", tail), ("n", n)):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return self.n  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in (f.name for f in fields(Trace)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        parts = [load_npz(path, only=name)[name] for path in self.__dict__["files"]]
+        tail = self.__dict__["tail"]
+        return np.concatenate(parts if tail is None else [*parts, getattr(tail, name)])
 
 
 def kept(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
