@@ -15,7 +15,7 @@ from clearance import __version__, checkpoint, run, settings
 from clearance.errors import InputError
 from clearance.files import flush_folder, load_json
 from clearance.lock import lock
-from clearance.policy import SoftmaxPolicy
+from clearance.network import Policy
 from clearance.problem import CMDP
 from clearance.run import SCHEMAS
 from clearance.store import DamagedRunWarning, Every, Store
@@ -85,7 +85,7 @@ def write_solution(solution: Solution, out: str | Path) -> None:
         store.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
 
 
-def _new(out: Path, cmdp: CMDP, policy: SoftmaxPolicy, data: dict[str, Any], every: Every) -> Store:
+def _new(out: Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Every) -> Store:
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
@@ -106,14 +106,14 @@ def _new(out: Path, cmdp: CMDP, policy: SoftmaxPolicy, data: dict[str, Any], eve
     return store
 
 
-def _describe(store: Store, cmdp: CMDP, policy: SoftmaxPolicy, data: dict[str, Any]) -> None:
+def _describe(store: Store, cmdp: CMDP, policy: Policy, data: dict[str, Any]) -> None:
     """Problem and settings."""
-    plain = settings.is_plain(policy, cmdp)
-    kind = {"policy": {"kind": "tabular" if plain else "features"}, "problem": settings.identity(cmdp)}
+    kind = settings.kind_of(policy, cmdp)
+    about = {"policy": {"kind": kind}, "problem": settings.identity(cmdp)}
     store.write("problem.npz", cmdp.save)
-    if not plain:
-        store.write("features.npz", lambda path: settings.save_features(path, policy))
-    store.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, **kind})
+    if kind != "tabular":
+        store.write("features.npz", lambda path: settings.save_class(path, policy))
+    store.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, **about})
     store.write_manifest("running")
 
 

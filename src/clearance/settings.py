@@ -17,6 +17,7 @@ from clearance.direction import Direction
 from clearance.errors import InputError
 from clearance.files import digest, load_npz, save_npz
 from clearance.methods import Method
+from clearance.network import Policy, TwoLayer
 from clearance.policy import SoftmaxPolicy, softmax
 from clearance.problem import CMDP
 from clearance.sample import Sampler
@@ -52,7 +53,7 @@ def _value(value: Any, kinds: tuple[Any, ...]) -> Any:
     return tuple(_value(v, kinds) for v in value) if isinstance(value, list) else value
 
 
-def sampler_of(data: dict[str, Any], cmdp: CMDP, policy: SoftmaxPolicy) -> Sampler:
+def sampler_of(data: dict[str, Any], cmdp: CMDP, policy: Policy) -> Sampler:
     return _made(data, get_args(Sampler), cmdp, policy)
 
 
@@ -64,22 +65,31 @@ def identity(problem: CMDP) -> str:
 # -------------------------------------------------------------------------------------------------- the policy class
 
 
-def is_plain(policy: SoftmaxPolicy, cmdp: CMDP) -> bool:
-    """Whether it is the tabular softmax over all actions."""
-    return policy.tabular and np.array_equal(np.isfinite(policy.bias), cmdp.available)
+def kind_of(policy: Policy, cmdp: CMDP) -> str:
+    """ "tabular" for the softmax over all actions, which needs no file; "features" or "network"."""
+    if isinstance(policy, TwoLayer):
+        return "network"
+    return "tabular" if policy.tabular and np.array_equal(np.isfinite(policy.bias), cmdp.available) else "features"
 
 
-def save_features(path: Path, policy: SoftmaxPolicy) -> None:
-    m = policy.matrix
-    arrays = {"data": m.data, "indices": m.indices, "indptr": m.indptr, "shape": np.array(m.shape)}
-    arrays |= {"S": policy.S, "A": policy.A, "tabular": policy.tabular, "available": np.isfinite(policy.bias)}
+def save_class(path: Path, policy: Policy) -> None:
+    arrays: dict[str, Any] = {"S": policy.S, "A": policy.A, "available": np.isfinite(policy.bias)}
+    if isinstance(policy, TwoLayer):
+        arrays |= {"x": policy.x, "m": policy.m, "seed": policy.seed}
+    else:
+        m = policy.matrix
+        arrays |= {"data": m.data, "indices": m.indices, "indptr": m.indptr, "shape": np.array(m.shape)}
+        arrays["tabular"] = policy.tabular
     save_npz(path, {"schema": np.array(SCHEMA), **arrays})
 
 
-def policy_of(folder: Path, data: dict[str, Any], cmdp: CMDP) -> SoftmaxPolicy:
+def policy_of(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
     """The policy class of a run folder."""
     if data["kind"] == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
     z = load_npz(folder / "features.npz")
+    S, A = int(z["S"]), int(z["A"])
+    if data["kind"] == "network":
+        return TwoLayer(S, A, z["x"], int(z["m"]), int(z["seed"]), z["available"])
     matrix = sparse.csr_array((z["data"], z["indices"], z["indptr"]), shape=tuple(z["shape"]))
-    return SoftmaxPolicy(int(z["S"]), int(z["A"]), matrix, bool(z["tabular"]), z["available"])
+    return SoftmaxPolicy(S, A, matrix, bool(z["tabular"]), z["available"])

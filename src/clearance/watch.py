@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -116,7 +117,8 @@ class Board:
         """Some iterations were done; after a resume, what a lost attempt had shown of them is taken back."""
         begin = state.k - len(part)
         if self.writer is None:
-            self.writer = self.make(str(self.folder), purge_step=begin if begin else None)
+            own = f".{os.getpid()}.{begin}"  # names have whole seconds otherwise, and a later one replaces an earlier
+            self.writer = self.make(str(self.folder), purge_step=begin or None, filename_suffix=own)
         for i in np.unique(np.linspace(0, len(part) - 1, min(len(part), POINTS)).astype(int)):
             for tag, value in scalars(part, int(i), self.names, self.b).items():
                 self.writer.add_scalar(tag, value, begin + int(i))
