@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import clearance as cl
-from clearance import checkpoint, files, loop, run, settings, solving, store
+from clearance import checkpoint, files, loop, resuming, run, settings, solving, store
 from clearance.cli import main
 from clearance.methods import Method, State
 from clearance.record import Position
@@ -397,6 +397,26 @@ def test_a_full_disk() -> None:
     again = solve_process("run", flags)
     again.communicate(timeout=120)
     assert bits("run") == bits("whole")
+
+
+def test_a_folder_that_comes_to_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was made goes; an empty folder that was there stays, and can be resumed into."""
+    cl.zoo.two_state().replace(b=np.array([2.0])).save("m.npz")
+    os.mkdir("empty")
+    for out in ("empty", "a/b", "new"):
+        assert cli(f"solve m.npz --evidence samples --budget 3e5 --out {out}", capsys)[0] == 3
+    assert sorted(os.listdir()) == ["empty", "m.npz"] and os.listdir("empty") == []
+    assert cli("solve two-state --K 5 --resume empty", capsys)[0] in (0, 4)
+    assert cl.run.load("empty").status == "done"
+
+
+def test_a_killed_run_that_turns_out_infeasible(capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed while the margin was measured: --resume alone says the verdict."""
+    cmdp = cl.zoo.two_state().replace(b=np.array([2.0]))
+    task = solving.Task(cl.Critic(cmdp, cl.softmax(2, 2)), None, "samples", 3e5, 0.01, 0, None)
+    os.close(resuming.created("run", task, store.Every()).lock)
+    status, out, _ = cli("solve --resume run", capsys)
+    assert status == 3 and "INFEASIBLE" in out
 
 
 def test_no_space_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:

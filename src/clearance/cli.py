@@ -42,11 +42,12 @@ def _run(args: argparse.Namespace) -> int:
             return args.run(args)
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
+            on = args.problem or args.resume  # a run that goes on need not be told its problem
             if not e.proven:
-                show.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, args.problem)
+                show.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, on)
                 return NOT_CERTIFIED
             names = () if e.cmdp is None else e.cmdp.names
-            show.answer(args, result | _diagnosis(e.cmdp), args.problem, names=names)
+            show.answer(args, result | _diagnosis(e.cmdp), on, names=names)
             return INFEASIBLE
 
 

@@ -76,7 +76,7 @@ def check(args: argparse.Namespace) -> str | None:
 def run(args: argparse.Namespace) -> int:
     """Begin a run, or go on with one, and say what was found."""
     folder = args.resume or args.out
-    going_on = args.resume is not None and (args.problem is None or os.path.isdir(args.resume))
+    going_on = args.resume is not None and (args.problem is None or os.path.exists(f"{args.resume}/settings.json"))
     try:
         solution = (_resumed if going_on else _begun)(args, folder)
     except KeyboardInterrupt:

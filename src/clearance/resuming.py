@@ -93,7 +93,7 @@ def _new(out: Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Eve
     made = next((p for p in (*folder.parents[::-1], folder) if not p.exists()), None)
     try:
         partial.mkdir(parents=True)
-        store = Store(partial, every, lock(partial), made=made or folder)
+        store = Store(partial, every, lock(partial), made=made or folder, replaced=made is None)
         _describe(store, cmdp, policy, data)
         partial.rename(folder)
         flush_folder(folder.parent)

@@ -77,7 +77,8 @@ class Store:
     seconds: float = 0.0
     K: int | None = None
     phase: str = "margin"
-    made: Path | None = None  # the topmost folder that was made for it
+    made: Path | None = None  # the topmost folder that was made for it, or took the place of an empty one
+    replaced: bool = False
 
     def __post_init__(self) -> None:
         self._tail: Tail | None = None
@@ -250,6 +251,8 @@ class Store:
     def _discard(self) -> None:
         assert self.made is not None
         shutil.rmtree(self.made, ignore_errors=True)
+        if self.replaced:
+            self.made.mkdir()
 
     # ------------------------------------------------------------------------------------ files
 
