@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import csv
 import dataclasses
 import errno
 import itertools
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
+from runs import KINDS, Bomb, begin, bits, cli
 
 import clearance as cl
 from clearance import checkpoint, files, loop, resuming, run, settings, solving, store
@@ -32,51 +32,12 @@ from clearance.record import Position
 from clearance.sample import Sampler
 
 SRC = Path(cl.__file__).parent
-# Every kind of run: exact and samples, both methods, with a budget (which decides where a run ends) and without.
-KINDS: dict[str, dict[str, Any]] = {
-    "exact": {"method": cl.RegularisedCNPGPD(K=120, N=30)},
-    "exact, Algorithm 1": {"method": cl.CNPGPD(K=300, N=10)},
-    "exact, Algorithm 1, a budget": {"method": cl.CNPGPD(K=300, N=10), "budget": 2e4},
-    "exact, a budget": {"budget": 2e4},
-    "exact, without noise": {"method": cl.CNPGPD(K=100, direction=cl.Tabular()), "sampler": "exact"},
-    "exact, J not recorded": {"method": cl.CNPGPD(K=100, N=10), "exact_J": False},
-    "samples": {"evidence": "samples", "budget": 1e5, "delta": 0.1},
-    "samples, Algorithm 1": {"evidence": "samples", "budget": 1e5, "delta": 0.1, "method": cl.CNPGPD(K=200, N=5)},
-}
-
-
-def begin(kind: str, out: str | Path | None, **more: Any) -> cl.Solution:
-    cmdp = cl.zoo.two_state()
-    how: dict[str, Any] = {"checkpoint_every": 20, "seed": 5} | KINDS[kind] | more
-    if how.get("sampler") == "exact":
-        how["sampler"] = cl.Exact(cmdp, cl.softmax(cmdp.S, cmdp.A, cmdp.available))
-    return cl.solve(cmdp, out=out, **how)
-
-
-def bits(folder: str | Path) -> dict[str, str]:
-    """sha256 of everything that a run found; all of it must be as the manifest has it."""
-    found = cl.run.load(folder)
-    assert found.damaged == () and found.status == "done"
-    return {name: e["sha256"] for name, e in found.manifest["files"].items() if not name.startswith("checkpoint/")}
 
 
 @pytest.fixture(autouse=True)
 def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-class Bomb:
-    """A function that raises at its n-th call."""
-
-    def __init__(self, function: Callable[..., Any], n: int, error: type[BaseException] | BaseException) -> None:
-        self.function, self.left, self.error = function, n, error
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.left -= 1
-        if self.left == 0:
-            raise self.error
-        return self.function(*args, **kwargs)
 
 
 # ------------------------------------------------------------------------------------------- the same bits, always
@@ -209,6 +170,13 @@ def killed_and_resumed(flags: str, kills: int, seed: int) -> None:
                                    "two-state --evidence samples --budget 4e5 --checkpoint-every 50"])  # fmt: skip
 def test_kill_9_of_a_real_process(flags: str) -> None:
     killed_and_resumed(flags, kills=2, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["bai2023 --method cnpgpd --policy bai2023 --K 2000 --N 50 --checkpoint-every 50",
+                                   "altman-queue --evidence samples --budget 1e6 --checkpoint-every 50"])  # fmt: skip
+def test_kill_9_many_times(flags: str) -> None:
+    killed_and_resumed(flags, kills=12, seed=2)
 
 
 # -------------------------------------------------------------------------------------------------- damage is named
@@ -617,12 +585,6 @@ def test_a_problem_is_the_same_after_the_disk(name: str) -> None:
 # -------------------------------------------------------------------------------------------------- the command line
 
 
-def cli(argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = main(argv.split())
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
 def test_resume_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--method cnpgpd --K 300 --N 10 --kappa 0.1,0.2 --alpha 0.07 --seed 3"
     assert cli(f"solve altman-queue {flags} --out whole --json", capsys)[0] in (0, 4)
@@ -684,123 +646,3 @@ def test_a_run_begun_in_python_takes_no_flags(capsys: pytest.CaptureFixture[str]
 def test_how_often_is_a_time_or_a_count(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["solve", "two-state", "--checkpoint-every", text])
     assert status == 2 and "--checkpoint-every: must be a time as 30s" in capsys.readouterr().err
-
-
-# ------------------------------------------------------------------------------------------- watching and exporting
-
-
-def test_tensorboard_has_the_curves(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every event read back: tags, steps and values of the trace; what a lost attempt had shown is taken back."""
-    pytest.importorskip("tensorboardX")
-    flags = "solve two-state --method cnpgpd --K 90 --N 10 --tensorboard events --json"
-    with monkeypatch.context() as m:
-        m.setattr(loop, "_advance", Bomb(loop._advance, 4, KeyboardInterrupt))
-        assert cli(f"{flags} --out run", capsys)[0] == 130
-    assert cli(f"{flags} --resume run", capsys)[0] in (0, 4)
-    t, b = cl.run.load("run").trace, cl.zoo.two_state().b
-    found = events("events")
-    assert found["J_hat/reward"] == pytest.approx(dict(enumerate(t.J_hat[:, 0])), rel=1e-6)
-    assert found["slack/utility"] == pytest.approx(dict(enumerate(t.J[:, 1] - b[0])), rel=1e-5, abs=1e-6)
-    assert found["lam/utility"] == pytest.approx(dict(enumerate(t.lam[:, 0])), rel=1e-6)
-    assert {"J/reward", "slack_hat/utility", "omega_norm", "steps"} <= found.keys()
-
-
-def events(folder: str) -> dict[str, dict[int, float]]:
-    """tag → {step: value} of all event files: records of length, its check, data, its check."""
-    from tensorboardX.proto.event_pb2 import Event  # type: ignore[attr-defined]
-
-    found: dict[str, dict[int, float]] = {}
-    for path in sorted(Path(folder).iterdir()):
-        data = path.read_bytes()
-        while data:
-            n = int.from_bytes(data[:8], "little")
-            event = Event.FromString(data[12 : 12 + n])
-            data = data[16 + n :]
-            for value in event.summary.value:
-                found.setdefault(value.tag, {})[event.step] = value.simple_value
-    return found
-
-
-def test_a_missing_extra_is_said_before_the_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begin("exact", "run")
-    for name in ("tensorboardX", "pyarrow", "pyarrow.parquet"):
-        monkeypatch.setitem(sys.modules, name, None)
-    status, _, err = cli("solve two-state --tensorboard events --out new", capsys)
-    assert status == 2 and "tensorboardX is not installed: pip install 'clearance[report]'" in err
-    status, _, err = cli("export run --to t.parquet", capsys)
-    assert status == 2 and "pyarrow is not installed: pip install 'clearance[parquet]'" in err
-    assert os.listdir() == ["run"]
-
-
-def test_the_exported_trace_has_the_same_bits(capsys: pytest.CaptureFixture[str]) -> None:
-    two = cl.zoo.two_state()
-    names = ['a,"b"\nc']
-    cmdp = cl.CMDP(two.P, two.r, two.g, two.b, rho=two.rho, gamma=0.5, names=names)
-    cl.solve(cmdp, cl.CNPGPD(K=70, N=5), out="run")
-    t = cl.run.load("run").trace
-    assert json.loads(cli("export run --to t.csv --json", capsys)[1])["rows"] == 70
-    with open("t.csv", newline="", encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    assert [int(r["k"]) for r in rows] == list(range(70))
-    assert [float(r[f"lam.{names[0]}"]) for r in rows] == t.lam[:, 0].tolist()
-    assert [float(r["J.reward"]) for r in rows] == t.J[:, 0].tolist()
-    assert [int(r["steps"]) for r in rows] == t.steps.tolist()
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert cli("export run --to t.parquet", capsys)[0] == 0
-    table = parquet.read_table("t.parquet").to_pydict()
-    assert list(table) == list(rows[0]) and table["J_hat.reward"] == t.J_hat[:, 0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        ("export run --to t.xlsx", "--to t.xlsx: must end in one of .csv, .parquet"),
-        ("export . --to t.csv", "manifest.json: no such file"),
-        ("export none --to t.csv", "none: is no run folder"),
-        ("export run --to no/t.csv", "there is no folder no; make it first"),
-        ("export run", "--to"),
-    ],
-)
-def test_an_export_that_cannot_be(argv: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    begin("exact", "run")
-    status, out, err = cli(argv, capsys)
-    assert (status, out) == (2, "") and says in err and len(err.splitlines()) == 1
-
-
-def test_what_the_person_watching_sees(monkeypatch: pytest.MonkeyPatch) -> None:
-    from clearance import watch
-
-    said = watch.said_of(np.array([1.5, 0.2, -0.3]), np.array([0.0, -0.1]), np.array([0.5, 2.0]), 12345.0)
-    assert said == "1.23e+04 steps/s  J_r 1.5  worst slack -0.2  λ 0.5 2"
-    assert watch.said_of(np.array([1.0]), np.zeros(0), np.zeros(0), 0.0) == "J_r 1"
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    rate, last = watch.Rate(), 0.0
-    for _ in range(100):
-        now[0] += 0.2
-        last = rate.after(200)
-    assert last == pytest.approx(1000)
-    now[0] -= 1000
-    assert 0 < rate.after(200) < 1e4, "a clock that goes back"
-
-
-def test_the_bar_on_a_terminal_and_silence_elsewhere() -> None:
-    """In a pseudo-terminal the bar shows iterations, steps/s, J_r, the worst slack, λ; into a pipe nothing goes."""
-    argv = [sys.executable, "-m", "clearance", "solve", "two-state", "--method", "cnpgpd", "--K", "40000", "--N", "20"]
-    piped = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert piped.returncode in (0, 4) and piped.stderr == ""
-    ours, theirs = os.openpty()
-    env = os.environ | {"COLUMNS": "200", "TERM": "xterm"}
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=theirs, env=env) as process:
-        os.close(theirs)
-        seen = b""
-        with contextlib.suppress(OSError):  # the other end is closed
-            while part := os.read(ours, 4096):
-                seen += part
-    os.close(ours)
-    text = seen.decode()
-    assert process.returncode in (0, 4)
-    for what in ("iterations", "/40000", "steps/s", "J_r", "worst slack", "λ", "left"):
-        assert what in text

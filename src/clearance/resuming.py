@@ -128,7 +128,8 @@ def reopened(folder: Path, every: Every, cmdp: CMDP | None = None) -> Store:
     held = lock(folder)
     try:
         manifest = _manifest_of(folder)
-        store = Store(folder, every, held, dict(manifest["files"]), float(manifest["seconds"]))
+        store = Store(folder, every, held, dict(manifest["files"]), float(manifest["seconds"]), manifest["K"])
+        store.saved, store.phase = manifest["k"], manifest["phase"]
         _check(store, cmdp)
         if manifest["version"] != __version__:
             text = f"{folder}: was begun with clearance {manifest['version']}, this is {__version__}"
@@ -171,5 +172,6 @@ def _manifest_of(folder: Path) -> dict[str, Any]:
             with contextlib.suppress(InputError):
                 files = checkpoint.load(path).files
                 warnings.warn(f"{e}; {path.name} has what is needed", DamagedRunWarning, stacklevel=4)
-                return {"files": files, "seconds": 0.0, "version": __version__, "status": "running"}
+                unknown = {"k": 0, "K": None, "phase": "margin", "seconds": 0.0, "status": "running"}
+                return unknown | {"files": files, "version": __version__}
         raise

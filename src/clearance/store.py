@@ -135,7 +135,7 @@ class Store:
                 path.unlink(missing_ok=True)
                 self.files.pop(f"checkpoint/{path.name}", None)
         else:
-            self.files = _without(self.files, "trace/")
+            self.files, self.saved = _without(self.files, "trace/"), 0
         for name in [n for n in self.files if n.startswith("checkpoint/") and not (self.folder / n).exists()]:
             del self.files[name]
         self._last = time.monotonic()
