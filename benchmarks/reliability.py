@@ -19,6 +19,7 @@ import platform
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -128,33 +129,51 @@ def _refused_by_library(call: Callable[[], object], message: str, work: Path) ->
 
 
 def kills(work: Path, quick: bool) -> str:
-    """kill -9 at random instants of real processes, the same command again until it ends by itself."""
+    """kill -9 at random instants of processes at work, the same command again until it ends by itself."""
     wanted, rng, hits, same, begun = (12 if quick else 120), random.Random(2023), Counter(), 0, 0
     whole, lasts = {}, {}
     for flags in RUNS:
-        finish(work / "warm", flags)  # so that kernels are compiled
-        shutil.rmtree(work / "warm")
+        with contextlib.redirect_stdout(io.StringIO()):  # in this process, so that its forks find all loaded
+            command_line(["solve", *flags.split(), "--out", str(work / "warm"), "--json"])
         started = time.monotonic()
-        finish(work / "whole", flags)
-        lasts[flags], whole[flags] = time.monotonic() - started, bits(work / "whole")
-        shutil.rmtree(work / "whole")
+        ended(forked(work / f"whole{len(whole)}", flags))
+        lasts[flags], whole[flags] = time.monotonic() - started, bits(work / f"whole{len(whole)}")
+        shutil.rmtree(work / "warm")
     while sum(hits.values()) < wanted:
         flags, folder, begun = RUNS[begun % len(RUNS)], work / f"run{begun}", begun + 1
-        for _ in range(rng.randint(1, 4)):
-            process = begin(folder, flags)
-            try:
-                process.communicate(timeout=rng.uniform(0.2, 1.0) * lasts[flags])
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
+        for _ in range(rng.randint(2, 6)):
+            child = forked(folder, flags)
+            time.sleep(rng.uniform(0, 0.9) * lasts[flags])
+            if os.waitpid(child, os.WNOHANG) == (0, 0):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
                 hits[_phase(folder)] += 1
-        finish(folder, flags)
+        ended(forked(folder, flags))
         same += bits(folder) == whole[flags]
         shutil.rmtree(folder)
     rows = [(phase, n) for phase, n in sorted(hits.items())]
     rows.append(("all", sum(hits.values())))
-    ended = f"{begun} runs were killed, resumed and brought to their end; {same} of them have the trace, policy and "
-    return f"{table(('killed while', 'instants'), rows)}\n\n{ended}certificate of the undisturbed run, bit for bit."
+    end = f"{begun} runs were killed, resumed and brought to their end; {same} of them have the trace, policy and "
+    return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of the undisturbed run, bit for bit."
+
+
+def forked(folder: Path, flags: str) -> int:
+    """A process that begins a run, or goes on with it, with nothing left to import: a fork of this one."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+            status = command_line(["solve", *flags.split(), "--resume", str(folder), "--json"])
+        finally:
+            os._exit(status)
+    return child
+
+
+def ended(child: int) -> None:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 4), status
 
 
 def _phase(folder: Path) -> str:
