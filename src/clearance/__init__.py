@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearance import theory, zoo
+    from clearance import run, theory, zoo
     from clearance.certificate import Certificate, certify
     from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
     from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
@@ -36,9 +36,12 @@ if TYPE_CHECKING:
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
+    from clearance.resuming import resume
+    from clearance.run import RunFolder
     from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
+    from clearance.store import DamagedRunWarning
     from clearance.trace import Trace
 
 __version__ = "0.1.0"
@@ -52,6 +55,7 @@ _HOME = {
     "Certificate": "certificate",
     "ConservatismWarning": "solving",
     "Critic": "sample",
+    "DamagedRunWarning": "store",
     "Exact": "sample",
     "Frontier": "price",
     "Generative": "sample",
@@ -71,6 +75,7 @@ _HOME = {
     "PMDPD": "methods",
     "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
+    "RunFolder": "run",
     "SGD": "direction",
     "Solution": "solution",
     "SolverError": "errors",
@@ -87,13 +92,14 @@ _HOME = {
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
+    "resume": "resuming",
     "run_all": "executor",
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "solving",
     "two_layer": "network",
 }
-_MODULES = ("theory", "zoo")
+_MODULES = ("run", "theory", "zoo")
 
 __all__ = [
     "CMDP",
@@ -110,6 +116,7 @@ __all__ = [
     "Certificate",
     "ConservatismWarning",
     "Critic",
+    "DamagedRunWarning",
     "Exact",
     "Frontier",
     "Generative",
@@ -123,6 +130,7 @@ __all__ = [
     "NetworkCritic",
     "Optimum",
     "RegularisedCNPGPD",
+    "RunFolder",
     "Solution",
     "SolverError",
     "Table",
@@ -138,6 +146,8 @@ __all__ = [
     "linear_softmax",
     "occupancy",
     "optimum",
+    "resume",
+    "run",
     "run_all",
     "slater_margin",
     "softmax",
