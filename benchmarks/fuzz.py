@@ -6,8 +6,8 @@
 
 Every input goes through the command line's own `main`, in this process. An exit status other than 0, 2, 3 and 4, more
 than one line for an error, output that is no JSON where JSON was asked for, a verdict that does not fit the status, a
-warning from NumPy, more than ten seconds: each of these ends the run with the smallest input that Hypothesis finds.
-Verdicts on small models are checked in rational arithmetic.
+warning from NumPy, more than ten seconds of its own: each of these ends its kind with the smallest input that
+Hypothesis finds. Verdicts on small models are checked in rational arithmetic.
 """
 
 from __future__ import annotations

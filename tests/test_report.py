@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from folders import HOSTILE, hostile_run, seal, small_run, solved
 from hypothesis import given
 from hypothesis import strategies as st
-from folders import HOSTILE, hostile_run, seal, small_run, solved
 
 import clearance as cl
 from clearance import cli
