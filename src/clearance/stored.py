@@ -42,7 +42,7 @@ def certificate(where: Path, data: dict[str, Any]) -> Certificate:
     rules += [(k, _is_list(said.get(k), I + n), f"a list of {I + n} finite numbers") for k, n in LISTS.items()]
     rules += [(k, said.get(k) is None or _is_number(said[k]), "a finite number, or null") for k in MAYBE_NUMBERS]
     rules += [(k, said.get(k) is None or _is_list(said[k], I), f"{I} finite numbers, or null") for k in MAYBE_LISTS]
-    rules += [(k, _is_count(said.get(k, n), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
+    rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
