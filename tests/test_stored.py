@@ -43,6 +43,7 @@ CERTIFICATE = [
     ("b", [1.0, 2.0]),
     ("J_r", 1e999),
     ("scope", 3),
+    ("components", GONE),
 ]
 MANIFEST = [("status", "fine"), ("k", -1), ("K", "5"), ("files", []), ("files", {"../x": {"sha256": "0", "bytes": 1}}),
             ("files", {"a": 1}), ("seconds", None), ("version", 1), ("env_steps", 0.5), ("message", [])]  # fmt: skip
