@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
+    from clearance.reporting import report
     from clearance.resuming import resume
     from clearance.run import RunFolder
     from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
@@ -92,6 +93,7 @@ _HOME = {
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
+    "report": "reporting",
     "resume": "resuming",
     "run_all": "executor",
     "slater_margin": "oracle",
@@ -146,6 +148,7 @@ __all__ = [
     "linear_softmax",
     "occupancy",
     "optimum",
+    "report",
     "resume",
     "run",
     "run_all",

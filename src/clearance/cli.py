@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, arguments, cli_compare, cli_frontier, cli_solve, flags, show, watch
+from clearance import __version__, arguments, cli_compare, cli_frontier, cli_report, cli_solve, flags, show, watch
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -247,6 +247,11 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--mu_F", type=flags.real, default=None, help="μ_F; estimated at the uniform policy if not given")
     p.add_argument("--eps_bias", type=flags.real, default=0.0, help="ε_bias of the policy class (0)")
     p.add_argument("--eps_bias2", type=flags.real, default=0.0, help="ε_bias2 of the policy class (0)")
+
+    p = command(
+        "report", cli_report.run, "one HTML file about a run, or about several side by side", takes_problem=False
+    )
+    cli_report.add_flags(p)
 
     p = command("reproduce", _reproduce, "run a published experiment again", takes_problem=False)
     p.add_argument("experiment", choices=["bai2023"])

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 from clearance import arguments, flags, show, watch
@@ -133,12 +134,11 @@ def _resumed(args: argparse.Namespace, folder: str) -> Any:
 
 def _must_agree(args: argparse.Namespace, folder: str) -> None:
     """Flags that are given again say the same as at the beginning."""
-    from clearance.files import load_json
-    from clearance.run import SCHEMAS
+    from clearance.run import read_settings
 
     if not os.path.isdir(folder):
         raise InputError(f"--resume {folder}: there is no such run folder; begin one with PROBLEM and --out {folder}")
-    asked = load_json(os.path.join(folder, "settings.json"), SCHEMAS["settings"])["flags"]
+    asked = read_settings(Path(folder))["flags"]
     for name, value in _given(args).items():
         if asked is None:
             raise InputError(f"--{name}: the run in {folder} was begun in Python: give --resume alone")

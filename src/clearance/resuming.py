@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clearance import __version__, checkpoint, run, settings
+from clearance import __version__, checkpoint, run, settings, stored
 from clearance.errors import InputError
-from clearance.files import flush_folder, load_json
+from clearance.files import flush_folder
 from clearance.lock import lock
 from clearance.network import Policy
 from clearance.problem import CMDP
@@ -47,12 +47,17 @@ def resume(
 
 def _task(folder: Path, cmdp: CMDP | None) -> Task:
     """What the run was asked for."""
-    from clearance.solving import Task
-
-    asked = load_json(folder / "settings.json", SCHEMAS["settings"])
+    asked = run.read_settings(folder)
     if asked["sampler"] is None:
         raise InputError(f"{folder}: was saved after its run, without checkpoints; solve again with out=")
     cmdp = CMDP.load(folder / "problem.npz") if cmdp is None else cmdp
+    with stored.reading(folder / "settings.json"):
+        return _described_task(folder, cmdp, asked)
+
+
+def _described_task(folder: Path, cmdp: CMDP, asked: dict[str, Any]) -> Task:
+    from clearance.solving import Task
+
     policy = settings.policy_of(folder, asked["policy"], cmdp)
     sampler = settings.sampler_of(asked["sampler"], cmdp, policy)
     how = {name: asked[name] for name in ("evidence", "budget", "delta", "seed", "exact_J")}
@@ -149,7 +154,7 @@ def _check(store: Store, cmdp: CMDP | None) -> None:
     for name in ("settings.json", "features.npz"):
         if name in store.files and not store.is_good(name):
             raise InputError(f"{store.folder / name}: is missing, cut off or altered: begin anew, in another folder")
-    asked = load_json(store.folder / "settings.json", SCHEMAS["settings"])
+    asked = run.read_settings(store.folder)
     if cmdp is not None and settings.identity(cmdp) != asked["problem"]:
         raise InputError(
             f"{store.folder}: is a run on another problem; give that one, or none, or choose another --out"

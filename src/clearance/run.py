@@ -8,12 +8,12 @@ docs/run_folder.md describes every file. Whatever is cut off or altered is recog
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from clearance import checkpoint
+from clearance import checkpoint, stored
 from clearance.certificate import Certificate
 from clearance.errors import InputError
 from clearance.files import digest, load_json, sha256
@@ -55,7 +55,8 @@ class RunFolder:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What was asked for."""
-        return load_json(self._good("settings.json"), SCHEMAS["settings"])
+        self._good("settings.json")
+        return read_settings(self.folder)
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
@@ -65,6 +66,10 @@ class RunFolder:
     @cached_property
     def trace(self) -> Trace:
         """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
+        with stored.reading(self.folder / "trace"):
+            return self._trace()
+
+    def _trace(self) -> Trace:
         listed = sorted(self.manifest["files"])
         newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
         found = checkpoint.load(self._good(newest[0])) if newest else None  # its list of files belongs to its tail
@@ -85,7 +90,7 @@ class RunFolder:
         if not self.has("certificate.json"):
             return None
         data = load_json(self._good("certificate.json"), SCHEMAS["certificate"])
-        return Certificate(**{f.name: data[f.name] for f in fields(Certificate) if f.name in data})
+        return stored.certificate(self.folder / "certificate.json", data)
 
     def has(self, name: str) -> bool:
         return name in self.manifest["files"]
@@ -112,11 +117,16 @@ def load(folder: str | Path) -> RunFolder:
     return RunFolder(folder, read_manifest(folder / "manifest.json"))
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "settings.json"
+    return stored.settings(path, load_json(path, SCHEMAS["settings"]))
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     data = load_json(path, SCHEMAS["manifest"])
     if data.pop("sha256", None) != digest(data):
         raise InputError(f"{path}: is altered, its sha256 is not that of its content; {REMEDY}")
-    return data
+    return stored.manifest(path, data)
 
 
 def intact(path: Path, entry: dict[str, Any]) -> bool:

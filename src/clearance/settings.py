@@ -32,7 +32,10 @@ def described(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def method_of(data: dict[str, Any] | None) -> Method | None:
-    return None if data is None else _made(data, (*get_args(Method), *get_args(Direction)))
+    made = None if data is None else _made(data, (*get_args(Method), *get_args(Direction)))
+    if made is not None and not isinstance(made, get_args(Method)):
+        raise InputError(f"settings.json: {type(made).__name__} is no method: give it again")
+    return made
 
 
 def _made(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
