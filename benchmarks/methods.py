@@ -52,7 +52,7 @@ SCHEDULES: dict[str, tuple[float, float, float, float | None]] = {
     "opgpd": (1 / 2, 0, 0, None),
     "omwupd": (1 / 2, 0, 0, None),
     "regularised": (1 / 2, 0, 0, None),
-    "modelbased": (0, 0, 0, 2),
+    "modelbased": (1 / 2, 0, -1 / 4, 2),  # planning only: K and η as for its O(1/√K)
     "modelbased-lp": (0, 0, 0, 2),
 }
 BASE_K = {"npgpd": 500, "pdnac": 1000}
@@ -64,12 +64,13 @@ def error(result: side.Result) -> float:
     return max(result.gap(own), result.violation(own))
 
 
-def slopes(names: list[str], seeds: int) -> dict[str, Any]:
+def slopes(names: list[str], methods: list[str], seeds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         cmdp = problem(name)
         r, _ = ranges(cmdp)
-        for method, (p, q, s, _) in SCHEDULES.items():
+        for method in methods:
+            p, q, s, _ = SCHEDULES[method]
             base_K = BASE_K.get(method, 200)
             tried = [side.run(name, cmdp, method, pair, side.TUNING_SEED, BASE, base_K) for pair in side.LADDER]
             x, y = side.LADDER[int(np.argmax([side.score(t, method) for t in tried]))]
@@ -227,6 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("section", choices=["table", "slopes", "general", "last", "speed", "draw"])
     parser.add_argument("--only", help="one problem")
+    parser.add_argument("--methods", default=",".join(SCHEDULES), help="of the slopes, with commas between them")
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     names = [args.only] if args.only else list(PROBLEMS)
@@ -239,7 +241,9 @@ def main() -> None:
             plot.comparison(results, f"docs/figures/compare-{name}.png")
     elif args.section == "slopes":
         for name in names:
-            store(f"slopes-{name}", slopes([name], args.seeds))
+            path = DATA / f"slopes-{name}.json"
+            before = json.loads(path.read_text()) if path.exists() else {}
+            store(path.stem, before | slopes([name], args.methods.split(","), args.seeds))
     elif args.section == "general":
         store("general", general(args.seeds))
     elif args.section == "last":

@@ -111,21 +111,21 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))
-    K = 2 if solver == "lp" else 300
+    K = 2 if solver == "lp" else at.K  # planning takes no samples
     method = m.ModelBased(K=K, N=N, eta=y * at.u, kappa=kappa, solver=solver)
     return method, Generative(cmdp, softmax(cmdp.S, cmdp.A, cmdp.available))
 
 
 class Contestant(NamedTuple):
-    """A method as it is run: how it is made, which output its theory speaks of, and what people call it."""
+    """A method as it is run: how it is made, which output it is known for, and what people call it."""
 
     make: Callable[[CMDP, Budget, float, float], Made]
-    output: Literal["average", "last"]
+    output: Literal["average", "last", "best"]
     label: str
 
 
 CONTESTANTS: dict[str, Contestant] = {
-    "regularised": Contestant(_regularised, "last", "regularised C-NPG-PD"),
+    "regularised": Contestant(_regularised, "best", "regularised C-NPG-PD"),
     "cnpgpd": Contestant(partial(_primal_dual, m.CNPGPD), "average", "C-NPG-PD"),
     "npgpd": Contestant(partial(_primal_dual, m.NPGPD), "average", "NPG-PD"),
     "npgpd-weighted": Contestant(
