@@ -164,7 +164,8 @@ def forked(folder: Path, flags: str) -> int:
         status = 1
         try:
             nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, 1), os.dup2(nowhere, 2)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
             status = command_line(["solve", *flags.split(), "--resume", str(folder), "--json"])
         finally:
             os._exit(status)
