@@ -25,6 +25,7 @@ MAYBE_LISTS = ("lam", "complementarity")
 COUNTS = {"components": 1, "episodes": 0, "env_steps": 0}
 TEXTS = ("message", "scope")
 KINDS = ("method", "sampler")
+CLASSES = ("tabular", "features", "network")
 
 
 def certificate(where: Path, data: dict[str, Any]) -> Certificate:
@@ -80,7 +81,7 @@ def settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
         ("delta", delta is None or (_is_number(delta) and 0 < delta < 1), "null, or in (0, 1)"),
         ("seed", _is_count(data.get("seed"), -(2**63)), "a whole number"),
         ("exact_J", data.get("exact_J") in (None, True, False), "null, true or false"),
-        ("policy", isinstance(policy, dict) and policy.get("kind") in ("tabular", "features"), "tabular or features"),
+        ("policy", isinstance(policy, dict) and policy.get("kind") in CLASSES, ", ".join(CLASSES)),
         ("problem", isinstance(data.get("problem"), str), "a text"),
         ("flags", data.get("flags") is None or isinstance(data["flags"], dict), "null, or an object"),
         ("command", command is None or _is_words(command), "null, or a list of texts"),
