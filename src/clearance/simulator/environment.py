@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clearance.errors import InputError
 from clearance.problem import CMDP
@@ -70,11 +69,11 @@ def environment(
     *,
     action: Space,
     gamma: float,
-    b: ArrayLike | None = None,
-    limits: ArrayLike | None = None,
+    b: Any = None,
+    limits: Any = None,
     horizon: int | None = None,
     names: Sequence[str] = (),
-    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    bounds: Any = None,
     name: str = "environment",
     lanes: int = LANES,
 ) -> Environment:
@@ -88,11 +87,11 @@ def environment(
     if limits is None:
         return Environment(
             Statement(name, gamma, b, tuple(names), horizon, bounds), reset, step, observe, action, lanes
-        )  # type: ignore[arg-type]
+        )
     sign = np.append(1.0, -np.ones(np.size(limits))).astype(np.float32)
     lower = -np.atleast_1d(np.asarray(limits, float))
     turned = None if bounds is None else tuple(np.sort(sign * np.asarray(bounds, float), axis=0))
-    statement = Statement(name, gamma, lower, tuple(names), horizon, turned)  # type: ignore[arg-type]
+    statement = Statement(name, gamma, lower, tuple(names), horizon, turned)
 
     def utilities(key: Any, state: Any, a: Any) -> tuple[Any, Any, Any]:
         state, h, terminated = step(key, state, a)
@@ -102,7 +101,7 @@ def environment(
 
 
 def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
-    """A finite model as a JAX environment with one-hot observations; its truth is known, so estimators can be tested."""
+    """A finite model as a JAX environment with one-hot observations; its truth is known, for tests."""
     if cmdp.is_sparse or not cmdp.available.all():
         raise InputError("of_model takes dense models in which every state has all actions")
     log_P, log_rho = jnp.log(jnp.asarray(cmdp.P)), jnp.log(jnp.asarray(cmdp.rho))

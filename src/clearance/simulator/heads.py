@@ -13,6 +13,7 @@ Outputs `out` have one axis [size]; batches go through vmap.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Categorical:
 
     def _parts(self, x: Any) -> list[Any]:
         ends = np.cumsum((0, *self.nvec))
-        return [x[..., a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [x[..., a:b] for a, b in pairwise(ends)]
 
     def noise(self, key: Any, shape: tuple[int, ...]) -> Any:
         """Gumbel noise [..., size]: the action is where logit + noise is largest."""

@@ -3,14 +3,15 @@
     minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,        x' = Ax + Bu + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
 Without duality gap the optimum is the regulator of Q + λR (Riccati), with λ such that the budget is just spent: a
-search in one dimension. A linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), has its values from the discounted Lyapunov
-equation M = X0 + γ(A_K M A_K' + (W + BΣB')/(1−γ)) for M = Σγ^t E xx'. Costs are unbounded, so samples could not certify it.
+search in one dimension. A linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), has its values from the discounted
+Lyapunov equation M = X0 + γ(A_K M A_K' + (W + BΣB')/(1−γ)) for M = Σγ^t E xx'. Costs are unbounded, so samples could
+not certify it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -123,12 +124,12 @@ class LQR:
         return kept if np.isfinite(J_u) else "VIOLATED", found
 
 
-def _lyapunov(A: Array, gamma: float, C: Array) -> Array:
+def _lyapunov(A: Array, gamma: float, C: Any) -> Array:
     """X = C + γ A X A'."""
     return np.asarray(linalg.solve_discrete_lyapunov(np.sqrt(gamma) * A, C))
 
 
-def _residual(X: Array, A: Array, gamma: float, C: Array) -> float:
+def _residual(X: Array, A: Array, gamma: float, C: Any) -> float:
     """‖C + γAXA' − X‖ in the Frobenius norm, and a bound of the rounding in it."""
     size = np.abs(C) + gamma * np.abs(A) @ np.abs(X) @ np.abs(A).T + np.abs(X)
     return float(np.linalg.norm(C + gamma * A @ X @ A.T - X) + 4 * (len(A) + 2) * EPS * np.linalg.norm(size))

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ class Net(eqx.Module):
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     """Linear layers with orthogonal weights, gain √2, the last one with gain `last`; biases 0."""
     layers = []
-    for i, (a, b) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
         weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, i), (b, a))
         layer = eqx.nn.Linear(a, b, key=key)

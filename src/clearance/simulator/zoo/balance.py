@@ -1,4 +1,4 @@
-"""CartPole and Acrobot with the constraints of CRPO (Xu et al. 2021); dynamics of Gymnasium's CartPole-v1, Acrobot-v1."""
+"""CartPole and Acrobot with the constraints of CRPO (Xu et al. 2021); the dynamics are those of Gymnasium."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ZONES = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
     """Balance a pole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
 
-    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]. Limits: steps with a cost per episode of up to 500
-    steps, undiscounted, 50 each. The episode ends when |x| > 2.4 or the angle exceeds 12°. The costs are those of the
-    state that a step leads to.
+    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]. Limits: steps with a cost per episode of up to
+    500 steps, undiscounted, 50 each. The episode ends when |x| > 2.4 or the angle exceeds 12°. The costs are
+    those of the state that a step leads to.
     """
     zones = np.array(ZONES, np.float32)
 
@@ -50,7 +50,7 @@ def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lan
 
 def _cart(state: Any, force: Any) -> Any:
     """One Euler step of .02 s: cart of 1 kg, pole of .1 kg and half length .5 m (Barto, Sutton, Anderson 1983)."""
-    x, v, angle, w = state
+    _, v, angle, w = state
     sin, cos = jnp.sin(angle), jnp.cos(angle)
     push = (force + 0.05 * w**2 * sin) / 1.1
     turn = (9.8 * sin - cos * push) / (0.5 * (4.0 / 3.0 - 0.1 * cos**2 / 1.1))

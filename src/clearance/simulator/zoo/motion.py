@@ -13,7 +13,7 @@ from clearance.simulator.problem import Statement
 from clearance.simulator.spaces import Box
 
 
-def pendulum(budget: float = 60.0, horizon: int = 200, lanes: int = LANES) -> Environment:
+def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
     """Swing a pendulum up and hold it, with a budget of torque: Σ |u|/2 ≤ budget over an episode of 200 steps.
 
     The dynamics of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward is its reward
@@ -51,10 +51,10 @@ def pendulum(budget: float = 60.0, horizon: int = 200, lanes: int = LANES) -> En
 
 
 def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
-    """Bring a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget (`LQR.double_integrator`).
+    """Bring a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
-    x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1). The signals have no bounds: certify
-    linear policies exactly (`clearance.simulator.lqr`), not by samples.
+    x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1): `LQR.double_integrator`.
+    The signals have no bounds: linear policies are certified exactly (`clearance.simulator.lqr`), not by samples.
     """
     lqr = LQR.double_integrator(budget)
     A, B, Q, R = (jnp.asarray(x, jnp.zeros(0).dtype) for x in (lqr.A, lqr.B, lqr.Q, lqr.R))
@@ -75,8 +75,9 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
     """Drive a point through the square [−1, 1]² to the goal at (.8, .8), past two round hazards: cost 1 in a hazard.
 
-    Speed ≤ .1 per step in each direction, with noise of standard deviation .01; starts within .1 of (−.8, −.8). Reward: what the distance
-    to the goal has shrunk, and .1 within .15 of it. Limit: steps in hazards per episode of 100 steps, undiscounted.
+    Speed ≤ .1 per step in each direction, with noise of standard deviation .01; starts within .1 of (−.8, −.8). Reward:
+    what the distance to the goal has shrunk, and .1 within .15 of it. Limit: steps in hazards per episode of 100 steps,
+    undiscounted.
     """
     goal = np.array([0.8, 0.8], np.float32)
     centres, radii = np.array([[-0.2, -0.2], [0.35, 0.2]], np.float32), np.array([0.35, 0.25], np.float32)
