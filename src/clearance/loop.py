@@ -15,7 +15,7 @@ from clearance.direction import SGD
 from clearance.errors import SolverError
 from clearance.methods import CNPGPD, Feasibility, Method, State
 from clearance.problem import Array, occupancy, values
-from clearance.sample import Exact, Sampler, Table
+from clearance.sample import Critic, Sampler, Table
 from clearance.trace import Trace
 
 # Seconds between two looks at the person who watches (and at Ctrl-C).
@@ -53,7 +53,7 @@ def iterate(
     Ctrl-C ends the run with what is done so far.
     """
     cmdp, policy = sampler.cmdp, sampler.policy
-    if not isinstance(sampler, Exact):
+    if isinstance(sampler, Table | Critic):
         announce(kernels.run if isinstance(sampler, Table) else episodes.td)
     world = sampler.begin() if world is None else world
     chunks = [_Chunk(method.init(policy.init(), cmdp.I, world), None, None)]

@@ -22,11 +22,15 @@ from clearance.simulator.problem import Statement
 from clearance.simulator.spaces import Discrete, Space
 
 LANES = 64
+Exact = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """A simulator in JAX; see the head of the module for the three functions."""
+    """A simulator in JAX; see the head of the module for the three functions.
+
+    exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
+    """
 
     statement: Statement
     reset: Callable[[Any], Any]
@@ -34,6 +38,7 @@ class Environment:
     observe: Callable[[Any], Any]
     action: Space
     n: int = LANES
+    exact: Exact | None = None
 
     def __post_init__(self) -> None:
         key = jax.random.key(0)

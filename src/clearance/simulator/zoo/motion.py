@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from clearance.errors import InputError
 from clearance.simulator.backend import jax, jnp
 from clearance.simulator.environment import LANES, Environment, environment
-from clearance.simulator.lqr import LQR
+from clearance.simulator.lqr import LQR, LinearPolicy
+from clearance.simulator.policy import NetworkPolicy, Normaliser
 from clearance.simulator.problem import Statement
 from clearance.simulator.spaces import Box
 
@@ -69,7 +71,12 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 
     statement = Statement("double-integrator", lqr.gamma, np.array([-budget]), ("effort",))
     free = np.full(lqr.B.shape[1], np.inf)
-    return Environment(statement, reset, step, lambda x: x, Box(-free, free), lanes)
+
+    def exact(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> tuple[Any, Any]:
+        found = lqr.values(linear_policy(policy, theta, normaliser))
+        return -found.J, found.error
+
+    return Environment(statement, reset, step, lambda x: x, Box(-free, free), lanes, exact)
 
 
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
@@ -106,3 +113,16 @@ def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> En
         name="navigation",
         lanes=lanes,
     )
+
+
+def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
+    """u = −Kx + c + ξ of a Gaussian policy without hidden layers and with a scale that does not depend on the state."""
+    if policy.design.hidden or policy.design.scale == "state":
+        raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")
+    if np.asarray(normaliser.count) > 0:
+        raise InputError("exact values need observations as they are: gaussian(hidden=(), normalise=False)")
+    net = policy.net(theta)
+    W, c = (np.asarray(x, float) for x in (net.layers[0].weight, net.layers[0].bias))
+    log_std = np.log(policy.design.std) if net.log_std is None else np.asarray(net.log_std, float)
+    std = np.exp(np.broadcast_to(np.asarray(log_std, np.float32), c.shape).astype(float))
+    return LinearPolicy(-W, c, np.diag(std**2))
