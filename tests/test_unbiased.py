@@ -61,10 +61,11 @@ def test_control_variates_reduce_the_spread(world: Any) -> None:
     spread = []
     for control in (False, True):
         sampler = Unbiased(env, policy, False, control, hidden=(16,))
-        carried = sampler.begin()
+        carried, A = sampler.begin(), np.zeros((1, 2))
         for k in range(12):
             draws, _, carried, _ = sampler.batch(np.uint64(k), carried, theta, 1000)
-        spread.append(draws.A.std(0))
+            A = draws.A
+        spread.append(A.std(0))
     assert np.all(spread[1] < 0.7 * spread[0]), spread
 
 

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
     from clearance.sample import Critic, Exact, Table
+    from clearance.simulator.adapters import from_brax, from_gymnax
+    from clearance.simulator.environment import environment
+    from clearance.simulator.method import PracticalCNPGPD
+    from clearance.simulator.mixture import NetworkMixture
+    from clearance.simulator.policy import categorical, gaussian
+    from clearance.simulator.spaces import Box, Discrete, MultiDiscrete
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
     from clearance.trace import Trace
@@ -33,11 +39,13 @@ __version__ = "0.1.0"
 
 # Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
 _HOME = {
+    "Box": "simulator.spaces",
     "CMDP": "problem",
     "CNPGPD": "methods",
     "Certificate": "certificate",
     "ConservatismWarning": "solving",
     "Critic": "sample",
+    "Discrete": "simulator.spaces",
     "Exact": "sample",
     "Frontier": "price",
     "Infeasibility": "infeasible",
@@ -46,7 +54,10 @@ _HOME = {
     "LeastSquares": "direction",
     "MissingExtraError": "errors",
     "Mixture": "mixture",
+    "MultiDiscrete": "simulator.spaces",
+    "NetworkMixture": "simulator.mixture",
     "Optimum": "oracle",
+    "PracticalCNPGPD": "simulator.method",
     "RegularisedCNPGPD": "methods",
     "SGD": "direction",
     "Solution": "solution",
@@ -54,11 +65,16 @@ _HOME = {
     "Table": "sample",
     "Tabular": "direction",
     "Trace": "trace",
+    "categorical": "simulator.policy",
     "certify": "certificate",
     "class_model": "policy",
     "diagnose": "infeasible",
+    "environment": "simulator.environment",
     "evaluate": "problem",
+    "from_brax": "simulator.adapters",
+    "from_gymnax": "simulator.adapters",
     "frontier": "price",
+    "gaussian": "simulator.policy",
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
@@ -73,9 +89,11 @@ __all__ = [
     "CMDP",
     "CNPGPD",
     "SGD",
+    "Box",
     "Certificate",
     "ConservatismWarning",
     "Critic",
+    "Discrete",
     "Exact",
     "Frontier",
     "Infeasibility",
@@ -84,18 +102,26 @@ __all__ = [
     "LeastSquares",
     "MissingExtraError",
     "Mixture",
+    "MultiDiscrete",
+    "NetworkMixture",
     "Optimum",
+    "PracticalCNPGPD",
     "RegularisedCNPGPD",
     "Solution",
     "SolverError",
     "Table",
     "Tabular",
     "Trace",
+    "categorical",
     "certify",
     "class_model",
     "diagnose",
+    "environment",
     "evaluate",
+    "from_brax",
+    "from_gymnax",
     "frontier",
+    "gaussian",
     "linear_softmax",
     "occupancy",
     "optimum",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -32,6 +33,13 @@ from clearance.selection import Candidates, thinned
 from clearance.solution import EvidenceKind, Solution
 from clearance.trials import FEW, LOOK, Trials
 
+if TYPE_CHECKING:
+    from clearance.simulator.method import PracticalCNPGPD
+    from clearance.simulator.policy import Design, NetworkPolicy
+    from clearance.simulator.practical import Practical
+    from clearance.simulator.problem import Simulator
+    from clearance.simulator.solution import SimulatorSolution
+
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
 # Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
@@ -49,6 +57,7 @@ class ConservatismWarning(UserWarning):
     """κ is not below the Slater margin: the conservative problem has no solution and λ will run into its bound."""
 
 
+@overload
 def solve(
     cmdp: CMDP,
     method: Method | None = None,
@@ -61,8 +70,40 @@ def solve(
     seed: int = 0,
     exact_J: bool | None = None,
     progress: Progress | None = None,
-) -> Solution:
-    """Learn a policy of a finite model that earns most among those that break no limit, and certify it.
+) -> Solution: ...
+
+
+@overload
+def solve(
+    cmdp: Simulator,
+    method: PracticalCNPGPD | None = None,
+    *,
+    policy: Design | NetworkPolicy | None = None,
+    sampler: Practical | None = None,
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SimulatorSolution: ...
+
+
+def solve(
+    cmdp: Any,
+    method: Any = None,
+    *,
+    policy: Any = None,
+    sampler: Any = None,
+    evidence: EvidenceKind = "exact",
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    exact_J: bool | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Learn a policy that earns most among those that break no limit, and certify it.
+
+    The problem is a finite model, or a simulator (`environment`, `gymnasium`): then see
+    `clearance.simulator.solving.solve_simulator` for method, policy and budget.
 
     method    `RegularisedCNPGPD` unless given, with as many walks per iteration as the budget allows; or `CNPGPD`
     policy    the class π_θ; tabular softmax unless given
@@ -74,6 +115,8 @@ def solve(
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
+    if not isinstance(cmdp, CMDP):
+        return _on_simulator(cmdp, method, policy, sampler, budget, delta, seed, progress)
     if evidence not in BUDGET:
         raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
     if not 0 < delta < 1:
@@ -99,6 +142,15 @@ def solve(
     seconds, steps = time.perf_counter() - began, int(run.trace.steps.sum())
     facts = (margin, lam_max, run.status, int(seed), seconds, d_bar, "exact", (), steps)
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
+
+
+def _on_simulator(simulator: Any, method: Any, policy: Any, sampler: Any, *settings: Any) -> Any:
+    """The same for a JAX environment or a Gymnasium problem, which needs the extra `sim`."""
+    from clearance.simulator.solving import solve_simulator
+
+    budget, delta, seed, progress = settings
+    kept = {"budget": budget, "delta": delta, "seed": seed, "progress": progress}
+    return solve_simulator(simulator, method, policy=policy, sampler=sampler, **kept)
 
 
 def _by_samples(

@@ -61,8 +61,12 @@ class Environment:
     def name(self) -> str:
         return self.statement.name
 
-    @cached_property
+    @property
     def obs_shape(self) -> tuple[int, ...]:
+        return self._obs_shape
+
+    @cached_property
+    def _obs_shape(self) -> tuple[int, ...]:
         state = jax.eval_shape(self.reset, jax.random.key(0))
         return tuple(jax.eval_shape(self.observe, state).shape)
 
