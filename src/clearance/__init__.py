@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from clearance import theory, zoo
     from clearance.certificate import Certificate, certify
     from clearance.direction import SGD, LeastSquares, Tabular
-    from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
+    from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
     from clearance.infeasible import Infeasibility, diagnose
     from clearance.methods import CNPGPD, RegularisedCNPGPD
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from clearance.problem import CMDP, evaluate, occupancy
     from clearance.sample import Critic, Exact, Table
     from clearance.simulator.adapters import from_brax, from_gymnax
+    from clearance.simulator.bridge import SideProcess
+    from clearance.simulator.check import check_env
     from clearance.simulator.environment import environment
+    from clearance.simulator.gym import gymnasium
     from clearance.simulator.method import PracticalCNPGPD
     from clearance.simulator.mixture import NetworkMixture
     from clearance.simulator.policy import categorical, gaussian
@@ -46,6 +49,7 @@ _HOME = {
     "ConservatismWarning": "solving",
     "Critic": "sample",
     "Discrete": "simulator.spaces",
+    "EnvironmentFault": "errors",
     "Exact": "sample",
     "Frontier": "price",
     "Infeasibility": "infeasible",
@@ -60,6 +64,7 @@ _HOME = {
     "PracticalCNPGPD": "simulator.method",
     "RegularisedCNPGPD": "methods",
     "SGD": "direction",
+    "SideProcess": "simulator.bridge",
     "Solution": "solution",
     "SolverError": "errors",
     "Table": "sample",
@@ -67,6 +72,7 @@ _HOME = {
     "Trace": "trace",
     "categorical": "simulator.policy",
     "certify": "certificate",
+    "check_env": "simulator.check",
     "class_model": "policy",
     "diagnose": "infeasible",
     "environment": "simulator.environment",
@@ -75,6 +81,7 @@ _HOME = {
     "from_gymnax": "simulator.adapters",
     "frontier": "price",
     "gaussian": "simulator.policy",
+    "gymnasium": "simulator.gym",
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
@@ -94,6 +101,7 @@ __all__ = [
     "ConservatismWarning",
     "Critic",
     "Discrete",
+    "EnvironmentFault",
     "Exact",
     "Frontier",
     "Infeasibility",
@@ -107,6 +115,7 @@ __all__ = [
     "Optimum",
     "PracticalCNPGPD",
     "RegularisedCNPGPD",
+    "SideProcess",
     "Solution",
     "SolverError",
     "Table",
@@ -114,6 +123,7 @@ __all__ = [
     "Trace",
     "categorical",
     "certify",
+    "check_env",
     "class_model",
     "diagnose",
     "environment",
@@ -122,6 +132,7 @@ __all__ = [
     "from_gymnax",
     "frontier",
     "gaussian",
+    "gymnasium",
     "linear_softmax",
     "occupancy",
     "optimum",

@@ -15,6 +15,26 @@ class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: the field, what is wrong, what to do."""
 
 
+class EnvironmentFault(InputError):
+    """An environment did what it must not: raised, gave NaN, a wrong shape or a cost beyond its bounds, or died.
+
+    env    the environment's name;  lane: which of those that run side by side
+    step   of the walk, from 0; None if it failed before the first
+    value  what it gave
+    """
+
+    def __init__(self, env: str, lane: int, step: int | None, what: str, value: object = None, where: str = "") -> None:
+        at = "reset" if step is None else f"step {step}"
+        shown = "" if value is None else f" (value {_short(value)})"
+        super().__init__(f"{env}, lane {lane}, {at}{where}: {what}{shown}")
+        self.env, self.lane, self.step, self.value = env, lane, step, value
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
 class InfeasibleError(RuntimeError):
     """No policy meets the limits; or, from samples, none was found and none excluded (`proven` is False).
 
