@@ -122,3 +122,8 @@ def line(kind: str = "float", length: int = 4, cut: bool = False) -> Line:
 
 def faulty(what: str) -> Faulty:
     return Faulty(what)
+
+
+def tilt(obs: Any, action: Any, after: Any, info: Any) -> float:
+    """A cost for CartPole: the pole's angle."""
+    return abs(float(after[2]))

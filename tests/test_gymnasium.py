@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from gymnasium.wrappers import TimeLimit
 from probes import RESET, TERMINAL, Choices, Faulty, Gymnaxlike, Line, Noisy
 
 import clearance as cl
+from clearance.cli import main
 from clearance.errors import EnvironmentFault, InputError
 from clearance.simulator.walking import episode_seed
 
@@ -456,3 +458,56 @@ def test_the_far_end_needs_nothing_of_clearance() -> None:
         names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
         names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
         assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names) | {"numpy", "gymnasium"}
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+
+
+def called(argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = main(argv.split())
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_check_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = called("check crpo-cartpole --json", capsys)
+    said = json.loads(out)
+    assert status == 0 and said["deterministic"] and said["wrong"] == [] and said["horizon"] == 500
+    status, out, _ = called("check gym:CartPole-v1 --limits 5 --horizon 200", capsys)
+    assert status == 2 and "wrong: CartPole-v1, lane 0, step 0" in out and "no 'cost'" in out
+    status, out, _ = called("check probes:line --limits 5 --horizon 200 --bounds 0,9 --json", capsys)
+    assert status == 0 and json.loads(out)["b"] == [-5.0]
+    asked = "check gym:CartPole-v1 --constraints probes:tilt --limits 5 --gamma 0.9 --num_envs 2 --json"
+    status, out, _ = called(asked, capsys)
+    assert status == 0 and any("cost seen in" in note for note in json.loads(out)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("check bai2023 --limits 3", "--limits is for environments; bai2023 is a model"),
+        ("check crpo-acrobot --horizon 3", "--horizon is for environments; crpo-acrobot comes with its own limits"),
+        ("optimum gym:CartPole-v1", "is a simulator: solve, certify and check take it"),
+        ("check gym:NoSuch-v1 --limits 5 --horizon 9", "Gymnasium cannot make 'NoSuch-v1'"),
+        ("check gym:CartPole-v1 --limits 5,x --horizon 9", "argument --limits: must be a number, got 'x'"),
+        ("check gym:CartPole-v1 --horizon 9", "limits is missing"),
+        ("check gym:CartPole-v1 --limits 1 --constraints probes --horizon 9", "must be package.module:function"),
+        ("solve crpo-cartpole --tau 1,2", "--tau is for finite models"),
+        ("certify crpo-cartpole nothing.npz", "nothing.npz"),
+    ],
+)
+def test_what_the_command_line_refuses(argv: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = called(argv, capsys)
+    assert status == 2 and message in err and not out and err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_solve_and_certify_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = called("solve crpo-cartpole --budget 1e5 --out run --json", capsys)
+    said = json.loads(out)
+    assert status in (0, 4) and said["env_steps"] <= 1.1e5 and len(said["J_g"]) == 2 and "500 steps" in said["scope"]
+    status, out, _ = called("certify crpo-cartpole run/policy.npz --budget 5e4 --json", capsys)
+    assert json.loads(out)["verdict"] in ("CERTIFIED", "UNDECIDED", "VIOLATED")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, arguments, cli_frontier, flags, show
+from clearance import __version__, arguments, cli_frontier, cli_simulator, flags, show
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -39,7 +39,8 @@ def _run(args: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = show.warning
         try:
-            return args.run(args)
+            status = cli_simulator.run(args)  # None if the problem is no simulator
+            return args.run(args) if status is None else status
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
             if not e.proven:
@@ -230,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         p.set_defaults(run=run)
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         if takes_problem:
-            p.add_argument("problem", metavar="PROBLEM", help="a model .npz, a zoo name, or package.module:factory")
+            p.add_argument("problem", metavar="PROBLEM", help="a model .npz, a zoo name, gym:ENV_ID, or module:factory")
         return p
 
     def evidence_flags(p: argparse.ArgumentParser, evidence: str | None, budget: float | None) -> None:
@@ -272,13 +273,15 @@ def _parser() -> argparse.ArgumentParser:
         help="a critic (regularised), Algorithm 2 with resets (cnpgpd), reset-free, or no noise",
     )
     p.add_argument("--out", type=flags.place, metavar="RUN", help="write the run folder here")
+    cli_simulator.add_flags(p)
 
     p = command("optimum", _optimum, "the exact optimum by linear programming")
     p.add_argument("--out", type=flags.place, metavar="POLICY", help="write the optimal policy (.npz) here")
     p = command("certify", _certify, "prove, or show with confidence, whether a policy meets every limit")
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A], or module:rule")
     evidence_flags(p, None, 1e6)
-    command("check", _check, "is the model well formed, and can its limits be met?")
+    cli_simulator.add_flags(p)
+    cli_simulator.add_flags(command("check", _check, "is the problem well formed, and can its limits be met?"))
 
     p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")
     cli_frontier.add_flags(p)

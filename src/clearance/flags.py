@@ -66,6 +66,11 @@ def pair(text: str) -> tuple[float, float]:
     return first, others[0]
 
 
+def reals(text: str) -> list[float]:
+    """Numbers with commas between them."""
+    return [real(part) for part in text.split(",")]
+
+
 def probability(text: str) -> float:
     value = real(text)
     if not 0 < value < 1:
