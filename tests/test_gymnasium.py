@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -511,3 +512,15 @@ def test_solve_and_certify_on_the_command_line(
     assert status in (0, 4) and said["env_steps"] <= 1.1e5 and len(said["J_g"]) == 2 and "500 steps" in said["scope"]
     status, out, _ = called("certify crpo-cartpole run/policy.npz --budget 5e4 --json", capsys)
     assert json.loads(out)["verdict"] in ("CERTIFIED", "UNDECIDED", "VIOLATED")
+
+
+def test_what_was_learned_outlives_an_environment(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = called("solve probes:wearing --budget 4e3 --out run", capsys)
+    assert status == 2 and re.search(r"Wearing, lane 7, reset .*raised RuntimeError: worn out", err)
+    assert "what was learned until then is in run/policy.npz, not certified" in err and err.count("\n") == 1
+    from clearance.simulator.mixture import NetworkMixture
+
+    assert NetworkMixture.load("run/policy.npz").M == 1

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from clearance import flags, show
-from clearance.errors import InputError
+from clearance.errors import EnvironmentFault, InputError
 
 NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 4, 2, 130
 ASKED = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
@@ -104,7 +107,7 @@ def solve(args: argparse.Namespace, simulator: Any) -> int:
     if args.out:
         flags.check_new_folder(args.out)
     settings = {"budget": args.budget, "delta": args.delta, "seed": args.seed}
-    with show.Progress(args, 0) as bar:
+    with show.Progress(args, 0) as bar, _saved(args):
         solution = solve_simulator(simulator, method(args), **settings, progress=bar.update)
     certificate = solution.certificate
     if args.out:
@@ -125,6 +128,20 @@ def solve(args: argparse.Namespace, simulator: Any) -> int:
     if solution.status == "interrupted":
         return show.error(f"interrupted after {solution.state.k} iterations", INTERRUPTED)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+@contextmanager
+def _saved(args: argparse.Namespace) -> Iterator[None]:
+    """When an environment fails, what was learned until then is written to --out, and the error says so."""
+    try:
+        yield
+    except EnvironmentFault as e:
+        if args.out is None or e.learned is None:
+            raise
+        os.makedirs(args.out, exist_ok=True)
+        place = os.path.join(args.out, "policy.npz")
+        e.learned.save(place)
+        raise InputError(f"{e}; what was learned until then is in {place}, not certified") from None
 
 
 def method(args: argparse.Namespace) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from clearance import episodes, kernels
 from clearance.compiling import announce
 from clearance.direction import SGD
-from clearance.errors import SolverError
+from clearance.errors import EnvironmentFault, SolverError
 from clearance.methods import CNPGPD, Feasibility, Method, State
 from clearance.problem import Array, occupancy, values
 from clearance.sample import Critic, Sampler, Table
@@ -67,7 +67,9 @@ def iterate(
             part = part if d is None else replace(part, J=values(cmdp, d))
             chunks.append(_Chunk(state, part, None if d is None else d.sum(0)))  # at once: Ctrl-C leaves all or nothing
             steps, each = steps + int(part.steps.sum()), float(part.steps.mean())
-            if np.isfinite(budget):  # where the run ends must not depend on the clock
+            if hasattr(sampler, "simulator"):  # iterations are long, and environments may fail: keep each
+                n = 1
+            elif np.isfinite(budget):  # where the run ends must not depend on the clock
                 n = int(np.clip((budget - steps) / max(each, 1), 1, CHUNK))
             else:
                 n = int(np.clip(n * PATIENCE / max(time.perf_counter() - started, 1e-6), 1, 2 * n))
@@ -77,6 +79,9 @@ def iterate(
         if len(chunks) == 1:
             raise
         status = "interrupted"
+    except EnvironmentFault as e:  # told by whoever called; what was learned goes along
+        e.learned = None if len(chunks) == 1 else chunks[-1].state
+        raise
     trace = Trace.joined([c.trace for c in chunks if c.trace is not None])
     d_sum = np.sum([c.d_sum for c in chunks if c.d_sum is not None], axis=0) if exact else None
     return Run(trace, chunks[-1].state, d_sum, status)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clearance.certificate import Certificate, by_samples
-from clearance.errors import InputError
+from clearance.errors import EnvironmentFault, InputError
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
+from clearance.methods import State
 from clearance.problem import Array
 from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
@@ -57,11 +60,26 @@ def solve_simulator(
     method = (PracticalCNPGPD() if method is None else method).fitted(sampler.steps_per_lane, LEARNING * budget)
     method = _with_kappa(method, simulator.statement, (1 - LEARNING) * budget, delta)
     sampler = replace(sampler, warm=max(1, int(WARM * (method.K or 1))))
-    run = iterate(sampler, method, np.uint64(fold(key, LEARN)), np.inf, budget=LEARNING * budget, progress=progress)  # type: ignore[arg-type]
-    spent = int(run.trace.steps.sum())
-    mixture, certificate, attempts, steps = _chosen(simulator, sampler, run, key, budget - spent, delta)
+    with _kept(sampler) as keep:
+        run = iterate(sampler, method, np.uint64(fold(key, LEARN)), np.inf, budget=LEARNING * budget, progress=progress)  # type: ignore[arg-type]
+        keep.append(run.state)
+        spent = int(run.trace.steps.sum())
+        mixture, certificate, attempts, steps = _chosen(simulator, sampler, run, key, budget - spent, delta)
     facts = run.status, int(seed), time.perf_counter() - began, spent + steps, delta, attempts
     return SimulatorSolution(simulator, method, sampler.policy, run.trace, run.state, mixture, certificate, *facts)
+
+
+@contextmanager
+def _kept(sampler: Practical) -> Iterator[list[State]]:
+    """An environment that fails takes nothing with it: the last iterate goes along with its fault."""
+    states: list[State] = []
+    try:
+        yield states
+    except EnvironmentFault as e:
+        state = states[-1] if states else e.learned
+        if state is not None:
+            e.learned = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
+        raise
 
 
 def _sampler(simulator: Simulator, policy: Design | NetworkPolicy | None, seed: int) -> Practical:
