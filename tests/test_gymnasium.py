@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
@@ -524,3 +525,27 @@ def test_what_was_learned_outlives_an_environment(
     from clearance.simulator.mixture import NetworkMixture
 
     assert NetworkMixture.load("run/policy.npz").M == 1
+
+
+def test_an_iteration_is_a_pure_function_of_its_state_and_key() -> None:
+    """What a resume rests on: every iteration begins with reset(seed), so the same state and key give the same bits."""
+    from clearance.simulator.method import PracticalCNPGPD
+    from clearance.simulator.policy import Design
+    from clearance.simulator.practical import Practical
+
+    def learner() -> tuple[Any, Any]:
+        problem = cl.zoo.crpo_cartpole(num_envs=4)
+        policy = Design(hidden=(8,)).fitted(problem.obs_shape, problem.action, 0)
+        return PracticalCNPGPD(N=400, K=4, kappa=1.0), Practical(problem, policy, hidden=(8,), epochs=1)
+
+    method, sampler = learner()
+    states = [method.init(sampler.policy.init(), 2, sampler.begin())]
+    for k in range(3):
+        states.append(method.step(np.uint64(k), sampler, states[-1], np.inf)[0])
+    method, fresh = learner()  # other environment objects, as after a restart
+    kept = states[1]._replace(world=jax.tree.map(np.asarray, states[1].world))  # what a file would hold
+    for k in (1, 2):
+        kept = method.step(np.uint64(k), fresh, kept, np.inf)[0]
+    assert np.array_equal(kept.theta, states[3].theta) and np.array_equal(kept.lam, states[3].lam)
+    assert not np.array_equal(kept.theta, states[1].theta)
+    assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (kept.world, states[3].world)), strict=True))
