@@ -52,7 +52,7 @@ def test_score_is_the_derivative_of_log_pi(case: str) -> None:
     with jax.enable_x64(True):
         policy = policy_of(case)
         theta, z, _, u = drawn(policy)
-        score = Scores(policy, theta, z, u, jnp.ones(len(z)) / len(z))
+        score: Any = Scores(policy, theta, z, u, jnp.ones(len(z)) / len(z))
         v, w = np.random.default_rng(1).normal(size=policy.d), np.random.default_rng(2).normal(size=len(z))
         ahead, behind = (natural._log_probs(policy, z, u, natural.real(theta + e * v)) for e in (1e-5, -1e-5))
         np.testing.assert_allclose(score @ v, (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-7)
@@ -69,7 +69,8 @@ def test_mean_score_is_zero_and_its_square_the_fisher_matrix(case: str) -> None:
     outs = jax.vmap(partial(policy.out, policy.net(theta)))(z)
     u = policy.head.latent(outs, policy.head.noise(jax.random.key(2), (N,)))
     v = np.random.default_rng(3).normal(size=policy.d)
-    along = Scores(policy, theta, z, u, jnp.ones(N)) @ v
+    score: Any = Scores(policy, theta, z, u, jnp.ones(N))
+    along = score @ v
     F = fisher(policy, natural.real(theta), z[:1], jnp.ones(1))
     quad = float(natural.real(v) @ F(natural.real(v)))
     assert abs(along.mean()) < 5 * along.std() / np.sqrt(N)
@@ -135,9 +136,8 @@ def test_actions_lie_in_their_space() -> None:
 def steps_of(h: Any, terminated: Any, truncated: Any, valid: Any = None) -> Steps:
     """Steps of one lane; observations do not matter."""
     h = jnp.asarray(h, float)[:, None, None]
-    flags = [jnp.asarray(x, bool)[:, None] for x in (terminated, truncated)]
-    valid = jnp.ones(len(h), bool)[:, None] if valid is None else jnp.asarray(valid, bool)[:, None]
-    return Steps(h, h, h, *flags, h, valid)
+    flags = [jnp.asarray(x, bool)[:, None] for x in (terminated, truncated, [1] * len(h) if valid is None else valid)]
+    return Steps(h, h, h, flags[0], flags[1], h, flags[2])
 
 
 def test_gae_by_hand() -> None:

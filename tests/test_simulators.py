@@ -70,8 +70,9 @@ def test_costs_of_cartpole_and_acrobot() -> None:
 
 
 def test_an_environment_that_does_not_fit_is_refused() -> None:
-    good = dict(reset=lambda k: jnp.zeros(2), step=lambda k, s, a: (s, jnp.zeros(2), jnp.zeros((), bool)))
-    make = lambda **new: cl.environment(**(good | new), observe=lambda s: s, action=cl.Discrete(2), gamma=0.9, b=[0.0])  # noqa: E731
+    def make(step: Any = lambda k, s, a: (s, jnp.zeros(2), jnp.zeros((), bool))) -> Environment:
+        return cl.environment(lambda k: jnp.zeros(2), step, lambda s: s, action=cl.Discrete(2), gamma=0.9, b=[0.0])
+
     assert make().obs_shape == (2,)
     with pytest.raises(InputError, match=r"h of shape \(3,\)"):
         make(step=lambda k, s, a: (s, jnp.zeros(3), jnp.zeros((), bool)))

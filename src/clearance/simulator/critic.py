@@ -44,10 +44,12 @@ class Critics:
 
     @cached_property
     def _unravel(self) -> Any:
-        return ravel_pytree(self._net(jax.random.key(0)))[1]
+        with jax.ensure_compile_time_eval():
+            return ravel_pytree(self._net(jax.random.key(0)))[1]
 
     def _net(self, key: Any) -> Net:
-        return Net(network(key, (self.inputs, *self.hidden, 1), 0.1), None)
+        """A network that begins at V = 0, whatever the units of the signals are."""
+        return Net(network(key, (self.inputs, *self.hidden, 1), 0.0), None)
 
     @cached_property
     def adam(self) -> Any:

@@ -138,7 +138,7 @@ class NetworkPolicy:
     def inputs(self) -> int:
         return int(np.prod(self.obs_shape, dtype=int))
 
-    @cached_property
+    @property
     def _template(self) -> Net:
         """The network at its beginning: a last layer near 0, so that no action is preferred."""
         d, head = self.design, self.head
@@ -149,8 +149,9 @@ class NetworkPolicy:
 
     @cached_property
     def _ravelled(self) -> tuple[Array, Callable[[Any], Net]]:
-        flat, back = ravel_pytree(self._template)
-        return np.asarray(flat, float), back
+        with jax.ensure_compile_time_eval():  # the first look may come from inside a program that is being compiled
+            flat, back = ravel_pytree(self._template)
+            return np.asarray(flat, float), back
 
     @property
     def d(self) -> int:

@@ -175,7 +175,10 @@ def _values(simulator: Any, mixture: NetworkMixture) -> tuple[Array, Array]:
 def _best_exact(simulator: Simulator, late: NetworkMixture) -> NetworkMixture:
     """The best mixture by exact values; a hair inside the limits, because of rounding."""
     J, error = _values(simulator, late)
-    b = simulator.statement.b
+    stable = np.isfinite(J).all(1)
+    if not stable.any():
+        return late
+    late, J, error, b = late.part(stable.astype(float)), J[stable], error[stable], simulator.statement.b
     w = best_weights(J - error, b, 1e-9 * np.maximum(np.abs(b), np.abs(J[:, 1:]).max(0)))
     return late.part(safest_weights(J, b) if w is None else w)
 
