@@ -121,12 +121,10 @@ def _own_speed(updates: int, processes: int, lanes: int) -> dict[str, Any]:
 
 
 def learn(args: argparse.Namespace) -> None:
-    from clearance.simulator.solving import solve_simulator
-
     for task in args.tasks or TASKS:
         for seed in range(args.first, args.first + args.seeds):
             with cl.zoo.SIMULATORS[task]() as problem:
-                sol = solve_simulator(problem, budget=args.budget, seed=seed)
+                sol = cl.solve(problem, budget=args.budget, seed=seed)
             c = sol.certificate
             upper = [-x for x in c.J_lower[1:]]
             costs = {"cost": [-x for x in c.J_g], "cost_upper": upper, "limit": [-x for x in c.b]}

@@ -246,7 +246,7 @@ def lifted(env: Any) -> Any:
 def _chain(env: Any) -> Any:
     while env is not None:
         yield env
-        env = vars(env).get("env")
+        env = getattr(env, "__dict__", {}).get("env")
 
 
 def _limits(env: Any) -> bool:
