@@ -98,10 +98,11 @@ class Practical:
         """About N steps: draws, Ĵ [1+I], the world after them, and the steps they cost."""
         stream = jax_key(key)
         if isinstance(self.simulator, Environment):
-            z, latent, weight, A, J_hat, steps, world = self._compiled(stream, world, real(theta), self.lanes(N))
+            rows, J_hat, steps, world = self._compiled(stream, world, real(theta), self.lanes(N))
         else:
-            steps, latent = self._walk(key, world, theta, N)
-            z, latent, weight, A, J_hat, steps, world = self._digested(stream, world, steps, latent)
+            rows, J_hat, steps, world = self._digested(world, *self._walk(key, world, theta, N))
+        z, latent, weight, A, R, obs, valid = rows
+        world = self._learned(stream, world, z, R, obs, valid)  # goes on in the background, beside the direction
         score = Scores(self.policy, theta, z, latent, weight)
         rows = np.zeros(0, np.int64)
         return (
@@ -114,12 +115,11 @@ class Practical:
     @cached_property
     def _compiled(self) -> Any:
         def run(key: Any, world: World, theta: Any, n: int) -> Any:
-            a, b = jax.random.split(key)
             env = self.simulator
             assert isinstance(env, Environment)
             net, T = self.policy.net(theta), self.steps_per_lane
-            steps, latent = rollout(env, self.policy, net, world.normaliser, a, n, T)
-            return self._digest(b, world, steps, latent)
+            steps, latent = rollout(env, self.policy, net, world.normaliser, jax.random.fold_in(key, 0), n, T)
+            return self._digest(world, steps, latent)
 
         return jax.jit(run, static_argnums=3)
 
@@ -127,32 +127,36 @@ class Practical:
     def _digested(self) -> Any:
         return jax.jit(self._digest)
 
-    def _digest(self, key: Any, world: World, steps: Steps, latent: Any) -> Any:
-        """(z, latent, weight, A) flat [N, …], Ĵ, the number of steps, and the world after them."""
+    def _digest(self, world: World, steps: Steps, latent: Any) -> Any:
+        """Rows (z, latent, weight, A, returns, observations, valid) [N, …], Ĵ, the number of steps, and the sizes."""
         obs, after = self.policy.flat(steps.obs), self.policy.flat(steps.after)
         z = world.normaliser(obs)
         V, V_after = self.critics(world.values, z), self.critics(world.values, world.normaliser(after))
         A = gae(steps, V, V_after, self.gamma, self.decay)
         weight = occupancy_weights(steps, self.cmdp.gamma)
         X = first_returns(steps, V_after, self.cmdp.gamma)
-        flat = [x.reshape(-1, *x.shape[2:]) for x in (z, latent, weight, A, A + V, steps.valid.astype(z.dtype))]
-        z, latent, weight, A, R, valid = flat
-        world = self._learned(key, world, obs.reshape(-1, self.policy.inputs), z, R, valid)
+        rows = z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype)
         world = self._measured(world, weight, A, X)
-        return z, latent, weight, A, X.mean(0), jnp.sum(steps.valid), world
+        return [x.reshape(-1, *x.shape[2:]) for x in rows], X.mean(0), jnp.sum(steps.valid), world
 
-    def _learned(self, key: Any, world: World, obs: Any, z: Any, R: Any, valid: Any) -> World:
+    @cached_property
+    def _learned(self) -> Any:
         """The critic fitted to the returns R, and the normaliser moved while it is warming up."""
-        values = self.critics.fit(key, world.values, z, R, valid)
-        if not self.policy.design.normalise:
-            return world._replace(values=values)
-        more, warm = world.normaliser.joined(obs, valid), world.batches < self.warm
-        normaliser = jax.tree.map(lambda a, b: jnp.where(warm, a, b), more, world.normaliser)
-        return world._replace(values=values, normaliser=normaliser)
+
+        def learned(key: Any, world: World, z: Any, R: Any, obs: Any, valid: Any) -> World:
+            values = self.critics.fit(jax.random.fold_in(key, 1), world.values, z, R, valid)
+            if not self.policy.design.normalise:
+                return world._replace(values=values)
+            more, warm = world.normaliser.joined(obs, valid), world.batches <= self.warm  # this batch is counted
+            normaliser = jax.tree.map(lambda a, b: jnp.where(warm, a, b), more, world.normaliser)
+            return world._replace(values=values, normaliser=normaliser)
+
+        return jax.jit(learned)
 
     def _measured(self, world: World, weight: Any, A: Any, X: Any) -> World:
         """The running sizes after this batch: mean squares with memory 1/MEMORY batches."""
         gain = jnp.maximum(MEMORY, 1 / (world.batches + 1.0))
+        weight, A = weight.ravel(), A.reshape(-1, A.shape[-1])
         new = weight @ A**2, jnp.var(X, axis=0), jnp.mean((X[:, 1:] - real(self.cmdp.b)) ** 2, axis=0)
         old = world.size, world.spread, world.miss
         size, spread, miss = (jnp.sqrt(a**2 + gain * (b - a**2)) for a, b in zip(old, new, strict=True))
