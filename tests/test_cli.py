@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -271,8 +272,9 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
     status, out, err = cli("solve two-state --K 100000000 --kappa 0.2 --json --out run")
     said = json.loads(out)
     assert status == 130 and said["status"] == "interrupted" and said["verdict"] == "CERTIFIED"
-    assert err.splitlines()[-1] == "clearance: interrupted after 1023 of 100000000 iterations; saved in run"
-    assert len(cl.Trace.load("run/trace/000001.npz")) == 1023
+    # how many iterations ten calls make depends on the machine
+    done = re.fullmatch(r"clearance: interrupted after (\d+) of 100000000 iterations; saved in run", err.splitlines()[-1])
+    assert done and len(cl.Trace.load("run/trace/000001.npz")) == int(done[1]) >= 10
     assert json.loads(Path("run/method.json").read_text())["status"] == "interrupted"
 
 

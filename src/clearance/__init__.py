@@ -14,17 +14,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearance import theory, zoo
     from clearance.certificate import Certificate, certify
-    from clearance.direction import SGD, LeastSquares, Tabular
+    from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
     from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
     from clearance.infeasible import Infeasibility, diagnose
-    from clearance.methods import CNPGPD, RegularisedCNPGPD
+    from clearance.methods import (
+        CNPGPD,
+        CRPO,
+        NPGPD,
+        OPGPD,
+        PDANPG,
+        PDNAC,
+        PMDPD,
+        RPGPD,
+        ModelBased,
+        RegularisedCNPGPD,
+    )
     from clearance.mixture import Mixture
+    from clearance.network import two_layer
     from clearance.oracle import Optimum, optimum, slater_margin
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
-    from clearance.sample import Critic, Exact, Table
+    from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
     from clearance.simulator.adapters import from_brax, from_gymnax
     from clearance.simulator.bridge import SideProcess
     from clearance.simulator.check import check_env
@@ -42,9 +54,11 @@ __version__ = "0.1.0"
 
 # Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
 _HOME = {
+    "AcceleratedSGD": "direction",
     "Box": "simulator.spaces",
     "CMDP": "problem",
     "CNPGPD": "methods",
+    "CRPO": "methods",
     "Certificate": "certificate",
     "ConservatismWarning": "solving",
     "Critic": "sample",
@@ -52,16 +66,25 @@ _HOME = {
     "EnvironmentFault": "errors",
     "Exact": "sample",
     "Frontier": "price",
+    "Generative": "sample",
     "Infeasibility": "infeasible",
     "InfeasibleError": "errors",
     "InputError": "errors",
     "LeastSquares": "direction",
     "MissingExtraError": "errors",
     "Mixture": "mixture",
+    "ModelBased": "methods",
     "MultiDiscrete": "simulator.spaces",
+    "NPGPD": "methods",
+    "NetworkCritic": "sample",
     "NetworkMixture": "simulator.mixture",
+    "OPGPD": "methods",
     "Optimum": "oracle",
+    "PDANPG": "methods",
+    "PDNAC": "methods",
+    "PMDPD": "methods",
     "PracticalCNPGPD": "simulator.method",
+    "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
     "SGD": "direction",
     "SideProcess": "simulator.bridge",
@@ -70,6 +93,8 @@ _HOME = {
     "Table": "sample",
     "Tabular": "direction",
     "Trace": "trace",
+    "Trajectory": "sample",
+    "WeightedSGD": "direction",
     "categorical": "simulator.policy",
     "certify": "certificate",
     "check_env": "simulator.check",
@@ -89,13 +114,22 @@ _HOME = {
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "solving",
+    "two_layer": "network",
 }
 _MODULES = ("theory", "zoo")
 
 __all__ = [
     "CMDP",
     "CNPGPD",
+    "CRPO",
+    "NPGPD",
+    "OPGPD",
+    "PDANPG",
+    "PDNAC",
+    "PMDPD",
+    "RPGPD",
     "SGD",
+    "AcceleratedSGD",
     "Box",
     "Certificate",
     "ConservatismWarning",
@@ -104,13 +138,16 @@ __all__ = [
     "EnvironmentFault",
     "Exact",
     "Frontier",
+    "Generative",
     "Infeasibility",
     "InfeasibleError",
     "InputError",
     "LeastSquares",
     "MissingExtraError",
     "Mixture",
+    "ModelBased",
     "MultiDiscrete",
+    "NetworkCritic",
     "NetworkMixture",
     "Optimum",
     "PracticalCNPGPD",
@@ -121,6 +158,8 @@ __all__ = [
     "Table",
     "Tabular",
     "Trace",
+    "Trajectory",
+    "WeightedSGD",
     "categorical",
     "certify",
     "check_env",
@@ -141,6 +180,7 @@ __all__ = [
     "softmax",
     "solve",
     "theory",
+    "two_layer",
     "zoo",
 ]
 

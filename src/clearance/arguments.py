@@ -8,7 +8,7 @@ import dataclasses
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 from clearance import flags, show
 from clearance.errors import InputError
@@ -117,50 +117,70 @@ def sampler(text: str | None, cmdp: Any, policy: Any) -> Any:
     return Exact(cmdp, policy) if text == "exact" else Table(cmdp, policy, resets=text == "table")
 
 
-def method(args: argparse.Namespace) -> Any:
-    from clearance.methods import CNPGPD, RegularisedCNPGPD
+def methods() -> dict[str, Any]:
+    """What --method calls the methods."""
+    from clearance import methods as m
 
-    kind = CNPGPD if args.method == "cnpgpd" else RegularisedCNPGPD
+    others = (m.CNPGPD, m.NPGPD, m.PDANPG, m.CRPO, m.PMDPD, m.PDNAC, m.RPGPD, m.OPGPD, m.ModelBased)
+    return {"regularised": m.RegularisedCNPGPD, **{kind.__name__.lower(): kind for kind in others}}
+
+
+# The methods whose regression can be chosen, and those that walk as Algorithm 2 does.
+WITH_DIRECTION = {"cnpgpd", "npgpd"}
+WITH_WALKS = {"cnpgpd", "npgpd", "pdanpg"}
+
+
+def method(args: argparse.Namespace) -> Any:
+    kind = methods()[args.method]
     given = {name: value for name, value in vars(args).items() if name in settings() and value is not None}
     own = {f.name for f in dataclasses.fields(kind)}
+    if args.method in WITH_DIRECTION:
+        own, given = own | {"alpha"}, {n: v for n, v in given.items() if n != "alpha"}
     for name in given:
         if name not in own:
-            raise InputError(f"--{name} is not for --method {args.method}: leave it out, or choose the other method")
-    if kind is CNPGPD:
-        return CNPGPD(**given, direction=_direction(args))
-    for name in ("direction", "alpha", "ridge"):
-        if getattr(args, name) is not None:
-            raise InputError(f"--{name} is not for --method {args.method}: leave it out, or choose the other method")
-    if args.printed or args.sampler in ("table", "coin"):
-        flag = "--printed" if args.printed else f"--sampler {args.sampler}"
-        raise InputError(f"{flag} is for --method cnpgpd: leave it out, or choose that method")
-    return RegularisedCNPGPD(**given)
+            _refuse(f"--{name}", args)
+    if args.method not in WITH_DIRECTION:
+        for name in ("direction", "ridge"):
+            if getattr(args, name) is not None:
+                _refuse(f"--{name}", args)
+        if args.printed:
+            _refuse("--printed", args)
+    if args.sampler in ("table", "coin") and args.method not in WITH_WALKS:
+        raise InputError(f"--sampler {args.sampler} is for --method {', '.join(sorted(WITH_WALKS))}: leave it out")
+    if args.sampler is not None and args.method in ("pdnac", "modelbased"):
+        raise InputError(f"--sampler is not for --method {args.method}, which has its own: leave it out")
+    if args.sampler in ("critic", "exact") and args.method == "pdanpg":
+        raise InputError("--method pdanpg wants draws of equal weight: leave --sampler out, or use table or coin")
+    return kind(**given, direction=_direction(args)) if args.method in WITH_DIRECTION else kind(**given)
+
+
+def _refuse(flag: str, args: argparse.Namespace) -> NoReturn:
+    raise InputError(f"{flag} is not for --method {args.method}: leave it out, or choose another method")
 
 
 def _direction(args: argparse.Namespace) -> Any:
     """How Algorithm 1 finds ω."""
-    from clearance.direction import SGD, LeastSquares, Tabular
+    from clearance.direction import SGD, LeastSquares, Tabular, WeightedSGD
 
     weighted, tabular = args.sampler in ("exact", "critic"), args.policy == "tabular"
-    if args.direction == "sgd" and weighted:
-        raise InputError(
-            f"--direction sgd wants draws of equal weight, --sampler {args.sampler} weighs them: use least-squares"
-        )
+    if args.direction in ("sgd", "weighted-sgd") and weighted:
+        what = f"--direction {args.direction} wants draws of equal weight, --sampler {args.sampler} weighs them"
+        raise InputError(f"{what}: use least-squares")
     if args.direction == "tabular" and not tabular:
         raise InputError("--direction tabular is for --policy tabular only: use sgd or least-squares")
     if args.direction == "tabular" or (weighted and tabular and args.direction is None):
         return Tabular()
     if args.direction == "least-squares" or weighted:
         return LeastSquares(ridge=0.0 if args.ridge is None else args.ridge)
+    if args.direction == "weighted-sgd":
+        return WeightedSGD()
     return SGD(alpha=0.05 if args.alpha is None else args.alpha, printed=args.printed)
 
 
 def settings() -> dict[str, dict[str, Any]]:
     """The settings of all methods by name: those that have it, and its help."""
-    from clearance.methods import CNPGPD, RegularisedCNPGPD
-
     found: dict[str, dict[str, Any]] = {}
-    for kind in (RegularisedCNPGPD, CNPGPD):
+    for kind in methods().values():
         for f in dataclasses.fields(kind):
             if f.name != "direction":
                 entry = found.setdefault(f.name, {"field": f, "methods": []})
@@ -173,14 +193,21 @@ def type_of(field: Any) -> dict[str, Any]:
     if field.name == "kappa":
         return {"type": flags.margin, "metavar": "KAPPA"}
     if field.name == "tau":
-        return {"type": flags.pair, "metavar": "FIRST,LAST"}
+        return {"type": flags.one_or_pair, "metavar": "TAU"}
+    if field.type.startswith("Literal"):
+        return {"choices": [part.strip(" \"'") for part in field.type[8:-1].split(",")]}
     return {"type": flags.whole if field.type.startswith("int") else flags.real}
 
 
 def help_of(entry: dict[str, Any]) -> str:
     """The help of a setting, with its default, or with that of each method where they differ."""
     text, values = entry["field"].metadata["help"], entry["methods"]
-    if len(values) == 1:
-        return f"{text} ({values[0][1]}; {values[0][0].__name__})"
-    same = len({str(default) for _, default in values}) == 1
-    return f"{text} ({values[0][1] if same else ', '.join(f'{d} for {kind.__name__}' for kind, d in values)})"
+    if entry["field"].name == "alpha":
+        text = "the step of θ, or the weight of PMD-PD's divergence; the step of the SGD where there is one"
+    shown: dict[str, list[str]] = {}
+    for kind, default in values:
+        shown.setdefault(str(default), []).append(kind.__name__)
+    if len(shown) == 1 and len(values) > 1:
+        return f"{text} ({values[0][1]})"
+    which = "; ".join(f"{default}: {', '.join(names)}" for default, names in shown.items())
+    return f"{text} ({which})"

@@ -248,19 +248,18 @@ def _parser() -> argparse.ArgumentParser:
     p = command("solve", _solve, "learn a policy, choose the best that keeps every limit, and certify it")
     p.add_argument(
         "--method",
-        choices=["regularised", "cnpgpd"],
+        choices=list(arguments.methods()),
         default="regularised",
-        help="with a critic and fading regularisation, or Algorithm 1 of the paper (regularised)",
+        help="with a critic and fading regularisation, Algorithm 1 of the paper, or one of its peers (regularised)",
     )
     for name, entry in arguments.settings().items():
         p.add_argument(f"--{name}", default=None, help=arguments.help_of(entry), **arguments.type_of(entry["field"]))
     evidence_flags(p, "exact", None)
     p.add_argument(
         "--direction",
-        choices=["sgd", "least-squares", "tabular"],
-        help="how Algorithm 1 finds ω (sgd; with weighted draws: tabular, or least-squares for features)",
+        choices=["sgd", "weighted-sgd", "least-squares", "tabular"],
+        help="how Algorithm 1 and NPG-PD find ω (sgd; with weighted draws: tabular, or least-squares for features)",
     )
-    p.add_argument("--alpha", type=flags.real, default=None, help="step of the SGD (0.05)")
     p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")
     p.add_argument("--ridge", type=flags.non_negative, default=None, help="ridge of least squares (0: pseudo-inverse)")
     p.add_argument(

@@ -15,8 +15,13 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import LinearOperator
 
+from clearance import regression
+from clearance.errors import InputError
+from clearance.inputs import non_negative, positive
 from clearance.problem import Array
 from clearance.sample.draws import Draws
+
+G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
@@ -52,6 +57,45 @@ class SGD:
             x = x - step * (scale * (row @ x) - A_L) * row
             total += x
         return out * total / len(score)
+
+
+@dataclass(frozen=True)
+class WeightedSGD:
+    """Weighted SGD, one regression for each signal (Ding et al., JMLR 2025).
+
+    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
+    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The first steps are capped at 1/(2G²), beyond which they diverge: their
+    projection on a ball serves the same end. Without a projection SGD from 0 is linear in Â, so that the separate
+    regressions on the same draws add up to one of Â_L exactly.
+    """
+
+    sigma_F: float = 0.1
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        w = regression.weighted(dense(draws.score), np.ascontiguousarray(draws.A), self.sigma_F, 0.5 / G2)
+        return (w[:, 0] + w[:, 1:] @ lam) / (1 - gamma)
+
+
+@dataclass(frozen=True)
+class AcceleratedSGD:
+    """Accelerated SGD on ω itself (Mondal, Aggarwal 2024; Jain et al. 2018).
+
+    u = a·x + (1−a)·v;  ĝ = (score·u − Â_L/(1−γ)) score;  x = u − δĝ;  v = βu + (1−β)v − ξĝ;  ω = mean of the last half
+    of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²).
+    """
+
+    mu_F: float = 0.05
+
+    def constants(self) -> tuple[float, float, float, float]:
+        """(a, β, ξ, δ)."""
+        root = 3 * np.sqrt(5) * G2
+        return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
+        return regression.accelerated(dense(draws.score), A_L, *self.constants())
 
 
 @dataclass(frozen=True)
@@ -108,4 +152,16 @@ def dense(score: Any) -> Array:
     return score.toarray() if sparse.issparse(score) else np.asarray(score)
 
 
-Direction = SGD | LeastSquares | Tabular
+Direction = SGD | WeightedSGD | AcceleratedSGD | LeastSquares | Tabular
+# Those that take draws one after the other, and so want them of equal weight.
+STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
+
+
+def check_direction(direction: Any) -> None:
+    """One of the directions above, with settings that mean something."""
+    if not isinstance(direction, Direction):
+        names = "SGD(), WeightedSGD(), AcceleratedSGD(), LeastSquares() or Tabular()"
+        raise InputError(f"direction must be {names}, got {direction!r}")
+    non_negative("ridge", getattr(direction, "ridge", 0.0))
+    for name in ("alpha", "sigma_F", "mu_F"):
+        positive(name, getattr(direction, name, 1.0))

@@ -76,6 +76,78 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
 
 
 @njit(cache=True, nogil=True)
+def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
+    """N more steps of one trajectory from state s, with a critic of π learning at every step by a constant β.
+
+    Expected TD(0) as in `td`. No resets, but for states that end an episode (`ends` [S]), where it starts again from ρ.
+    Returns the state reached.
+    """
+    cells, indptr, width, origin, h, A, _, _, _ = model
+    H, x = h.shape[1], key
+    for _ in range(N):
+        x += G
+        if s < 0 or ends[s]:
+            s = _pick(mix(x), 0, len(origin), origin)
+        x += G
+        a = _action(mix(x), s, A, pol)
+        row = s * A + a
+        first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+        x += G
+        after = _pick(mix(x), first, m, cells)
+        visits[s] += 1.0
+        for j in range(H):
+            move = beta * (h[row, j] + gamma * V[after, j] - Q[row, j])
+            Q[row, j] += move
+            V[s, j] += pi[s, a] * move
+        s = after
+    return s
+
+
+@njit(cache=True, nogil=True)
+def tally(key, model, pol, N, V, count, total, starts):
+    """N walks from ρ with geometric horizon: visits of every pair [S·A], Σ V(s') after it [S·A, H], and starts [S].
+
+    What a critic of any form needs for a step of TD with targets from V. Returns the environment steps.
+    """
+    cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
+    H, steps = V.shape[1], 0
+    for n in range(N):
+        x = fold(key, n)
+        T = geometric(x, tail, guide, inv_log_gamma)
+        steps += T
+        x += G
+        s = _pick(mix(x), 0, len(origin), origin)
+        starts[s] += 1.0
+        for _ in range(T):
+            x += G
+            row = s * A + _action(mix(x), s, A, pol)
+            first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+            x += G
+            s = _pick(mix(x), first, m, cells)
+            count[row] += 1.0
+            for j in range(H):
+                total[row, j] += V[s, j]
+    return steps
+
+
+@njit(cache=True, nogil=True)
+def nexts(key, model, after):
+    """From every pair (s, a) that exists, n times: after[s·A + a, n] = s'. Returns the steps."""
+    cells, indptr, width, _, _, _, _, _, _ = model
+    steps = 0
+    for row in range(after.shape[0]):
+        if indptr[row + 1] == indptr[row]:
+            continue  # no such action
+        first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+        x = fold(key, row)
+        for n in range(after.shape[1]):
+            x += G
+            after[row, n] = _pick(mix(x), first, k, cells)
+        steps += after.shape[1]
+    return steps
+
+
+@njit(cache=True, nogil=True)
 def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, component):
     """Episodes begin .. begin + N − 1 of a mixture: the bounded unbiased estimator of J for every signal.
 

@@ -58,12 +58,20 @@ def margin(text: str) -> float | tuple[float, ...] | str:
     return (first, *others) if others else first
 
 
+def one_or_pair(text: str) -> float | tuple[float, float]:
+    """One number, or two with a comma between them."""
+    numbers = [real(part) for part in text.split(",")]
+    if len(numbers) > 2:
+        raise ArgumentTypeError(f"must be one number, or two with a comma between them, got {text!r}")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
 def pair(text: str) -> tuple[float, float]:
     """Two numbers with a comma between them."""
-    first, *others = (real(part) for part in text.split(","))
-    if len(others) != 1:
+    numbers = one_or_pair(text)
+    if not isinstance(numbers, tuple):
         raise ArgumentTypeError(f"must be two numbers with a comma between them, got {text!r}")
-    return first, others[0]
+    return numbers
 
 
 def reals(text: str) -> list[float]:

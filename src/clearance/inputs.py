@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -216,3 +218,25 @@ def frozen(a: Array) -> Array:
     a = np.array(a, dtype=float, order="C")
     a.flags.writeable = False
     return a
+
+
+# ------------------------------------------------------------------------------------------ settings of methods
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def positive(name: str, value: Any) -> None:
+    if not (is_number(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, got {value!r}")
+
+
+def non_negative(name: str, value: Any) -> None:
+    if not (is_number(value) and value >= 0):
+        raise InputError(f"{name} must be a number ≥ 0, got {value!r}")
+
+
+def counted(name: str, value: object) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number ≥ 1, got {value!r}")

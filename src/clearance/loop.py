@@ -13,9 +13,9 @@ from clearance import episodes, kernels
 from clearance.compiling import announce
 from clearance.direction import SGD
 from clearance.errors import EnvironmentFault, SolverError
-from clearance.methods import CNPGPD, Feasibility, Method, State
+from clearance.methods import CNPGPD, NPGPD, Feasibility, Method, State
 from clearance.problem import Array, occupancy, values
-from clearance.sample import Critic, Sampler, Table
+from clearance.sample import Exact, Sampler, Table
 from clearance.trace import Trace
 
 # Seconds between two looks at the person who watches (and at Ctrl-C).
@@ -27,7 +27,7 @@ Progress = Callable[[Trace, State, int], None]  # what was just done, where that
 
 
 class Run(NamedTuple):
-    """The trace of a run, the state after it, the sum of the occupancies of its iterates if they were recorded."""
+    """The trace of a run, the state after it, the weighted sum of the iterates' occupancies if recorded."""
 
     trace: Trace
     state: State
@@ -53,7 +53,7 @@ def iterate(
     Ctrl-C ends the run with what is done so far.
     """
     cmdp, policy = sampler.cmdp, sampler.policy
-    if isinstance(sampler, Table | Critic):
+    if not isinstance(sampler, Exact) and not hasattr(sampler, "simulator"):
         announce(kernels.run if isinstance(sampler, Table) else episodes.td)
     world = sampler.begin() if world is None else world
     chunks = [_Chunk(method.init(policy.init(), cmdp.I, world), None, None)]
@@ -65,7 +65,8 @@ def iterate(
             _must_be_finite(state)
             d = occupancy(cmdp, policy.pi(part.theta)) if exact else None
             part = part if d is None else replace(part, J=values(cmdp, d))
-            chunks.append(_Chunk(state, part, None if d is None else d.sum(0)))  # at once: Ctrl-C leaves all or nothing
+            d_sum = None if d is None else np.einsum("k,ksa->sa", part.counts, d)
+            chunks.append(_Chunk(state, part, d_sum))  # at once: Ctrl-C leaves all or nothing
             steps, each = steps + int(part.steps.sum()), float(part.steps.mean())
             if hasattr(sampler, "simulator"):  # iterations are long, and environments may fail: keep each
                 n = 1
@@ -104,7 +105,7 @@ def _advance(
     sampler: Sampler, method: Method | Feasibility, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
     """n iterations: compiled where a kernel exists, else one readable step after the other."""
-    if isinstance(sampler, Table) and isinstance(method, CNPGPD) and isinstance(method.direction, SGD):
+    if isinstance(sampler, Table) and isinstance(method, CNPGPD | NPGPD) and isinstance(method.direction, SGD):
         from clearance.methods import compiled
 
         return compiled.advance(sampler, method, key, state, n, lam_max)

@@ -20,10 +20,11 @@ from clearance.errors import InfeasibleError, InputError, infeasible_message
 from clearance.kernels import fold
 from clearance.loop import Run, iterate
 from clearance.methods import Feasibility
-from clearance.methods.regularised import ranges
+from clearance.methods.method import ranges
 from clearance.mixture import Mixture
+from clearance.network import Policy
 from clearance.oracle import can_be_met, slater_margin
-from clearance.policy import SoftmaxPolicy, TiedFeaturesError, class_model, class_policy
+from clearance.policy import TiedFeaturesError, class_model, class_policy
 from clearance.problem import CMDP, Array
 from clearance.sample.critic import Critic, values_of
 from clearance.sample.returns import Returns
@@ -58,7 +59,7 @@ class Margin:
 
 
 @lru_cache(maxsize=4)
-def exact_margin(cmdp: CMDP, policy: SoftmaxPolicy) -> Margin:
+def exact_margin(cmdp: CMDP, policy: Policy) -> Margin:
     """φ of the policy class, or of all policies where the class has no linear program. Raises `InfeasibleError`."""
     try:
         model = class_model(cmdp, policy)
@@ -72,7 +73,7 @@ def exact_margin(cmdp: CMDP, policy: SoftmaxPolicy) -> Margin:
     return Margin(slater, found, "FEASIBLE")
 
 
-def sampled_margin(cmdp: CMDP, policy: SoftmaxPolicy, key: np.uint64, budget: float, delta: float) -> Margin:
+def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> Margin:
     """φ from samples: FEASIBLE with a lower confidence bound, INFEASIBLE with an upper one, or UNDECIDED.
 
     `budget` is for all of `solve`: a first try takes 2 % of it, and each further one twice as much, up to 16 %. Then

@@ -106,7 +106,7 @@ class TiedFeaturesError(InputError):
     """The features share parameters between states or actions in a way that no linear program describes."""
 
 
-def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
+def check_fits(cmdp: CMDP, policy: Any) -> None:
     """The policy is for the model's states and actions, or an error that says what it is for."""
     if (policy.S, policy.A) != (cmdp.S, cmdp.A):
         raise InputError(
@@ -116,7 +116,7 @@ def check_fits(cmdp: CMDP, policy: SoftmaxPolicy) -> None:
         raise InputError("policy takes actions that the model does not have: make it with available=cmdp.available")
 
 
-def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
+def class_model(cmdp: CMDP, policy: Any) -> CMDP:
     """A model whose policies are the closure of the class {π_θ}, so that its LP optimum is the optimum of the class.
 
     Possible where each state is either free (the features of its actions, less one of them, are linearly independent of
@@ -124,6 +124,8 @@ def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
     keeps its actions, each with the average of all. Raises `TiedFeaturesError` otherwise.
     """
     check_fits(cmdp, policy)
+    if not isinstance(policy, SoftmaxPolicy):
+        raise TiedFeaturesError("the optimum over networks is no linear program")
     can = np.isfinite(policy.bias)
     if policy.tabular and np.array_equal(can, cmdp.available):
         return cmdp
@@ -140,7 +142,7 @@ def class_model(cmdp: CMDP, policy: SoftmaxPolicy) -> CMDP:
     return CMDP(P, h[0], h[1:], cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma, names=cmdp.names, available=can)
 
 
-def class_policy(policy: SoftmaxPolicy, pi: Array) -> Array:
+def class_policy(policy: Any, pi: Array) -> Array:
     """A policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
     can = np.isfinite(policy.bias)
     if policy.tabular:

@@ -17,10 +17,10 @@ from clearance import dual, selection
 from clearance.certificate import Certificate, by_samples, certify
 from clearance.errors import InputError
 from clearance.margin import Margin
-from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
-from clearance.methods.cnpgpd import margin_of
+from clearance.methods import CNPGPD, NPGPD, PDANPG, Method, RegularisedCNPGPD, State
+from clearance.methods.method import margin_of
 from clearance.mixture import Mixture
-from clearance.policy import SoftmaxPolicy
+from clearance.network import Policy
 from clearance.problem import CMDP, Array, occupancy, policy_of, values
 from clearance.statistical import Evidence
 from clearance.trace import Trace
@@ -56,7 +56,7 @@ class Solution:
 
     policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
     certificate  what is proven of it, or holds with confidence 1 − δ
-    mixture      π̄, uniform over all iterates: what Theorem 1 speaks of
+    mixture      π̄, uniform over the iterates that the method counts (all, but for CRPO's): what theorems speak of
     average      the averaged-occupancy policy: one stationary policy with exactly the J of π̄
     last         π_{θ^{K+1}}: no guarantee
     single       the best iterate that meets the limits on its own; None if there is none
@@ -64,7 +64,7 @@ class Solution:
 
     cmdp: CMDP
     method: Method
-    policy_class: SoftmaxPolicy
+    policy_class: Policy
     trace: Trace
     state: State
     margin: Margin
@@ -156,7 +156,11 @@ class Solution:
 
     @cached_property
     def mixture(self) -> Mixture:
-        return Mixture.uniform(self.policy_class.pi(self.trace.theta))
+        counts, pi = self.trace.counts, self.policy_class.pi(self.trace.theta)
+        if np.all(counts == counts[0]):  # also where the method counts none of its iterates
+            return Mixture.uniform(pi)
+        used = np.flatnonzero(counts)
+        return Mixture(counts[used] / counts.sum(), pi[used])
 
     @cached_property
     def average(self) -> Mixture:
@@ -196,10 +200,13 @@ class Solution:
     @property
     def path_bound(self) -> Array | None:
         """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active."""
-        eta2, kappa = self.method.eta2, self.kappa
         if isinstance(self.method, RegularisedCNPGPD):
             k = np.arange(len(self.trace))
             eta2, kappa = self.method.dual_step(self.cmdp, k), self.method.kappa_at(k).mean(0)
+        elif isinstance(self.method, CNPGPD | NPGPD | PDANPG):
+            eta2, kappa = self.method.eta2, self.kappa
+        else:
+            return None
         return dual.path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
@@ -224,7 +231,7 @@ class Solution:
     def settings(self) -> dict[str, object]:
         """What was run, as plain data."""
         method = {"name": type(self.method).__name__, **asdict(self.method)}
-        if isinstance(self.method, CNPGPD):
+        if isinstance(self.method, CNPGPD | NPGPD):
             method["direction"] = {"name": type(self.method.direction).__name__, **asdict(self.method.direction)}
         return {
             "method": method,

@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from clearance import dual
-from clearance.direction import SGD, Tabular
+from clearance.direction import STOCHASTIC, Tabular
 from clearance.errors import InfeasibleError, InputError
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
 from clearance.margin import Margin, conservative_margin, exact_margin, kappa_of, sampled_margin
-from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
-from clearance.methods.cnpgpd import margin_of
+from clearance.methods import Method, RegularisedCNPGPD, State
+from clearance.methods.method import margin_of
 from clearance.methods.regularised import FADED
 from clearance.mixture import Mixture
-from clearance.policy import SoftmaxPolicy, check_fits, softmax
+from clearance.network import Policy, TwoLayer
+from clearance.policy import check_fits, softmax
 from clearance.problem import CMDP, Array
-from clearance.sample import Critic, Returns, Sampler, Table
+from clearance.sample import NetworkCritic, Returns, Sampler, Table
 from clearance.sample.critic import Tables, values_of
 from clearance.sample.streams import key_of
 from clearance.selection import Candidates, thinned
@@ -62,7 +63,7 @@ def solve(
     cmdp: CMDP,
     method: Method | None = None,
     *,
-    policy: SoftmaxPolicy | None = None,
+    policy: Policy | None = None,
     sampler: Sampler | None = None,
     evidence: EvidenceKind = "exact",
     budget: float | None = None,
@@ -138,7 +139,8 @@ def solve(
     exact = cmdp.S <= EXACT_STATES if exact_J is None else exact_J
     limit = np.inf if budget is None else budget
     run = iterate(sampler, method, key, lam_max, exact=exact, budget=limit, progress=progress)
-    d_bar = None if run.d_sum is None else run.d_sum / len(run.trace)
+    counted = float(run.trace.counts.sum())
+    d_bar = None if run.d_sum is None or counted == 0 else run.d_sum / counted
     seconds, steps = time.perf_counter() - began, int(run.trace.steps.sum())
     facts = (margin, lam_max, run.status, int(seed), seconds, d_bar, "exact", (), steps)
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
@@ -184,7 +186,7 @@ def _by_samples(
 
 
 def _trials(
-    cmdp: CMDP, policy: SoftmaxPolicy, run: Run, margin: Margin, key: np.uint64, budget: float, delta: float
+    cmdp: CMDP, policy: Policy, run: Run, margin: Margin, key: np.uint64, budget: float, delta: float
 ) -> Trials:
     """The late iterates as candidates, fewer of them where the budget is small; and the safest policy's components."""
     few = LOOK * budget / FEW / Returns(cmdp, Mixture.single(policy.pi(run.state.theta))).episode_steps
@@ -195,7 +197,7 @@ def _trials(
     return Trials(cmdp, candidates, margin, np.uint64(fold(key, CERTIFY)), budget, delta)
 
 
-def _baseline(policy: SoftmaxPolicy, state: State) -> Array | None:
+def _baseline(policy: Policy, state: State) -> Array | None:
     """V̂ [S, 1+I] as control variate: the critic's, where there is one."""
     return values_of(policy.pi(state.theta), state.world.Q) if isinstance(state.world, Tables) else None
 
@@ -231,36 +233,45 @@ def _with_kappa(method: Method, cmdp: CMDP, margin: Margin, samples: float, delt
     return decided
 
 
-def _sampler(cmdp: CMDP, method: Method | None, policy: SoftmaxPolicy | None, sampler: Sampler | None) -> Sampler:
+def _sampler(cmdp: CMDP, method: Method | None, policy: Policy | None, sampler: Sampler | None) -> Sampler:
     """The sampler given, or the method's own on the policy given; refuses what would run and mean something else."""
     if sampler is None:
         policy = softmax(cmdp.S, cmdp.A, cmdp.available) if policy is None else policy
         check_fits(cmdp, policy)
-        sampler = Table(cmdp, policy) if isinstance(method, CNPGPD) else Critic(cmdp, policy)
+        sampler = _own_sampler(cmdp, method, policy)
     elif sampler.cmdp is not cmdp or (policy is not None and policy is not sampler.policy):
         raise InputError("sampler was made for another problem or policy: give the same objects to both")
     check_fits(cmdp, sampler.policy)
-    direction = method.direction if isinstance(method, CNPGPD) else None
-    if not isinstance(sampler, Table) and isinstance(direction, SGD):
-        name = type(sampler).__name__
+    direction = getattr(method, "direction", None)
+    if not isinstance(sampler, Table) and isinstance(direction, STOCHASTIC):
+        name, kind = type(sampler).__name__, type(direction).__name__
         raise InputError(
-            f"direction SGD wants draws of equal weight, {name} weighs them: use Tabular() or LeastSquares()"
+            f"direction {kind} wants draws of equal weight, {name} weighs them: use Tabular() or LeastSquares()"
         )
+    if isinstance(sampler, Table) and isinstance(sampler.policy, TwoLayer):
+        raise InputError("sampler Table is for softmax over features: use NetworkCritic() or Exact() for a network")
     if isinstance(direction, Tabular) and not sampler.policy.tabular:
         raise InputError("direction Tabular is for tabular softmax only: use SGD() or LeastSquares()")
     return sampler
 
 
+def _own_sampler(cmdp: CMDP, method: Method | None, policy: Policy) -> Sampler:
+    """The one that goes with the method; a critic of the same kind for a policy that is a network."""
+    if isinstance(policy, TwoLayer):
+        return NetworkCritic(cmdp, policy, policy.m)
+    return (RegularisedCNPGPD() if method is None else method).sampler(cmdp, policy)
+
+
 def _bound_of_multipliers(cmdp: CMDP, method: Method, slater: float, *, exact: bool) -> float:
     """Λ as given, or from the margin; says before time is spent if κ is not below it."""
-    kappa = margin_of(method.kappa)
+    kappa, bound = margin_of(method.kappa), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
     if room <= 1e-9 * float(np.abs(cmdp.g).max(initial=0.0)) / (1 - cmdp.gamma):
         text = f"kappa = {np.max(kappa):g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
-        if method.lam_max is None:
+        if bound is None:
             remedy = f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"
             raise InputError(f"{text}; {remedy}, or give lam_max to run it all the same")
-        warnings.warn(f"{text} and lam will run into lam_max = {method.lam_max:g}", ConservatismWarning, stacklevel=3)
-    if method.lam_max is not None:
-        return float(method.lam_max)
+        warnings.warn(f"{text} and lam will run into lam_max = {bound:g}", ConservatismWarning, stacklevel=3)
+    if bound is not None:
+        return float(bound)
     return dual.lam_max_of(cmdp.gamma, room, 0.0, float(np.ptp(cmdp.r))) if cmdp.I else 1.0

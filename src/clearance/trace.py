@@ -15,7 +15,8 @@ from clearance.problem import Array
 @dataclass(frozen=True, eq=False)
 class Trace:
     """theta [K, d] and lam [K, I] before step k; J_hat [K, 1+I] sampled at θ^k; ‖ω^k‖ [K]; environment steps [K];
-    J [K, 1+I] the exact values of θ^k where the model is known, else no rows.
+    counts [K] the weight of θ^k in the mixture that the method gives out; J [K, 1+I] the exact values of θ^k where the
+    model is known, else no rows.
     """
 
     theta: Array
@@ -23,6 +24,7 @@ class Trace:
     J_hat: Array
     omega_norm: Array
     steps: NDArray[np.int64]
+    counts: Array
     J: Array
 
     def __len__(self) -> int:

@@ -9,13 +9,15 @@ import numpy as np
 
 from clearance import kernels
 from clearance.direction import SGD
-from clearance.methods.cnpgpd import CNPGPD, State, margin_of
+from clearance.methods.cnpgpd import CNPGPD
+from clearance.methods.method import State, margin_of
+from clearance.methods.npgpd import NPGPD
 from clearance.sample import Table
 from clearance.trace import Trace
 
 
 def advance(
-    sampler: Table, method: CNPGPD, root: np.uint64, state: State, n: int, lam_max: float
+    sampler: Table, method: CNPGPD | NPGPD, root: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
     """n iterations from `state`, and their trace."""
     assert isinstance(method.direction, SGD)
@@ -35,4 +37,4 @@ def advance(
     b = cmdp.b + margin_of(method.kappa)  # the conservative limits; κ may differ from constraint to constraint
     settings = (sampler.resets, method.N, float(method.eta1), float(method.eta2), 0.0, float(lam_max))
     kernels.run(root, state.k, sampler.tables, rows, lam, b, *settings, scales, kernels.workspace(cmdp.A, H), out)
-    return State(theta, lam, state.k + n, state.world), Trace(*out, J=np.empty((0, H)))
+    return State(theta, lam, state.k + n, state.world), Trace(*out, counts=np.ones(n), J=np.empty((0, H)))

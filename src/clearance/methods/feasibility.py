@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from clearance.methods.cnpgpd import Info, State
-from clearance.methods.regularised import natural, pulled, ranges
+from clearance.methods.method import Info, State, natural, ranges, start
+from clearance.methods.regularised import pulled
 from clearance.problem import Array
 from clearance.sample import Sampler
 
@@ -31,7 +31,7 @@ class Feasibility:
     eta: float = 0.2
 
     def init(self, theta: Array, I: int, world: object = None) -> State:
-        return State(theta, np.zeros(I), 0, world)
+        return start(theta, I, world)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """One iteration; `lam_max` is not needed."""

@@ -19,16 +19,16 @@ models (docs/guarantee.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from clearance import dual
-from clearance.direction import LeastSquares, Tabular
 from clearance.errors import InputError
-from clearance.methods.cnpgpd import Info, State, check_kappa, counted, is_number, margin_of, positive, setting
+from clearance.inputs import counted, non_negative, positive
+from clearance.methods.method import Info, State, check_kappa, margin_of, natural, ranges, setting, start
 from clearance.problem import CMDP, Array
-from clearance.sample import Sampler
+from clearance.sample import Critic, Sampler
 
 ITERATIONS = 4000
 FADED = 0.7  # share of the iterations over which τ falls
@@ -53,6 +53,8 @@ class RegularisedCNPGPD:
     )
     lam_max: float | None = setting(None, "Λ, upper bound of λ; from the Slater margin φ: 2(r⁺−r⁻)/((1−γ)(φ−κ))")
 
+    sampler: ClassVar[Any] = Critic
+
     def __post_init__(self) -> None:
         for name in ("K", "N"):
             if getattr(self, name) is not None:
@@ -65,8 +67,8 @@ class RegularisedCNPGPD:
         if not (0 < self.nu <= 1):
             raise InputError(f"nu must be in (0, 1], got {self.nu!r}")
         check_kappa(self.kappa)
-        if self.kappa_first is not None and not (is_number(self.kappa_first) and self.kappa_first >= 0):
-            raise InputError(f"kappa_first must be a number ≥ 0, got {self.kappa_first!r}")
+        if self.kappa_first is not None:
+            non_negative("kappa_first", self.kappa_first)
         if self.lam_max is not None:
             positive("lam_max", self.lam_max)
 
@@ -78,7 +80,7 @@ class RegularisedCNPGPD:
 
     def init(self, theta: Array, I: int, world: object = None) -> State:
         """θ¹ as the policy starts (0 for softmax), λ¹ = 0."""
-        return State(theta, np.zeros(I), 0, world)
+        return start(theta, I, world)
 
     @property
     def _K(self) -> int:
@@ -115,17 +117,6 @@ class RegularisedCNPGPD:
         return State(theta, lam, state.k + 1, world), Info(J_hat, float(np.linalg.norm(omega)), steps)
 
 
-def natural(sampler: Sampler) -> Tabular | LeastSquares:
-    """The natural direction from draws at every pair: in closed form where there is one."""
-    return Tabular() if sampler.policy.tabular else LeastSquares()
-
-
 def pulled(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
     """θ ← (1−ν) θ + ν (1−γ) ω/τ."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega
-
-
-def ranges(cmdp: CMDP) -> tuple[float, Array]:
-    """The ranges of r and of each g_i [I]: the units of the problem; 1 where a signal is constant."""
-    r, g = float(np.ptp(cmdp.r)), np.ptp(cmdp.g, axis=(1, 2))
-    return r or 1.0, np.where(g > 0, g, 1.0)

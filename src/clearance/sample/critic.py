@@ -13,17 +13,17 @@ The draws are biased by what the critic has not learned yet. Certificates never 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from clearance import episodes
 from clearance.episodes import pack
-from clearance.policy import SoftmaxPolicy
+from clearance.network import Policy
 from clearance.problem import CMDP, Array
 from clearance.sample.draws import Draws
-from clearance.sample.table import tables_of
+from clearance.sample.table import tables_of, with_column
 
 FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows the policy
 
@@ -42,7 +42,7 @@ class Critic:
     """The sampler of `RegularisedCNPGPD`: draws at every (s, a), with the critic's advantage and its own Ĵ = ρ̂·V̂."""
 
     cmdp: CMDP
-    policy: SoftmaxPolicy
+    policy: Policy
     explore: float = 0.1
     gain: float = 0.1
 
@@ -50,28 +50,44 @@ class Critic:
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         return Tables(np.zeros((S * A, H)), np.zeros(S * A), np.zeros(S), np.zeros(S))
 
-    def batch(self, key: np.uint64, world: Tables, theta: Array, N: int) -> tuple[Draws, Array, Tables, int]:
+    def batch(
+        self, key: np.uint64, world: Tables, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Tables, int]:
         """N walks; then every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the critic after them, and the steps."""
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
         walked = pack((1 - self.explore) * pi + self.explore * uniform)
-        Q, seen, visits, starts = world.Q.copy(), world.seen.copy(), FORGET * world.visits, world.starts.copy()
+        Q, seen, visits, starts = (
+            with_room(world.Q, cmdp, extra),
+            world.seen.copy(),
+            FORGET * world.visits,
+            world.starts.copy(),
+        )
         V = values_of(pi, Q)
         gain = self.gain * (1 - gamma)
-        steps = episodes.td(key, tables_of(cmdp), walked, pi, gamma, gain, N, Q, V, seen, visits, starts)
+        model = with_column(tables_of(cmdp), extra)
+        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts)
         V = values_of(pi, Q)  # without the rounding of the running sums
-        advantage = Q - np.repeat(V, cmdp.A, axis=0)
-        weight = (visits[:, None] * pi).ravel()
-        draws = Draws(weight / weight.sum(), self._score(theta, pi), advantage, np.arange(cmdp.S * cmdp.A))
-        return draws, starts @ V / starts.sum(), Tables(Q, seen, visits, starts), int(steps)
+        J_hat = starts @ V[:, : 1 + cmdp.I] / starts.sum()
+        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Tables(Q, seen, visits, starts), int(steps)
 
-    def _score(self, theta: Array, pi: Array) -> Any:
-        """The scores of all pairs; for tabular softmax as an operator, since a matrix would have (S·A)² entries."""
-        S, A = pi.shape
-        if not self.policy.tabular:
-            return self.policy.score(theta, *np.divmod(np.arange(S * A), A))
-        return TabularScore(pi)
+
+def with_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
+    """A copy of the tables Q, with a column for the extra signal where there is one."""
+    H = 1 + cmdp.I + (extra is not None)
+    return np.column_stack([Q, np.zeros((len(Q), H - Q.shape[1]))]) if Q.shape[1] < H else Q[:, :H].copy()
+
+
+def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
+    """Every pair as a draw with weight d̂(s) π(a|s), and the advantage of the tables.
+
+    The scores of a tabular softmax are an operator, since a matrix would have (S·A)² entries.
+    """
+    pairs = np.arange(pi.size)
+    weight = (visits[:, None] * pi).ravel()
+    score = TabularScore(pi) if policy.tabular else policy.score(theta, *np.divmod(pairs, pi.shape[1]))
+    return Draws(weight / weight.sum(), score, Q - np.repeat(V, pi.shape[1], axis=0), pairs)
 
 
 class TabularScore(LinearOperator):

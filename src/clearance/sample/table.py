@@ -46,18 +46,29 @@ class Table:
         stamp = np.zeros(self.cmdp.S, np.int64)
         return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
 
-    def batch(self, key: np.uint64, world: Any, theta: Array, N: int) -> tuple[Draws, Array, Any, int]:
+    def batch(
+        self, key: np.uint64, world: Any, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Any, int]:
         """Draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), and the steps they cost."""
-        H, A = 1 + self.cmdp.I, self.cmdp.A
+        tables = with_column(self.tables, extra)
+        H, A = tables.h.shape[1], self.cmdp.A
         pair, start = np.empty(N, np.int64), np.empty(2 * N, np.int64)
         J, QV = np.empty((2 * N, H)), np.empty((2 * N, H))
         rows = self.rows(theta)
         work = kernels.workspace(A, H)
-        steps = kernels.rollouts(
-            np.uint64(key), self.tables, rows, kernels.READY, self.resets, pair, start, J, QV, work
-        )
+        steps = kernels.rollouts(np.uint64(key), tables, rows, kernels.READY, self.resets, pair, start, J, QV, work)
         score = self.policy.score(theta, *np.divmod(pair, A))
-        return Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair), J[N:].mean(0), world, int(steps)
+        return (
+            Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair),
+            J[N:, : 1 + self.cmdp.I].mean(0),
+            world,
+            int(steps),
+        )
+
+
+def with_column(tables: Tables, extra: Array | None) -> Tables:
+    """The tables with one more signal [S, A] behind the others."""
+    return tables if extra is None else tables._replace(h=np.column_stack([tables.h, extra.ravel()]))
 
 
 def tables_of(cmdp: CMDP) -> Tables:

@@ -22,7 +22,8 @@ import numpy as np
 from clearance import dual
 from clearance.direction import lagrangian
 from clearance.errors import InputError
-from clearance.methods.cnpgpd import Info, State, check_kappa, counted, margin_of, positive, setting
+from clearance.inputs import counted, positive
+from clearance.methods.method import Info, State, check_kappa, margin_of, setting
 from clearance.problem import Array
 from clearance.simulator.natural import Natural, bounded_step
 from clearance.simulator.practical import Practical, World

@@ -115,7 +115,7 @@ def fisher(policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> Any:
 
     def product(v: Any) -> Any:
         def add(total: Any, chunk: Any) -> Any:
-            return total + _product(policy, theta, *chunk, v), None
+            return total + _product(policy, theta, chunk[0], chunk[1], v), None
 
         return jax.lax.scan(add, jnp.zeros_like(v), rows)[0]
 

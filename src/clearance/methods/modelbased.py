@@ -1,0 +1,88 @@
+"""The model-based method of the lower-bound row (Vaswani, Yang, Szepesvári, NeurIPS 2022).
+
+    N samples of every pair (s, a) → the empirical model P̂;   on it, with limits b + κ, κ = Θ(ε(1−γ)φ):
+    π_k = argmax_π Ĵ_r + λ_k Ĵ_g,     λ_{k+1} = P_[0,Λ](λ_k − η (Ĵ_g(π_k) − b − κ))          solver="primal-dual"
+
+The output is the uniform mixture of the π_k; or the solution of the linear program on P̂ (solver="lp"). Needs a
+generative model. Guarantee (theirs): N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples for zero violation, which no method can
+better but for constants and logarithms. Their rounding of λ to a grid, a device of the proof, is left out.
+Iteration 1 draws all samples; the others only plan, so an iterate that counts is π_k, k ≥ 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from clearance import dual
+from clearance.bellman import Operator
+from clearance.errors import InputError
+from clearance.methods.method import Info, State, check, margin_of, setting, start
+from clearance.oracle import optimum
+from clearance.problem import CMDP, Array, evaluate
+from clearance.sample import Generative, Sampler
+
+SURE = 700.0  # a logit so far above the others that their probabilities vanish: exp(−700) ≈ 1e-304
+
+
+@dataclass(frozen=True)
+class ModelBased:
+    """Hyper-parameters; tabular policies."""
+
+    K: int = setting(200, "iterations of the primal-dual on the empirical model; 2 are enough for the program")
+    N: int = setting(100, "samples of every pair (s, a)")
+    eta: float = setting(0.1, "η, the step of λ")
+    solver: Literal["lp", "primal-dual"] = setting("primal-dual", "how the empirical model is solved")
+    kappa: float | tuple[float, ...] | Literal["auto"] = setting("auto", "κ ≥ 0, the margin kept from the limits")
+    lam_max: float | None = setting(None, "Λ, upper bound of λ: 2(r⁺−r⁻)/((1−γ)(φ−κ))")
+
+    sampler: ClassVar[Any] = Generative
+
+    def __post_init__(self) -> None:
+        check(self, positives=("eta",))
+        if self.solver not in ("lp", "primal-dual"):
+            raise InputError(f"solver must be 'lp' or 'primal-dual', got {self.solver!r}")
+
+    def init(self, theta: Array, I: int, world: Any = None) -> State:
+        return start(theta, I, world)
+
+    def _plan(self, model: CMDP, state: State, lam: Array) -> Array:
+        if self.solver == "primal-dual":
+            return _greedy(model, lam)
+        return state.theta if state.k else _program(model, margin_of(self.kappa))
+
+    def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
+        """Plan once more on what was drawn; Ĵ is that of the empirical model."""
+        if not isinstance(sampler, Generative):
+            raise InputError("ModelBased wants samples of every pair: use the sampler Generative")
+        if not sampler.policy.tabular:
+            raise InputError("ModelBased is for tabular softmax only: choose another method")
+        world, steps = (state.world, 0) if state.k else sampler.collect(key, state.world, self.N)
+        model = sampler.model(world)
+        J = evaluate(model, sampler.policy.pi(state.theta)).J
+        kappa = margin_of(self.kappa)
+        # λ moves once a plan has been made: the uniform policy at the beginning is none.
+        lam = dual.step(state.lam, J[1:] - model.b, self.eta, kappa, lam_max) if state.k else state.lam
+        theta = self._plan(model, state, lam)
+        info = Info(J, float(np.linalg.norm(theta - state.theta)), steps, float(state.k > 0))
+        return State(theta, lam, state.k + 1, world), info
+
+
+def _program(model: CMDP, kappa: float | Array) -> Array:
+    """The optimal policy of the tightened empirical model, as logits; the safest one where that is infeasible."""
+    best = optimum(model.tightened(kappa))
+    return np.log(np.maximum(best.policy, np.exp(-SURE))).ravel()
+
+
+def _greedy(model: CMDP, lam: Array) -> Array:
+    """The deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration, as logits."""
+    operator = Operator.of(model)
+    h = operator.h[0] + lam @ operator.h[1:]
+    act = np.argmax(model.available, axis=1).astype(np.int64)
+    tol = 1e-10 * (float(np.abs(h).max()) + 1e-300)
+    operator.maximise(h, np.zeros(model.S), act, tol)
+    theta = np.zeros((model.S, model.A))
+    theta[np.arange(model.S), act] = SURE
+    return theta.ravel()

@@ -1,0 +1,64 @@
+"""A generative model: N next states of every pair (s, a), and the empirical model that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance import episodes
+from clearance.network import Policy
+from clearance.problem import CMDP, Array
+from clearance.sample.draws import Draws
+from clearance.sample.exact import Exact
+from clearance.sample.table import tables_of
+
+
+@dataclass(frozen=True, eq=False)
+class Generative:
+    """The sampler of `ModelBased`. Rewards and utilities of a pair are seen when it is; ρ is known, as in theirs.
+
+    exact=True leaves out the samples: the empirical model is the model.
+    """
+
+    cmdp: CMDP
+    policy: Policy
+    exact: bool = False
+
+    def begin(self) -> Array:
+        """Counts n(s, a, s') as rows (s·A + a, s', n) [·, 3]: none yet."""
+        return np.zeros((0, 3))
+
+    def collect(self, key: np.uint64, world: Array, N: int) -> tuple[Array, int]:
+        """N samples of every pair on top of `world`, and the steps they cost."""
+        if self.exact:
+            return world, 0
+        S, A = self.cmdp.S, self.cmdp.A
+        after = np.full((S * A, N), -1, np.int64)
+        steps = episodes.nexts(np.uint64(key), tables_of(self.cmdp), after)
+        rows = np.repeat(np.arange(S * A), N)[after.ravel() >= 0]
+        seen, n = np.unique(rows * S + after[after >= 0], return_counts=True)
+        return np.concatenate([world, np.column_stack([seen // S, seen % S, n]).astype(float)]), int(steps)
+
+    def model(self, world: Array) -> CMDP:
+        """The empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
+        cmdp = self.cmdp
+        if self.exact:
+            return cmdp
+        row, col, n = world.T
+        counts: Any = sparse.csr_array((n, (row.astype(int), col.astype(int))), shape=(cmdp.S * cmdp.A, cmdp.S))
+        total = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1.0)
+        P = sparse.csr_array(sparse.diags_array(1 / total) @ counts)
+        P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
+        about = {"rho": cmdp.rho, "gamma": cmdp.gamma, "names": cmdp.names, "available": cmdp.available}
+        return CMDP(P, cmdp.r, cmdp.g, cmdp.b, **about)
+
+    def batch(
+        self, key: np.uint64, world: Array, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Array, int]:
+        """N more samples of every pair, and exact draws of the empirical model: certainty equivalence."""
+        world, steps = self.collect(key, world, N)
+        draws, J, _, _ = Exact(self.model(world), self.policy).batch(key, None, theta, N, extra)
+        return draws, J, world, steps

@@ -1,0 +1,92 @@
+"""Walks that train a critic of two layers, one for every signal, by semi-gradient TD: the critic of neural CRPO.
+
+    y(s, a) = h(s, a) + γ mean of V(s') over the walks' visits,  V(s') = Σ_a' π(a'|s') f(s', a'; W) held fixed
+    W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W                  `epochs` times in each batch
+
+Values are learned in units of 1/(1−γ) times the range of the signal, so that one β serves all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from clearance import episodes
+from clearance.errors import InputError
+from clearance.network import Policy, TwoLayer, two_layer
+from clearance.problem import CMDP, Array
+from clearance.sample.critic import FORGET, table_draws, values_of
+from clearance.sample.draws import Draws
+from clearance.sample.table import tables_of
+
+
+class Weights(NamedTuple):
+    """What the critic carries: W [1+I, m·D], recent visits [S·A] and mean targets' sums [S·A, 1+I], starts [S]."""
+
+    W: Array
+    visits: Array
+    starts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCritic:
+    """The sampler of neural CRPO: draws at every (s, a), with the advantage of the network."""
+
+    cmdp: CMDP
+    policy: Policy
+    m: int = 64
+    beta: float = 1.0
+    epochs: int = 20
+    explore: float = 0.1
+    inputs: Array | None = field(default=None, repr=False)
+
+    @cached_property
+    def net(self) -> TwoLayer:
+        return two_layer(self.cmdp.S, self.cmdp.A, self.m, inputs=self.inputs, seed=1)
+
+    @cached_property
+    def unit(self) -> Array:
+        """The largest |Q| of each signal [1+I]."""
+        size = np.abs(self.cmdp.h).max(axis=(1, 2)) / (1 - self.cmdp.gamma)
+        return np.where(size > 0, size, 1.0)
+
+    def begin(self) -> Weights:
+        W = np.tile(self.net.init(), (1 + self.cmdp.I, 1))
+        return Weights(W, np.zeros(self.cmdp.S), np.zeros(self.cmdp.S))
+
+    def batch(
+        self, key: np.uint64, world: Weights, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Weights, int]:
+        """N walks, then the epochs; every pair as a draw, Ĵ [1+I], the critic after them, and the steps."""
+        if extra is not None:
+            raise InputError("NetworkCritic learns r and g only: use Critic for methods that regularise")
+        cmdp = self.cmdp
+        pi = np.ascontiguousarray(self.policy.pi(theta))
+        uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+        walked = episodes.pack((1 - self.explore) * pi + self.explore * uniform)
+        V = values_of(pi, self.net.value(world.W).T)  # in units
+        count, total, starts = np.zeros(cmdp.S * cmdp.A), np.zeros((cmdp.S * cmdp.A, 1 + cmdp.I)), world.starts.copy()
+        steps = episodes.tally(np.uint64(key), tables_of(cmdp), walked, N, V, count, total, starts)
+        seen = np.maximum(count, 1.0)[:, None]
+        y = cmdp.h.reshape(1 + cmdp.I, -1).T / self.unit + cmdp.gamma * total / seen
+        W = np.stack([self._fitted(W, y[:, j], count / count.sum()) for j, W in enumerate(world.W)])
+        Q = self.net.value(W).T * self.unit
+        V = values_of(pi, Q)
+        visits = FORGET * world.visits + count.reshape(cmdp.S, cmdp.A).sum(1)
+        J_hat = starts @ V / starts.sum()
+        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
+
+    def _fitted(self, W: Array, y: Array, weight: Array) -> Array:
+        """The epochs of one signal's network towards the targets y [S·A]."""
+        net = self.net
+        rows = np.flatnonzero(weight)
+        x, y, weight = net.x[rows], y[rows], weight[rows]
+        W = W.reshape(net.m, net.D)
+        for _ in range(self.epochs):
+            z = x @ W.T
+            error = weight * (np.maximum(z, 0.0) @ net.sign - y)
+            W = W - self.beta * ((z > 0) * net.sign * error[:, None]).T @ x
+        return W.ravel()
