@@ -106,15 +106,18 @@ def _own_speed(updates: int, processes: int, lanes: int) -> dict[str, Any]:
     policy = Design().fitted(problem.obs_shape, problem.action, 0)
     sampler = Practical(problem, policy, epochs=EPOCHS, batch_rows=ROWS)
     method = PracticalCNPGPD(N=BATCH, K=100, kappa=5.0)
-    state, seconds, steps = method.init(policy.init(), 1, sampler.begin()), [], 0
+    state, seconds, steps, busy = method.init(policy.init(), 1, sampler.begin()), [], 0, 0.0
     for k in range(updates):
         began = time.perf_counter()
         state, info = method.step(np.uint64(1000 + k), sampler, state, np.inf)
         seconds.append(time.perf_counter() - began)
+        if k == 0:
+            busy = time.process_time()
         steps += info.steps if k else 0
 
     problem.close()
-    return {"seconds": seconds, "steps_per_second": steps / sum(seconds[1:])}
+    per_cpu = steps / (time.process_time() - busy) if processes == 0 else None
+    return {"seconds": seconds, "steps_per_second": steps / sum(seconds[1:]), "steps_per_cpu_second": per_cpu}
 
 
 # ------------------------------------------------------------------------------------------------ learning
