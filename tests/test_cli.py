@@ -273,7 +273,9 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
     said = json.loads(out)
     assert status == 130 and said["status"] == "interrupted" and said["verdict"] == "CERTIFIED"
     # how many iterations ten calls make depends on the machine
-    done = re.fullmatch(r"clearance: interrupted after (\d+) of 100000000 iterations; saved in run", err.splitlines()[-1])
+    done = re.fullmatch(
+        r"clearance: interrupted after (\d+) of 100000000 iterations; saved in run", err.splitlines()[-1]
+    )
     assert done and len(cl.Trace.load("run/trace/000001.npz")) == int(done[1]) >= 10
     assert json.loads(Path("run/method.json").read_text())["status"] == "interrupted"
 
