@@ -21,7 +21,7 @@ from clearance.simulator.backend import jax, jnp
 from clearance.simulator.problem import Statement
 from clearance.simulator.spaces import Discrete, Space
 
-LANES = 64
+LANES = 256
 Exact = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
@@ -29,6 +29,7 @@ Exact = Callable[[Any, Any, Any], tuple[Any, Any]]
 class Environment:
     """A simulator in JAX; see the head of the module for the three functions.
 
+    n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
     exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
     """
 

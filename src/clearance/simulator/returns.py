@@ -27,7 +27,6 @@ from clearance.simulator.policy import Normaliser
 from clearance.simulator.problem import Simulator, Statement
 from clearance.simulator.rollout import act, choose
 
-BLOCK = 256  # episodes of a JAX environment that run side by side
 UNBOUNDED = 1e12  # stands for the bound of a reward that has none
 
 
@@ -79,14 +78,14 @@ class Simulated:
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
         """Episodes begin .. begin + n − 1 of the stream `key`."""
-        size = BLOCK if isinstance(self.simulator, Environment) else self.simulator.n
+        size = self.simulator.n
         parts = [self._block(key, b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
         X, component, steps = zip(*parts, strict=True)
         return np.concatenate(X), np.concatenate(component), int(sum(steps))
 
     def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
         rng = np.random.default_rng(int(fold(key, begin)))
-        size = BLOCK if isinstance(self.simulator, Environment) else self.simulator.n
+        size = self.simulator.n
         component, length = self.mixture.components(rng, size), self.lengths(rng, size)
         length[n:] = 0  # lanes that are not needed
         run = self._run if isinstance(self.simulator, Environment) else self._walk
