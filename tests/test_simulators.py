@@ -305,6 +305,19 @@ def test_the_normaliser_is_frozen_after_the_warm_up() -> None:
     assert seen == [400, 800, 800, 800]
 
 
+def test_a_limit_that_is_broken_at_first_is_approached() -> None:
+    method = PracticalCNPGPD(K=100, relax=0.4, kappa=0.0)
+    assert [method.relaxed_at(k) for k in (0, 20, 40, 99)] == [1.0, 0.5, 0.0, 0.0]
+    assert PracticalCNPGPD(K=100, relax=0.0).relaxed_at(0) == 0.0
+    env: Any = small()[0].simulator
+    sampler = Practical(zoo.navigation(limit=-1.0, horizon=40), gaussian(hidden=(8,)).fitted(env.obs_shape, env.action))
+    method = PracticalCNPGPD(K=10, N=400, kappa=0.0)  # no policy can keep this limit: the cost is not negative
+    state, info = method.step(np.uint64(0), sampler, method.init(sampler.policy.init(), 1, sampler.begin()), np.inf)
+    assert np.allclose(state.memory, 1.0 - info.J_hat[1]) and state.lam == 0
+    state, info = method.step(np.uint64(1), sampler, state, np.inf)
+    assert state.lam > 0 or info.J_hat[1] > 1.0 - 0.75 * state.memory
+
+
 def test_solve_keeps_the_limit_and_saves_the_run(tmp_path: Any) -> None:
     """Navigation with a tight limit: the direct way costs about 15 per episode."""
     env = zoo.navigation(limit=4.0)

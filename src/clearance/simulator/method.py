@@ -4,6 +4,8 @@
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
+Limits that the first policy breaks are approached over the first 40 % of the iterations, from where it stands: a
+reward that is rarely seen would else be given up before it is found. What is certified is the limit itself.
 λ⁺ looks one step ahead (as PMD-PD does, Liu et al. 2021): the multiplier alone would go round the limit for long. κ
 shrinks from its first value to its last. Ĵ_g is the estimate of what is limited, never of a stand-in.
 
@@ -48,6 +50,7 @@ class PracticalCNPGPD:
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    relax: float = setting(0.4, "share of the iterations over which a limit that is broken at first is approached")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
@@ -62,6 +65,8 @@ class PracticalCNPGPD:
         for name in ("eta2", "eta_p"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"{name} must be a number ≥ 0, got {getattr(self, name)!r}")
+        if not 0 <= self.relax <= 1:
+            raise InputError(f"relax must be in [0, 1], got {self.relax!r}")
         check_kappa(self.kappa)
 
     def fitted(self, episode: int, budget: float) -> PracticalCNPGPD:
@@ -87,13 +92,19 @@ class PracticalCNPGPD:
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
+    def relaxed_at(self, k: int) -> float:
+        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
+        return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
+
     def step(self, key: np.uint64, sampler: Practical, state: State, lam_max: float) -> tuple[State, Info]:
         """One iteration."""
         assert self.N is not None
         draws, J_hat, world, steps = sampler.batch(key, state.world, state.theta, self.N)
         scale = pace(world)
         most = np.minimum(self.lam_max * units(world), lam_max)
-        slack, kappa = J_hat[1:] - sampler.cmdp.b, self.kappa_at(state.k)
+        slack = J_hat[1:] - sampler.cmdp.b
+        short = np.maximum(-slack, 0.0) if state.memory is None else state.memory
+        kappa = self.kappa_at(state.k) - self.relaxed_at(state.k) * short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         A_L = normalised(lagrangian(draws.A, ahead), draws.weight)
         omega, quad = self.direction(draws.score, A_L)
@@ -101,7 +112,7 @@ class PracticalCNPGPD:
             draws.score, omega, quad, self.eta1, self.kl_at(state.k), self.direction.stride
         )
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
-        return State(theta, lam, state.k + 1, world), Info(J_hat, float(np.linalg.norm(omega)), steps)
+        return State(theta, lam, state.k + 1, world, short), Info(J_hat, float(np.linalg.norm(omega)), steps)
 
 
 def units(world: World) -> Array:
