@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, arguments, cli_frontier, cli_simulator, flags, show
+from clearance import __version__, arguments, cli_compare, cli_frontier, cli_simulator, flags, show
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -284,6 +284,14 @@ def _parser() -> argparse.ArgumentParser:
 
     p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")
     cli_frontier.add_flags(p)
+
+    p = command(
+        "compare",
+        cli_compare.run,
+        "all methods on the same problems, with the optimum beside them",
+        takes_problem=False,
+    )
+    cli_compare.add_flags(p)
 
     p = command("plan", _plan, "what Theorem 1 would ask for this problem")
     p.add_argument("--epsilon", type=flags.real, required=True, help="the accuracy wanted of J_r")

@@ -11,6 +11,7 @@ from clearance.errors import MissingExtraError
 from clearance.files import whole
 
 if TYPE_CHECKING:
+    from clearance.compare import Result
     from clearance.price import Frontier
     from clearance.reproduce import Published, Runs, Study
 
@@ -151,6 +152,59 @@ def _prices(ax: Any, curve: Frontier) -> None:
         ax.yaxis.set_major_formatter("{x:g}")
     ax.set_ylabel("λ: $J_r$ lost per\nunit of limit")
     ax.legend(fontsize=8, framealpha=0.9, loc="upper left")
+
+
+DASHES = ("-", (0, (4, 2)), (0, (1, 1)))
+STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK))
+
+
+def comparison(results: list[Result], path: str | Path) -> None:
+    """One problem: gap and violation of average iterate, last iterate and best mixture against environment steps.
+
+    Means over seeds; both axes of values are signed, linear near 0 and logarithmic beyond.
+    """
+    plt = _pyplot()
+    fig, axes = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey="row", layout="constrained")
+    names = list(dict.fromkeys(r.method for r in results))
+    for name, (colour, dash) in zip(names, STYLES, strict=False):
+        found = [r for r in results if r.method == name]
+        for ax, which in zip(axes.T, ("average", "last", "best"), strict=True):
+            gap, violation = (np.mean([c(r, which) for r in found], axis=0) for c in (_gaps, _violations))
+            steps = np.mean([r.curve.steps for r in found], axis=0)
+            lone = steps[0] == steps[-1]  # planned on a model that was drawn at once
+            style = {"color": colour, "linewidth": 1.4, "linestyle": dash, "marker": "D" if lone else None}
+            keep = slice(-1, None) if lone else slice(None)
+            ax[0].plot(steps[keep], gap[keep], **style, label=_text(name))
+            ax[1].plot(steps[keep], violation[keep], **style)
+    _comparison_axes(axes, results[0])
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    fig.suptitle(f"{_text(results[0].problem)}: mean over {len({r.seed for r in results})} seeds", fontsize=11)
+    with whole(path) as f:
+        fig.savefig(f, format="png", dpi=100)
+    plt.close(fig)
+
+
+def _gaps(result: Result, which: str) -> Any:
+    return result.optimum.J_r - getattr(result.curve, which)[:, 0]
+
+
+def _violations(result: Result, which: str) -> Any:
+    return np.max(result.b - getattr(result.curve, which)[:, 1:], axis=1, initial=-np.inf)
+
+
+def _comparison_axes(axes: Any, result: Result) -> None:
+    size = max(abs(result.optimum.J_r), 1e-9)
+    for ax in axes.ravel():
+        ax.axhline(0.0, color=BLACK, linewidth=0.8)
+        ax.set_xscale("log")
+        ax.set_yscale("symlog", linthresh=1e-3 * size)
+        ax.grid(alpha=0.25, linewidth=0.5)
+    for ax, title in zip(axes[0], ("average iterate", "last iterate", "best mixture so far"), strict=True):
+        ax.set_title(title, fontsize=10)
+    for ax in axes[1]:
+        ax.set_xlabel("environment steps")
+    axes[0, 0].set_ylabel("gap $J^* - J_r$")
+    axes[1, 0].set_ylabel("violation $\\max_i (b_i - J_{g_i})$, signed")
 
 
 def _text(name: str) -> str:

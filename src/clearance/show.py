@@ -120,6 +120,23 @@ def frontier(curve: Frontier, title: str, message: str) -> None:
         console.print(Text(visible(message)), soft_wrap=True)
 
 
+def grid(tables: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
+    """Tables with the same columns, formatted as `shown` says, and lines below them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    with _page() as console:
+        for title, rows in tables:
+            table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 1, 0, 0))
+            for head in shown:
+                table.add_column(head, justify="left" if head == "method" else "right", no_wrap=True)
+            for row in rows:
+                table.add_row(*(Text(form.format_map(row)) for form in shown.values()))
+            console.print(table)
+        for line in lines:
+            console.print(Text(visible(line)), soft_wrap=True)
+
+
 def study(study: Study, paths: list[Path]) -> None:
     """The table of a reproduction, the finding, and where the figures are."""
     from rich.table import Table

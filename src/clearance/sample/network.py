@@ -24,7 +24,7 @@ from clearance.sample.table import tables_of
 
 
 class Weights(NamedTuple):
-    """What the critic carries: W [1+I, m·D], recent visits [S·A] and mean targets' sums [S·A, 1+I], starts [S]."""
+    """What the critic carries: W [1+I, m·D], recent visits of each state and starts [S]."""
 
     W: Array
     visits: Array
@@ -39,7 +39,7 @@ class NetworkCritic:
     policy: Policy
     m: int = 64
     beta: float = 1.0
-    epochs: int = 20
+    epochs: int = 10
     explore: float = 0.1
     inputs: Array | None = field(default=None, repr=False)
 
@@ -72,7 +72,7 @@ class NetworkCritic:
         steps = episodes.tally(np.uint64(key), tables_of(cmdp), walked, N, V, count, total, starts)
         seen = np.maximum(count, 1.0)[:, None]
         y = cmdp.h.reshape(1 + cmdp.I, -1).T / self.unit + cmdp.gamma * total / seen
-        W = np.stack([self._fitted(W, y[:, j], count / count.sum()) for j, W in enumerate(world.W)])
+        W = self._fitted(world.W, y.T, count / count.sum())
         Q = self.net.value(W).T * self.unit
         V = values_of(pi, Q)
         visits = FORGET * world.visits + count.reshape(cmdp.S, cmdp.A).sum(1)
@@ -80,13 +80,13 @@ class NetworkCritic:
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
 
     def _fitted(self, W: Array, y: Array, weight: Array) -> Array:
-        """The epochs of one signal's network towards the targets y [S·A]."""
+        """The epochs of all networks W [1+I, m·D] towards the targets y [1+I, S·A]."""
         net = self.net
         rows = np.flatnonzero(weight)
-        x, y, weight = net.x[rows], y[rows], weight[rows]
-        W = W.reshape(net.m, net.D)
+        x, y, weight = net.x[rows], y[:, rows], weight[rows]
+        layers = W.reshape(len(W), net.m, net.D)
         for _ in range(self.epochs):
-            z = x @ W.T
+            z = x @ np.swapaxes(layers, 1, 2)  # [1+I, rows, m]
             error = weight * (np.maximum(z, 0.0) @ net.sign - y)
-            W = W - self.beta * ((z > 0) * net.sign * error[:, None]).T @ x
-        return W.ravel()
+            layers = layers - self.beta * np.swapaxes((z > 0) * (net.sign * error[:, :, None]), 1, 2) @ x
+        return layers.reshape(W.shape)
