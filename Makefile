@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test test-all lint clean
+.PHONY: run test test-all lint docs clean
 
 run: $(READY)
 	$(BIN)/clearance reproduce bai2023 --out results/bai2023
@@ -15,9 +15,12 @@ test: lint
 test-all: lint
 	$(BIN)/pytest -n 2
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
 	$(BIN)/pyright
 
 $(READY): pyproject.toml constraints.txt
@@ -27,4 +30,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) results .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) results site .pytest_cache .ruff_cache build dist

@@ -3,9 +3,11 @@
     python benchmarks/methods.py table       optimality and violation at one budget, three problems
     python benchmarks/methods.py slopes      error against samples over two decades, fitted slopes
     python benchmarks/methods.py last        last iterates on Ding 2023's problem (a figure)
+    python benchmarks/methods.py general     the rows for general parametrisation, on the paper's class of 35 features
     python benchmarks/methods.py speed       time per environment step against C-NPG-PD, in one run
+    python benchmarks/methods.py docs        the tables of docs/table1.md and docs/sample_complexity.md from these
 
-Each section writes its data to results/methods/ and its part of docs/ with --write. --only PROBLEM splits the work.
+Each section writes its data to results/methods/. --only PROBLEM splits the work.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ SCHEDULES: dict[str, tuple[float, float, float, float | None]] = {
     "opgpd": (1 / 2, 0, 0, None),
     "omwupd": (1 / 2, 0, 0, None),
     "regularised": (1 / 2, 0, 0, None),
-    "modelbased": (0, 0, 0, 2),
+    "modelbased": (1 / 2, 0, -1 / 4, 2),  # planning only: K and η as for its O(1/√K)
     "modelbased-lp": (0, 0, 0, 2),
 }
 BASE_K = {"npgpd": 500, "pdnac": 1000}
@@ -64,12 +66,13 @@ def error(result: side.Result) -> float:
     return max(result.gap(own), result.violation(own))
 
 
-def slopes(names: list[str], seeds: int) -> dict[str, Any]:
+def slopes(names: list[str], methods: list[str], seeds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         cmdp = problem(name)
         r, _ = ranges(cmdp)
-        for method, (p, q, s, _) in SCHEDULES.items():
+        for method in methods:
+            p, q, s, _ = SCHEDULES[method]
             base_K = BASE_K.get(method, 200)
             tried = [side.run(name, cmdp, method, pair, side.TUNING_SEED, BASE, base_K) for pair in side.LADDER]
             x, y = side.LADDER[int(np.argmax([side.score(t, method) for t in tried]))]
@@ -215,6 +218,124 @@ def speed(budget: float = 1e7, K: int = 200, repeats: int = 5) -> dict[str, Any]
     return {n: {"ns per step": 1e9 * m, "ratio": m / median["cnpgpd"]} for n, m in median.items()}
 
 
+# ------------------------------------------------------------------------------------------------------------- docs
+
+# Rows of Table 1: as printed (parametrisation, algorithm, samples, violation), and the contestant behind each.
+TABLE1 = (
+    ("softmax", "PMD-PD", "ε⁻³", "zero", "pmdpd-zero"),
+    ("softmax", "PD-NAC", "ε⁻⁶", "zero (its abstract: falls like K^(−1/6))", "pdnac"),
+    ("softmax", "NPG-PD", "ε⁻²", "O(ε)", "npgpd"),
+    ("softmax", "CRPO", "ε⁻⁴", "O(ε)", "crpo"),
+    ("general", "NPG-PD", "ε⁻⁶ (JMLR: ε⁻⁴)", "O(ε)", "features/npgpd-weighted"),
+    ("general", "CRPO", "ε⁻⁶", "O(ε)", "crpo-neural"),
+    ("general", "C-NPG-PD", "ε⁻⁴", "zero", "features/cnpgpd"),
+    ("lower bound", "model-based, primal-dual", "ε⁻²", "zero", "modelbased"),
+    ("lower bound", "model-based, LP", "ε⁻²", "zero", "modelbased-lp"),
+    ("not in the table", "C-NPG-PD, softmax", "", "", "cnpgpd"),
+    ("not in the table", "NPG-PD, weighted SGD", "ε⁻⁴", "O(ε)", "npgpd-weighted"),
+    ("not in the table", "PD-ANPG", "ε⁻²", "O(ε)", "pdanpg"),
+    ("not in the table", "PD-ANPG, 35 features", "ε⁻²", "O(ε)", "features/pdanpg"),
+    ("not in the table", "PMD-PD", "ε⁻³", "O(ε)", "pmdpd"),
+    ("not in the table", "RPG-PD", "", "", "rpgpd"),
+    ("not in the table", "OPG-PD", "", "", "opgpd"),
+    ("not in the table", "OMWU-PD", "", "", "omwupd"),
+    ("not in the table", "regularised C-NPG-PD", "", "", "regularised"),
+)
+
+
+def loaded() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    found: dict[str, Any] = {}
+    for name in PROBLEMS:
+        found |= json.loads((DATA / f"slopes-{name}.json").read_text())
+    tables = {name: json.loads((DATA / f"table-{name}.json").read_text()) for name in PROBLEMS}
+    return found, tables, json.loads((DATA / "general.json").read_text())
+
+
+def _slope(errors: Any) -> str:
+    value, low, high = slope_of(errors)
+    return f"{value:+.2f} [{low:+.2f}, {high:+.2f}]"
+
+
+def table1_lines() -> list[str]:
+    found, tables, features = loaded()
+    head = ["parametrisation", "algorithm", "samples, printed", "violation, printed"]
+    head += [f"{name}: slope; gap, violation at 10⁶; runs kept" for name in PROBLEMS]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for kind, label, samples, violation, name in TABLE1:
+        cells = []
+        for problem_name in PROBLEMS:
+            if name.startswith("features/"):
+                cells.append(_features_cell(features, name[9:]) if problem_name == "bai2023" else "—")
+                continue
+            row = next(r for r in tables[problem_name] if r["method"] == name)
+            own = row["output"]
+            slope = _slope(found[f"{problem_name}/{name}"]["errors"])
+            cells.append(f"{slope}; {row[f'gap {own}']:+.3f}, {row[f'violation {own}']:+.3f}; {row['kept']:.0%}")
+        lines.append("| " + " | ".join([kind, label, samples, violation, *cells]) + " |")
+    return lines
+
+
+def _features_cell(features: dict[str, Any], name: str) -> str:
+    J = np.array(features[name]["J"][-1])
+    gap, violation = features["optimum"] - J[:, 0].mean(), -J[:, 1].mean()
+    return f"{_slope(features[name]['errors'])}; {gap:+.3f}, {violation:+.3f}; {np.mean(J[:, 1] >= 0):.0%}"
+
+
+def compare_lines(name: str) -> list[str]:
+    _, tables, _ = loaded()
+    keys = {
+        "gap average": "{:+.4f}",
+        "violation average": "{:+.4f}",
+        "gap last": "{:+.4f}",
+        "violation last": "{:+.4f}",
+        "gap best": "{:+.4f}",
+        "certified": "{:.0%}",
+        "feasible iterates": "{:.0%}",
+        "regret of violation": "{:.4f}",
+        "x": "{:g}",
+        "y": "{:g}",
+        "seconds": "{:.2f}",
+    }
+    lines = ["| method | " + " | ".join(keys) + " |", "|---" * (1 + len(keys)) + "|"]
+    for row in tables[name]:
+        lines.append(f"| {row['method']} | " + " | ".join(form.format(row[k]) for k, form in keys.items()) + " |")
+    return lines
+
+
+def slope_lines() -> list[str]:
+    found, _, features = loaded()
+    lines = ["| method | expected slope | " + " | ".join(PROBLEMS) + " | bai2023, 35 features |", "|---" * 6 + "|"]
+    for method, (*_, exponent) in SCHEDULES.items():
+        expected = "" if exponent is None else f"−1/{exponent:g}"
+        cells = [_slope(found[f"{name}/{method}"]["errors"]) for name in PROBLEMS]
+        cells.append(_slope(features[method]["errors"]) if method in features else "")
+        lines.append(f"| {method} | {expected} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def write_docs() -> None:
+    """The measured tables, between the marks of the pages."""
+    speeds = json.loads((DATA / "speed.json").read_text())
+    speed_lines = ["| method | ns per environment step | of C-NPG-PD's |", "|---|---|---|"]
+    speed_lines += [f"| {n} | {v['ns per step']:.1f} | {v['ratio']:.2f} |" for n, v in speeds.items()]
+    put("docs/table1.md", "table1", table1_lines())
+    put("docs/table1.md", "speed", speed_lines)
+    for name in PROBLEMS:
+        put("docs/table1.md", name, compare_lines(name))
+    put("docs/sample_complexity.md", "slopes", slope_lines())
+    found, _, _ = loaded()
+    draw_slopes(found, Path("docs/figures/sample-complexity.png"))
+
+
+def put(page: str, mark: str, lines: list[str]) -> None:
+    """Replace what stands between <!-- mark --> and <!-- /mark -->."""
+    text = Path(page).read_text()
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    before, rest = text.split(begin)
+    _, after = rest.split(end)
+    Path(page).write_text(before + begin + "\n\n" + "\n".join(lines) + "\n\n" + end + after)
+
+
 # ------------------------------------------------------------------------------------------------------------- main
 
 
@@ -225,8 +346,9 @@ def store(name: str, data: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("section", choices=["table", "slopes", "general", "last", "speed", "draw"])
+    parser.add_argument("section", choices=["table", "slopes", "general", "last", "speed", "docs"])
     parser.add_argument("--only", help="one problem")
+    parser.add_argument("--methods", default=",".join(SCHEDULES), help="of the slopes, with commas between them")
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     names = [args.only] if args.only else list(PROBLEMS)
@@ -239,7 +361,9 @@ def main() -> None:
             plot.comparison(results, f"docs/figures/compare-{name}.png")
     elif args.section == "slopes":
         for name in names:
-            store(f"slopes-{name}", slopes([name], args.seeds))
+            path = DATA / f"slopes-{name}.json"
+            before = json.loads(path.read_text()) if path.exists() else {}
+            store(path.stem, before | slopes([name], args.methods.split(","), args.seeds))
     elif args.section == "general":
         store("general", general(args.seeds))
     elif args.section == "last":
@@ -248,12 +372,7 @@ def main() -> None:
         store("speed", speed())
         print(json.dumps(json.loads((DATA / "speed.json").read_text()), indent=1))
     else:
-        found: dict[str, Any] = {}
-        for name in PROBLEMS:
-            found |= json.loads((DATA / f"slopes-{name}.json").read_text())
-        draw_slopes(found, Path("docs/figures/sample-complexity.png"))
-        for key, value in found.items():
-            print(key, slope_of(value["errors"]))
+        write_docs()
 
 
 if __name__ == "__main__":

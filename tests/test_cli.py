@@ -24,7 +24,8 @@ from clearance.cli import main
 CERTIFICATE = {"verdict", "J_r", "J_g", "b", "slack", "J_r_lower", "J_g_lower", "bound", "gap", "evidence", "message"}
 SOLVED = CERTIFICATE | {"status", "lam", "slater", "kappa", "delta", "env_steps", "seconds", "run"}
 OPTIMUM = {"status", "verdict", "J_r", "J_g", "b", "slack", "lam", "slater", "bound", "gap", "message"}
-RUN_FILES = {"problem.npz", "method.json", "trace/000001.npz", "policy.npz", "certificate.json"}
+RUN_FILES = {"manifest.json", "settings.json", "problem.npz", "margin.npz", "method.json", "trace/000001.npz",
+             "checkpoint/000001.npz", "policy.npz", "certificate.json", "lock"}  # fmt: skip
 
 
 class Cli:
@@ -186,7 +187,8 @@ def test_solve_writes_the_run_folder_and_certify_agrees(cli: Cli) -> None:
     assert again == status and all(verdict[k] == said[k] for k in ("verdict", "J_r", "J_g", "slack", "bound"))
     assert json.loads((run / "certificate.json").read_text())["verdict"] == said["verdict"]
     method = json.loads((run / "method.json").read_text())
-    assert (method["method"]["K"], method["seed"], method["status"]) == (100, 0, "done")
+    assert (method["method"]["K"], method["seed"], method["evidence"]) == (100, 0, "exact")
+    assert cl.run.load(run).status == "done"
 
 
 def test_every_written_array_is_plain(cli: Cli) -> None:
@@ -197,7 +199,7 @@ def test_every_written_array_is_plain(cli: Cli) -> None:
             assert all(z[k].dtype.kind in "biufU" for k in z.files)
         with zipfile.ZipFile(path) as z:
             assert z.testzip() is None
-    assert len(files) == 3 and len(cl.Trace.load("run/trace/000001.npz")) == 10
+    assert len(files) == 5 and len(cl.Trace.load("run/trace/000001.npz")) == 10
 
 
 # --------------------------------------------------------------------------------------------- factories, and the page
@@ -273,11 +275,10 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
     said = json.loads(out)
     assert status == 130 and said["status"] == "interrupted" and said["verdict"] == "CERTIFIED"
     # how many iterations ten calls make depends on the machine
-    done = re.fullmatch(
-        r"clearance: interrupted after (\d+) of 100000000 iterations; saved in run", err.splitlines()[-1]
-    )
-    assert done and len(cl.Trace.load("run/trace/000001.npz")) == int(done[1]) >= 10
-    assert json.loads(Path("run/method.json").read_text())["status"] == "interrupted"
+    how = "saved in run: go on with: clearance solve --resume run"
+    done = re.fullmatch(rf"clearance: interrupted after (\d+) of 100000000 iterations; {how}", err.splitlines()[-1])
+    run = cl.run.load("run")
+    assert done and (len(run.trace), run.status, run.k) == (int(done[1]), "interrupted", int(done[1])) and run.k >= 10
 
 
 def test_interrupt_before_the_first_iterate(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,12 +294,12 @@ def test_interrupt_before_the_first_iterate(cli: Cli, monkeypatch: pytest.Monkey
 # The problem of a run that says, by a file, that its first iterations are done.
 TELLING = """
 import clearance as cl
-from clearance import show
-update = show.Progress.update
+from clearance import watch
+update = watch.Progress.update
 def telling(self, *what):
     open("started", "w").close()
     update(self, *what)
-show.Progress.update = telling
+watch.Progress.update = telling
 make = cl.zoo.two_state
 """
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.

@@ -23,7 +23,7 @@ from clearance import cli, theory, zoo
 from clearance.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [p for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))) if p.exists()]
+PAGES = [p for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))) if p.exists()]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 MODULES = ["clearance", *(m.name for m in pkgutil.walk_packages(clearance.__path__, "clearance."))]
 MODULES.remove("clearance.__main__")  # runs the command line when it is imported
@@ -32,11 +32,14 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 
 
 class Block(NamedTuple):
-    """A fenced block of a page: the words after the fence, the line of its first line, its text."""
+    """A fenced block of a page: the words after the fence, the line of its first line, its text, and what a comment
+    before it says of its test.
+    """
 
     marks: list[str]
     line: int
     text: str
+    test: str = ""
 
 
 def blocks(text: str) -> list[Block]:
@@ -50,10 +53,16 @@ def blocks(text: str) -> list[Block]:
             fence, marks, start = opened[1], opened[2].split(), n + 1
         elif fence is not None and line.strip().startswith(fence) and not line.strip().strip(fence[0]):
             inside = "".join(f"{inner}\n" for inner in lines[start:n])
-            found.append(Block(marks, start + 1, textwrap.dedent(inside)))
+            found.append(Block(marks, start + 1, textwrap.dedent(inside), _said(lines, start - 2)))
             fence = None
     assert fence is None, f"the block opened in line {start} is never closed"
     return found
+
+
+def _said(lines: list[str], n: int) -> str:
+    """`no-run` of `<!-- test: no-run -->`, the line before a fence."""
+    note = re.fullmatch(r"<!-- test: (.*) -->", lines[n].strip()) if n >= 0 else None
+    return note[1] if note else ""
 
 
 def prose(text: str) -> str:
@@ -83,16 +92,23 @@ def resolve(name: str) -> Any:
         return fields[last]
 
 
+SHELLS = ("console", "sh", "bash", "shell")
+
+
+def lines_of(block: Block) -> list[str]:
+    """The commands of a shell block, without prompt and comment."""
+    lines = block.text.replace("\\\n", " ").splitlines() if block.marks[:1] and block.marks[0] in SHELLS else []
+    return [re.sub(r"^\$ ", "", line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def commands_of(block: Block) -> list[list[str]]:
+    calls = (re.match(r"(?:clearance|python3? -m clearance) (.*)", line) for line in lines_of(block))
+    return [_arguments(call[1]) for call in calls if call]
+
+
 def commands(text: str) -> list[list[str]]:
     """The arguments of every call of `clearance` in the shell blocks, up to a pipe or the like."""
-    found = []
-    for block in blocks(text):
-        if block.marks and block.marks[0] in ("console", "sh", "bash", "shell"):
-            for line in block.text.replace("\\\n", " ").splitlines():
-                call = re.match(r"(?:\$ )?(?:clearance|python3? -m clearance) (.*)", line)
-                if call:
-                    found.append(_arguments(call[1]))
-    return found
+    return [argv for block in blocks(text) for argv in commands_of(block)]
 
 
 def _arguments(text: str) -> list[str]:
@@ -168,18 +184,50 @@ def test_links_and_cited_tests_exist(page: Path) -> None:
 
 
 @each_page
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in one namespace; a block marked `no-run` must compile."""
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks(page.read_text(encoding="utf-8"), page.name, tmp_path, monkeypatch)
+
+
+def run_blocks(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python and commands, in order, in one namespace and one folder. A comment `<!-- test: no-run -->` before a block
+    leaves it at a look, `exit 3` says how its commands end, `needs NAME` runs it where the library has that name.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.syspath_prepend(str(tmp_path))
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(page.read_text(encoding="utf-8")):
+    for block in blocks(text):
+        assert re.fullmatch(r"|no-run|exit \d|needs \w+", block.test), f"{name}:{block.line}: {block.test}"
+        lacks = block.test.startswith("needs ") and not hasattr(clearance, block.test[6:])
+        skipped = block.test == "no-run" or lacks
         if block.marks[:1] == ["python"]:
-            assert block.marks in (["python"], ["python", "no-run"]), f"{page.name}:{block.line}: {block.marks}"
+            assert block.marks == ["python"], f"{name}:{block.line}: {block.marks}"
             source = "\n" * (block.line - 1) + block.text  # so that a traceback has the page's line
-            code = compile(source, str(page), "exec", dont_inherit=True)
-            if "no-run" not in block.marks:
+            code = compile(source, name, "exec", dont_inherit=True)
+            if not skipped:
                 exec(code, namespace)
+        elif not skipped:
+            expected = int(block.test[5:]) if block.test.startswith("exit ") else 0
+            for argv in commands_of(block):
+                assert cli.main(argv) == expected, f"{name}:{block.line}: {argv}"
+
+
+@each_page
+def test_other_commands_could_run(page: Path) -> None:
+    """`make TARGET`, `python FILE`, `pip install .[EXTRA]`: what they name exists."""
+    makefile, extras = (ROOT / "Makefile").read_text(), (ROOT / "pyproject.toml").read_text()
+    for block in blocks(page.read_text(encoding="utf-8")):
+        for line in lines_of(block):
+            words = _arguments(line)
+            if words[0] == "make":
+                assert all(f"\n{target}:" in makefile for target in words[1:]), line
+            elif words[0].startswith("python") and words[1:2] != ["-m"]:
+                assert (ROOT / words[1]).exists(), line
+            elif words[:2] == ["pip", "install"]:
+                for extra in ",".join(re.findall(r"\[(.*?)\]", line)).split(","):
+                    assert not extra or f"\n{extra} = [" in extras, line
+            else:
+                assert words[0] in ("clearance", "python", "git", "cd", "ls"), line
 
 
 @each_page
@@ -195,7 +243,7 @@ def test_the_readme_shows_python_and_the_command_line() -> None:
 
 PAGE = """\
 Text with `clearance.problem` and ``` no fence.
-
+<!-- test: exit 4 -->
 ```console
 $ clearance optimum two-state --json | head
 clearance solve bai2023 --K 2000 \\
@@ -203,7 +251,8 @@ clearance solve bai2023 --K 2000 \\
 $ ls
 ```
 
-   ~~~python no-run
+<!-- test: no-run -->
+   ~~~python
    if True:
        x = 1
    ~~~
@@ -218,7 +267,9 @@ $ ls
 def test_the_reader_of_pages_reads() -> None:
     """What finds nothing would pass everything."""
     found = blocks(PAGE)
-    assert [(b.marks, b.line) for b in found] == [(["console"], 4), (["python", "no-run"], 11), ([], 15), ([], 18)]
+    assert [(b.marks, b.line, b.test) for b in found] == [
+        (["console"], 4, "exit 4"), (["python"], 12, "no-run"), ([], 16, ""), ([], 19, "")
+    ]  # fmt: skip
     assert found[1].text == "if True:\n    x = 1\n"
     assert names(PAGE) == ["clearance.problem"]
     solve = ["solve", "bai2023", "--K", "2000", "--kappa", "0.05"]

@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearance import theory, zoo
+    from clearance import run, theory, zoo
     from clearance.certificate import Certificate, certify
     from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
     from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from clearance.policy import class_model, linear_softmax, softmax
     from clearance.price import Frontier, frontier
     from clearance.problem import CMDP, evaluate, occupancy
+    from clearance.reporting import report
+    from clearance.resuming import resume
+    from clearance.run import RunFolder
     from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
     from clearance.simulator.adapters import from_brax, from_gymnax
     from clearance.simulator.bridge import SideProcess
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from clearance.simulator.spaces import Box, Discrete, MultiDiscrete
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
+    from clearance.store import DamagedRunWarning
     from clearance.trace import Trace
 
 __version__ = "0.1.0"
@@ -62,6 +66,7 @@ _HOME = {
     "Certificate": "certificate",
     "ConservatismWarning": "solving",
     "Critic": "sample",
+    "DamagedRunWarning": "store",
     "Discrete": "simulator.spaces",
     "EnvironmentFault": "errors",
     "Exact": "sample",
@@ -86,6 +91,7 @@ _HOME = {
     "PracticalCNPGPD": "simulator.method",
     "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
+    "RunFolder": "run",
     "SGD": "direction",
     "SideProcess": "simulator.bridge",
     "Solution": "solution",
@@ -110,13 +116,15 @@ _HOME = {
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
+    "report": "reporting",
+    "resume": "resuming",
     "run_all": "executor",
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "solving",
     "two_layer": "network",
 }
-_MODULES = ("theory", "zoo")
+_MODULES = ("run", "theory", "zoo")
 
 __all__ = [
     "CMDP",
@@ -134,6 +142,7 @@ __all__ = [
     "Certificate",
     "ConservatismWarning",
     "Critic",
+    "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
     "Exact",
@@ -152,6 +161,7 @@ __all__ = [
     "Optimum",
     "PracticalCNPGPD",
     "RegularisedCNPGPD",
+    "RunFolder",
     "SideProcess",
     "Solution",
     "SolverError",
@@ -175,6 +185,9 @@ __all__ = [
     "linear_softmax",
     "occupancy",
     "optimum",
+    "report",
+    "resume",
+    "run",
     "run_all",
     "slater_margin",
     "softmax",

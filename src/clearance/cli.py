@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, arguments, cli_compare, cli_frontier, cli_simulator, flags, show
+from clearance import (
+    __version__,
+    arguments,
+    cli_compare,
+    cli_frontier,
+    cli_report,
+    cli_simulator,
+    cli_solve,
+    flags,
+    show,
+    watch,
+)
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -43,11 +54,12 @@ def _run(args: argparse.Namespace) -> int:
             return args.run(args) if status is None else status
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
+            on = args.problem or args.resume  # a run that goes on need not be told its problem
             if not e.proven:
-                show.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, args.problem)
+                show.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, on)
                 return NOT_CERTIFIED
             names = () if e.cmdp is None else e.cmdp.names
-            show.answer(args, result | _diagnosis(e.cmdp), args.problem, names=names)
+            show.answer(args, result | _diagnosis(e.cmdp), on, names=names)
             return INFEASIBLE
 
 
@@ -85,49 +97,6 @@ def _optimum(args: argparse.Namespace) -> int:
         Mixture.single(best.policy).save(args.out)
     show.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
-
-
-def _solve(args: argparse.Namespace) -> int:
-    from clearance.solving import solve
-
-    cmdp = arguments.problem(args.problem)
-    method, policy = arguments.method(args), arguments.policy_class(args.policy, cmdp)
-    if args.out:
-        flags.check_new_folder(args.out)
-    with show.Progress(args, method.K or 0) as bar:
-        solution = solve(
-            cmdp,
-            method,
-            policy=policy,
-            sampler=arguments.sampler(args.sampler, cmdp, policy),
-            evidence=args.evidence,
-            budget=args.budget,
-            delta=args.delta,
-            seed=args.seed,
-            progress=bar.update,
-        )
-    certificate = solution.certificate
-    if args.out:
-        solution.save(args.out)
-    k, tests = solution.state.k, len(solution.attempts)
-    result = {
-        **show.certificate(certificate),
-        "status": solution.status,
-        "lam": certificate.lam if certificate.lam is not None else solution.lam,
-        "slater": solution.slater,
-        "kappa": solution.kappa,
-        "components": certificate.components,
-        "attempts": tests or None,
-        "env_steps": solution.env_steps,
-        "seconds": solution.seconds,
-        "path_bound": solution.path_bound,
-        "run": args.out,
-    }
-    show.answer(args, result, f"best certified mixture of {k} iterations on {args.problem}", names=cmdp.names)
-    if solution.status == "interrupted":
-        where = f"; saved in {args.out}" if args.out else ""
-        return show.error(f"interrupted after {k} of {solution.method.K} iterations{where}", INTERRUPTED)
-    return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
 def _certify(args: argparse.Namespace) -> int:
@@ -189,7 +158,7 @@ def _reproduce(args: argparse.Namespace) -> int:
 
     plot._pyplot()  # a missing extra is said before the work, not after it, and so is a folder that cannot be made
     flags.check_folder(args.out)
-    with show.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
+    with watch.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
         study = run_bai2023(args.seeds, args.K, threads=args.threads, progress=bar.advance_to)
     paths = write_bai2023(study, args.out)
     if args.json:
@@ -214,7 +183,14 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are one line."""
+    """argparse whose errors are one line; `check` may find something wrong with flags that are right one by one."""
+
+    check: Callable[[argparse.Namespace], str | None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        found, rest = super().parse_known_args(args, namespace)
+        wrong = None if self.check is None else self.check(found)
+        return (found, rest) if wrong is None else self.error(wrong)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
@@ -226,15 +202,19 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    def command(name: str, run: Any, help: str, *, takes_problem: bool = True) -> argparse.ArgumentParser:
-        p = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+    def command(name: str, run: Any, help: str, *, takes_problem: bool = True, many: Any = None) -> _Parser:
+        p: Any = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         p.set_defaults(run=run)
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         if takes_problem:
-            p.add_argument("problem", metavar="PROBLEM", help="a model .npz, a zoo name, gym:ENV_ID, or module:factory")
+            p.add_argument(
+                "problem", metavar="PROBLEM", nargs=many, help="a model .npz, a zoo name, gym:ENV_ID, or module:factory"
+            )
         return p
 
-    def evidence_flags(p: argparse.ArgumentParser, evidence: str | None, budget: float | None) -> None:
+    def evidence_flags(
+        p: argparse.ArgumentParser, evidence: str | None, budget: float | None, delta: Any = 0.01, seed: Any = 0
+    ) -> None:
         p.add_argument(
             "--evidence",
             choices=["exact", "samples"],
@@ -242,37 +222,19 @@ def _parser() -> argparse.ArgumentParser:
             help="know the model, or only simulate it (exact; a rule is always sampled)",
         )
         p.add_argument("--budget", type=flags.steps, default=budget, help="environment steps, for all phases together")
-        p.add_argument("--delta", type=flags.probability, default=0.01, help="level of the certificate (0.01)")
-        p.add_argument("--seed", type=flags.whole, default=0, help="everything random follows from it (0)")
+        p.add_argument("--delta", type=flags.probability, default=delta, help="level of the certificate (0.01)")
+        p.add_argument("--seed", type=flags.whole, default=seed, help="everything random follows from it (0)")
 
-    p = command("solve", _solve, "learn a policy, choose the best that keeps every limit, and certify it")
-    p.add_argument(
-        "--method",
-        choices=list(arguments.methods()),
-        default="regularised",
-        help="with a critic and fading regularisation, Algorithm 1 of the paper, or one of its peers (regularised)",
+    p = command(
+        "solve", cli_solve.run, "learn a policy, choose the best that keeps every limit, and certify it", many="?"
     )
-    for name, entry in arguments.settings().items():
-        p.add_argument(f"--{name}", default=None, help=arguments.help_of(entry), **arguments.type_of(entry["field"]))
-    evidence_flags(p, "exact", None)
-    p.add_argument(
-        "--direction",
-        choices=["sgd", "weighted-sgd", "least-squares", "tabular"],
-        help="how Algorithm 1 and NPG-PD find ω (sgd; with weighted draws: tabular, or least-squares for features)",
-    )
-    p.add_argument("--printed", action="store_true", help="the SGD as printed in the paper")
-    p.add_argument("--ridge", type=flags.non_negative, default=None, help="ridge of least squares (0: pseudo-inverse)")
-    p.add_argument(
-        "--policy", default="tabular", help="tabular, a zoo class (bai2023), or an .npz with features [S, A, d]"
-    )
-    p.add_argument(
-        "--sampler",
-        choices=["critic", "table", "coin", "exact"],
-        default=None,
-        help="a critic (regularised), Algorithm 2 with resets (cnpgpd), reset-free, or no noise",
-    )
-    p.add_argument("--out", type=flags.place, metavar="RUN", help="write the run folder here")
+    evidence_flags(p, None, None, delta=None, seed=None)
+    cli_solve.add_flags(p)
     cli_simulator.add_flags(p)
+    p.check = cli_solve.check
+    p = command("export", cli_solve.run_export, "the trace of a run folder as a table", takes_problem=False)
+    p.add_argument("folder", metavar="RUN", help="a folder that solve --out wrote")
+    p.add_argument("--to", type=flags.place, required=True, metavar="FILE", help="trace.csv or trace.parquet")
 
     p = command("optimum", _optimum, "the exact optimum by linear programming")
     p.add_argument("--out", type=flags.place, metavar="POLICY", help="write the optimal policy (.npz) here")
@@ -299,6 +261,11 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--mu_F", type=flags.real, default=None, help="μ_F; estimated at the uniform policy if not given")
     p.add_argument("--eps_bias", type=flags.real, default=0.0, help="ε_bias of the policy class (0)")
     p.add_argument("--eps_bias2", type=flags.real, default=0.0, help="ε_bias2 of the policy class (0)")
+
+    p = command(
+        "report", cli_report.run, "one HTML file about a run, or about several side by side", takes_problem=False
+    )
+    cli_report.add_flags(p)
 
     p = command("reproduce", _reproduce, "run a published experiment again", takes_problem=False)
     p.add_argument("experiment", choices=["bai2023"])

@@ -8,7 +8,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance import arguments, flags, show
+from clearance import arguments, flags, show, watch
 from clearance.errors import InputError
 from clearance.files import whole
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         plot._pyplot()
         flags.check_folder(args.out)
-    with show.Progress(args, compare.how_many(problems, names, args.seeds), what="runs") as bar:
+    with watch.Progress(args, compare.how_many(problems, names, args.seeds), what="runs") as bar:
         options = {"seeds": args.seeds, "budget": args.budget, "K": args.K, "threads": args.threads}
         results = compare.compare(problems, names, **options, progress=bar.advance_to)
     rows = compare.summary(results)

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from clearance import flags, show
+from clearance import flags, show, watch
 
 if TYPE_CHECKING:
     from clearance.price import Frontier
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, cmdp: CMDP) -> int:
         if args.out.endswith(FIGURES):
             plot._pyplot()  # a missing extra is said before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
-    with show.Progress(args, args.points + args.learned, what="points") as bar:
+    with watch.Progress(args, args.points + args.learned, what="points") as bar:
         curve = frontier(
             cmdp,
             args.constraint,

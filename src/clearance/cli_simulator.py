@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clearance import flags, show
+from clearance import flags, show, watch
 from clearance.errors import EnvironmentFault, InputError
 
 NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 4, 2, 130
@@ -42,6 +42,8 @@ def found(args: argparse.Namespace) -> Any:
     from clearance.zoo import SIMULATORS
 
     text = args.problem
+    if text is None:  # a run that goes on
+        return None
     if text in SIMULATORS:
         _refuse(args, f"{text} comes with its own limits")
         return SIMULATORS[text]()
@@ -106,8 +108,9 @@ def solve(args: argparse.Namespace, simulator: Any) -> int:
 
     if args.out:
         flags.check_new_folder(args.out)
-    settings = {"budget": args.budget, "delta": args.delta, "seed": args.seed}
-    with show.Progress(args, 0) as bar, _saved(args):
+    delta, seed = 0.01 if args.delta is None else args.delta, args.seed or 0
+    settings = {"budget": args.budget, "delta": delta, "seed": seed}
+    with watch.Progress(args, 0, b=simulator.statement.b) as bar, _saved(args):
         solution = solve_simulator(simulator, method(args), **settings, progress=bar.update)
     certificate = solution.certificate
     if args.out:

@@ -94,6 +94,17 @@ def steps(text: str) -> float:
     return value
 
 
+def every(text: str) -> str:
+    """How often: a time, or a number of iterations."""
+    from clearance.store import Every
+
+    try:
+        Every.of(text)
+    except InputError:
+        raise ArgumentTypeError(f"must be a time as 30s, 5m or 2h, or a number of iterations, got {text!r}") from None
+    return text
+
+
 def place(text: str) -> str:
     """A path; an empty one would be taken for none."""
     if not text:
@@ -107,7 +118,7 @@ def place(text: str) -> str:
 def check_new_folder(out: str) -> None:
     check_folder(out)
     if os.path.isdir(out) and os.listdir(out):
-        raise InputError(f"--out {out}: exists and is not an empty folder; choose another")
+        raise InputError(f"--out {out}: exists and is not an empty folder; choose another, or --resume it")
 
 
 def check_folder(out: str) -> None:
@@ -116,25 +127,25 @@ def check_folder(out: str) -> None:
         raise InputError(f"--out {out}: exists and is not a folder; choose another")
 
 
-def check_file(out: str, problem: str, suffixes: tuple[str, ...] = ()) -> None:
+def check_file(out: str, problem: str, suffixes: tuple[str, ...] = (), flag: str = "--out") -> None:
     if suffixes and not out.endswith(suffixes):
-        raise InputError(f"--out {out}: must end in one of {', '.join(suffixes)}")
-    _check_writable(out)
+        raise InputError(f"{flag} {out}: must end in one of {', '.join(suffixes)}")
+    _check_writable(out, flag)
     if os.path.isdir(out):
-        raise InputError(f"--out {out}: is a folder; give the name of a file")
+        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
     if not os.path.isdir(os.path.dirname(out) or "."):
-        raise InputError(f"--out {out}: there is no folder {os.path.dirname(out)}; make it first")
+        raise InputError(f"{flag} {out}: there is no folder {os.path.dirname(out)}; make it first")
     if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):
-        raise InputError(f"--out {out}: is the model itself; choose another")
+        raise InputError(f"{flag} {out}: is the model itself; choose another")
 
 
-def _check_writable(out: str) -> None:
+def _check_writable(out: str, flag: str = "--out") -> None:
     try:
         os.lstat(out)
     except FileNotFoundError:
         pass
     except OSError as e:  # a parent that is a file, a name that is too long, a folder that may not be searched
-        raise InputError(f"--out {out}: cannot write: {e.strerror or e}") from None
+        raise InputError(f"{flag} {out}: cannot write: {e.strerror or e}") from None
     nearest = next((p for p in (Path(out), *Path(out).parents) if os.path.exists(p)), Path())
     if not os.access(nearest, os.W_OK):
-        raise InputError(f"--out {out}: cannot write: no permission in {nearest}")
+        raise InputError(f"{flag} {out}: cannot write: no permission in {nearest}")

@@ -93,7 +93,7 @@ class Mixture:
 
     def save(self, path: str | Path) -> None:
         """Write `policy.npz`: weights [M], pi [M, S, A]."""
-        save_npz(path, {"weights": self.weights, "pi": self.pi})
+        save_npz(path, {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi})
 
     @classmethod
     def load(cls, path: str | Path) -> Mixture:

@@ -182,6 +182,10 @@ class CMDP:
 
     def save(self, path: str | Path) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
+        save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays()})
+
+    def arrays(self) -> dict[str, Any]:
+        """All of the model, as arrays with the names that its files have."""
         arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
         arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
         if self.is_sparse:
@@ -190,7 +194,7 @@ class CMDP:
             arrays["P"] = self.P
         if not self.available.all():
             arrays["available"] = self.available
-        save_npz(path, arrays)
+        return arrays
 
     @classmethod
     def load(cls, path: str | Path) -> CMDP:

@@ -262,39 +262,3 @@ def _complain(message: str) -> None:
 
 def first_line(e: object) -> str:
     return (str(e).splitlines() or [""])[0]
-
-
-class Progress:
-    """A rich progress bar on standard error; silent when that is not a terminal, or with --json."""
-
-    def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations") -> None:
-        from rich import progress
-        from rich.console import Console
-
-        console = Console(stderr=True)
-        self.bar = progress.Progress(
-            progress.TextColumn(what),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[note]}", markup=False),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-            console=console,
-            disable=args.json or not console.is_terminal,
-        )
-        self.task = self.bar.add_task(what, total=total, note="")
-
-    def __enter__(self) -> Progress:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def update(self, part: Any, state: Any, total: int) -> None:
-        J = part.J_hat.mean(0)
-        note = f"Ĵ_r {J[0]:.4g}  Ĵ_g {_show([round(float(x), 4) for x in J[1:]])}  λ {_show(state.lam.round(3))}"
-        self.bar.update(self.task, completed=state.k, total=total, note=note)
-
-    def advance_to(self, done: int, total: int) -> None:
-        self.bar.update(self.task, completed=done)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +53,8 @@ class Solution:
 
     policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
     certificate  what is proven of it, or holds with confidence 1 − δ
-    mixture      π̄, uniform over the iterates that the method counts (all, but for CRPO's): what theorems speak of
+    mixture      π̄, uniform over the iterates that the method counts (all, but for CRPO's): what theorems speak of (in
+                 long runs each θ that is kept stands for the iterates up to the next one)
     average      the averaged-occupancy policy: one stationary policy with exactly the J of π̄
     last         π_{θ^{K+1}}: no guarantee
     single       the best iterate that meets the limits on its own; None if there is none
@@ -119,10 +117,10 @@ class Solution:
 
     @cached_property
     def _iterates(self) -> tuple[NDArray[np.int64], Array]:
-        """Indices [n] and exact values [n, 1+I] of the iterates to choose from: all of them where J was recorded."""
+        """Rows [n] of θ and exact values [n, 1+I] of the iterates to choose from: all kept where J was recorded."""
         if len(self.trace.J):
-            return np.arange(len(self.trace), dtype=np.int64), self.trace.J
-        index = selection.thinned(len(self.trace), 200)
+            return np.arange(len(self.trace.theta), dtype=np.int64), self.trace.J[self.trace.kept]
+        index = self.trace.rows_of(selection.thinned(len(self.trace), 200))
         pi = self.policy_class.pi(self.trace.theta[index])
         return index, np.concatenate([values(self.cmdp, occupancy(self.cmdp, p[None])) for p in pi])
 
@@ -157,10 +155,11 @@ class Solution:
     @cached_property
     def mixture(self) -> Mixture:
         counts, pi = self.trace.counts, self.policy_class.pi(self.trace.theta)
-        if np.all(counts == counts[0]):  # also where the method counts none of its iterates
-            return Mixture.uniform(pi)
-        used = np.flatnonzero(counts)
-        return Mixture(counts[used] / counts.sum(), pi[used])
+        if not np.any(counts):  # the method counts none of its iterates
+            counts = np.ones(len(counts))
+        share = np.add.reduceat(counts, self.trace.kept)  # of a long run: each stands for those up to the next
+        used = np.flatnonzero(share)
+        return Mixture(share[used] / counts.sum(), pi[used])
 
     @cached_property
     def average(self) -> Mixture:
@@ -210,43 +209,7 @@ class Solution:
         return dual.path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
-        """Write the run folder: problem, method, trace, policy and certificate."""
-        folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder}: exists and is not an empty folder; choose another --out")
-        folder = folder.absolute()
-        partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-        try:
-            (partial / "trace").mkdir(parents=True)
-            self.cmdp.save(partial / "problem.npz")
-            self.trace.save(partial / "trace" / "000001.npz")
-            self.policy.save(partial / "policy.npz")
-            _write_json(partial / "method.json", self.settings())
-            _write_json(partial / "certificate.json", self.certificate.asdict())
-            partial.replace(folder)
-        except OSError as e:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
+        """Write the run folder after the run. `solve(…, out=…)` writes it while the run goes on, and can be resumed."""
+        from clearance.resuming import write_solution
 
-    def settings(self) -> dict[str, object]:
-        """What was run, as plain data."""
-        method = {"name": type(self.method).__name__, **asdict(self.method)}
-        if isinstance(self.method, CNPGPD | NPGPD):
-            method["direction"] = {"name": type(self.method.direction).__name__, **asdict(self.method.direction)}
-        return {
-            "method": method,
-            "lam_max": self.lam_max,
-            "slater": self.slater if np.isfinite(self.slater) else None,
-            "seed": self.seed,
-            "status": self.status,
-            "evidence": self.evidence,
-        }
-
-
-def _write_json(path: Path, data: object) -> None:
-    path.write_text(json.dumps(data, indent=1, allow_nan=False, default=_number) + "\n")
-
-
-def _number(x: Any) -> Any:
-    """NumPy's numbers as plain ones."""
-    return x.item() if np.ndim(x) == 0 else np.asarray(x).tolist()
+        write_solution(self, folder)

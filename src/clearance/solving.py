@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -31,7 +32,9 @@ from clearance.sample import NetworkCritic, Returns, Sampler, Table
 from clearance.sample.critic import Tables, values_of
 from clearance.sample.streams import key_of
 from clearance.selection import Candidates, thinned
+from clearance.settings import described
 from clearance.solution import EvidenceKind, Solution
+from clearance.store import Every, Store
 from clearance.trials import FEW, LOOK, Trials
 
 if TYPE_CHECKING:
@@ -71,6 +74,9 @@ def solve(
     seed: int = 0,
     exact_J: bool | None = None,
     progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    asked: dict[str, Any] | None = None,
 ) -> Solution: ...
 
 
@@ -100,6 +106,9 @@ def solve(
     seed: int = 0,
     exact_J: bool | None = None,
     progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    asked: dict[str, Any] | None = None,
 ) -> Any:
     """Learn a policy that earns most among those that break no limit, and certify it.
 
@@ -114,6 +123,9 @@ def solve(
     budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for all (10⁷)
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
+    out       the run folder: written while the run goes on, so that `resume` can go on with it (docs/run_folder.md)
+    checkpoint_every  how often: a time as "30s", or a number of iterations
+    asked     flags and command line, to be noted in the run folder
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
     if not isinstance(cmdp, CMDP):
@@ -129,20 +141,55 @@ def solve(
             f"kappa has {len(method.kappa)} entries for {cmdp.I} constraints; give one number, or one each"
         )
     sampler = _sampler(cmdp, method, policy, sampler)
-    began, key = time.perf_counter(), key_of(seed)
-    if evidence == "samples":
-        return _by_samples(sampler, method, key, budget or BUDGET["samples"], delta, seed, began, progress)
-    margin = exact_margin(cmdp, sampler.policy)
-    method = _fitted(method, cmdp, budget or BUDGET["exact"])
+    key_of(seed)
+    task = Task(sampler, method, evidence, budget, delta, int(seed), exact_J)
+    if out is None:
+        return perform(task, progress)
+    from clearance import resuming
+
+    with resuming.created(out, task, Every.of(checkpoint_every), asked) as store:
+        return perform(task, progress, store)
+
+
+class Task(NamedTuple):
+    """What `solve` was asked for; a run is a function of it."""
+
+    sampler: Sampler
+    method: Method | None
+    evidence: EvidenceKind
+    budget: float | None
+    delta: float
+    seed: int
+    exact_J: bool | None
+
+
+def perform(task: Task, progress: Progress | None, store: Store | None = None) -> Solution:
+    """The run, or what is left of it; with a store, all of it is written there."""
+    began = time.perf_counter() - (0.0 if store is None else store.seconds)
+    solution = (_by_samples if task.evidence == "samples" else _by_model)(task, progress, store)
+    solution = replace(solution, seconds=max(time.perf_counter() - began, 0.0))
+    if store is not None:
+        store.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
+    return solution
+
+
+def _by_model(task: Task, progress: Progress | None, store: Store | None) -> Solution:
+    """Margin, choice and certificate exact; `Solution` makes the latter two."""
+    sampler, budget = task.sampler, task.budget
+    cmdp = sampler.cmdp
+    margin = (None if store is None else store.margin) or exact_margin(cmdp, sampler.policy)
+    method = _fitted(task.method, cmdp, budget or BUDGET["exact"])
     method = _with_kappa(method, cmdp, margin, (method.K or 1) * (method.N or 1))
     lam_max = _bound_of_multipliers(cmdp, method, margin.slater, exact=True)
-    exact = cmdp.S <= EXACT_STATES if exact_J is None else exact_J
+    _decided(store, task, margin, method, lam_max)
+    exact = cmdp.S <= EXACT_STATES if task.exact_J is None else task.exact_J
     limit = np.inf if budget is None else budget
-    run = iterate(sampler, method, key, lam_max, exact=exact, budget=limit, progress=progress)
+    run = iterate(
+        sampler, method, key_of(task.seed), lam_max, exact=exact, budget=limit, progress=progress, record=store
+    )
     counted = float(run.trace.counts.sum())
     d_bar = None if run.d_sum is None or counted == 0 else run.d_sum / counted
-    seconds, steps = time.perf_counter() - began, int(run.trace.steps.sum())
-    facts = (margin, lam_max, run.status, int(seed), seconds, d_bar, "exact", (), steps)
+    facts = (margin, lam_max, run.status, task.seed, 0.0, d_bar, "exact", (), run.steps)
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
 
 
@@ -155,33 +202,37 @@ def _on_simulator(simulator: Any, method: Any, policy: Any, sampler: Any, *setti
     return solve_simulator(simulator, method, policy=policy, sampler=sampler, **kept)
 
 
-def _by_samples(
-    sampler: Sampler,
-    method: Method | None,
-    key: np.uint64,
-    budget: float,
-    delta: float,
-    seed: int,
-    began: float,
-    progress: Progress | None,
-) -> Solution:
+def _decided(store: Store | None, task: Task, margin: Margin, method: Method, lam_max: float) -> None:
+    """What follows from the margin, for the run folder."""
+    if store is not None:
+        slater = margin.slater if np.isfinite(margin.slater) else None
+        data = {"method": described(method), "lam_max": lam_max, "slater": slater}
+        store.decided(margin, data | {"seed": task.seed, "evidence": task.evidence}, method.K or 0)
+
+
+def _by_samples(task: Task, progress: Progress | None, store: Store | None) -> Solution:
     """The same without the model: every phase from samples, all within the budget."""
-    cmdp, policy = sampler.cmdp, sampler.policy
-    margin = sampled_margin(cmdp, policy, np.uint64(fold(key, MARGIN)), budget, delta)
+    cmdp, policy = task.sampler.cmdp, task.sampler.policy
+    key, budget, delta = key_of(task.seed), task.budget or BUDGET["samples"], task.delta
+    margin = None if store is None else store.margin
+    margin = margin or sampled_margin(cmdp, policy, np.uint64(fold(key, MARGIN)), budget, delta)
     if margin.verdict != "FEASIBLE":
         text = _no_margin(cmdp, margin, delta)
         raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
     left = budget - margin.steps
     episode = Returns(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
-    method = _fitted(method, cmdp, LEARNING * left)
+    method = _fitted(task.method, cmdp, LEARNING * left)
     method = _with_kappa(method, cmdp, margin, (1 - LEARNING) * 0.3 * left / episode, delta / 6)
     lam_max = _bound_of_multipliers(cmdp, method, margin.slater, exact=False)
-    run = iterate(sampler, method, np.uint64(fold(key, LEARN)), lam_max, budget=LEARNING * left, progress=progress)
-    spent = margin.steps + int(run.trace.steps.sum())
+    _decided(store, task, margin, method, lam_max)
+    stream = np.uint64(fold(key, LEARN))
+    run = iterate(task.sampler, method, stream, lam_max, budget=LEARNING * left, progress=progress, record=store)
+    if store is not None and run.status == "interrupted":  # the rest is done when the run goes on
+        raise KeyboardInterrupt
+    spent = margin.steps + run.steps
     trials = _trials(cmdp, policy, run, margin, key, budget - spent, delta)
     attempts = trials.run()
-    seconds = time.perf_counter() - began
-    facts = (margin, lam_max, run.status, int(seed), seconds, None, "samples", attempts, spent + trials.steps, delta)
+    facts = (margin, lam_max, run.status, task.seed, 0.0, None, "samples", attempts, spent + trials.steps, delta)
     return Solution(cmdp, method, policy, run.trace, run.state, *facts)
 
 
@@ -190,7 +241,7 @@ def _trials(
 ) -> Trials:
     """The late iterates as candidates, fewer of them where the budget is small; and the safest policy's components."""
     few = LOOK * budget / FEW / Returns(cmdp, Mixture.single(policy.pi(run.state.theta))).episode_steps
-    index = thinned(len(run.trace), int(np.clip(few, 1, CANDIDATES)), first=FADED)
+    index = run.trace.rows_of(thinned(len(run.trace), int(np.clip(few, 1, CANDIDATES)), first=FADED))
     pi = policy.pi(run.trace.theta[index])
     pi = pi if margin.policy is None else np.concatenate([pi, margin.policy.pi])
     candidates = Candidates(cmdp, pi, _baseline(policy, run.state), np.uint64(fold(key, CHOOSE)))

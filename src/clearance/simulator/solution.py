@@ -12,13 +12,14 @@ import numpy as np
 
 from clearance.certificate import Certificate
 from clearance.errors import InputError
+from clearance.files import save_json
 from clearance.methods import State
 from clearance.problem import Array
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import NetworkPolicy
 from clearance.simulator.problem import Simulator, Statement
-from clearance.solution import Attempt, _write_json
+from clearance.solution import Attempt
 from clearance.trace import Trace
 
 
@@ -69,9 +70,9 @@ class SimulatorSolution:
             (partial / "trace").mkdir(parents=True)
             self.trace.save(partial / "trace" / "000001.npz")
             self.policy.save(partial / "policy.npz")
-            _write_json(partial / "problem.json", described(self.simulator.statement))
-            _write_json(partial / "method.json", self.settings())
-            _write_json(partial / "certificate.json", finite(self.certificate.asdict()))
+            save_json(partial / "problem.json", described(self.simulator.statement))
+            save_json(partial / "method.json", finite(self.settings()))
+            save_json(partial / "certificate.json", finite(self.certificate.asdict()))
             partial.replace(folder)
         except OSError as e:
             shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,374 @@
+"""What goes wrong, done to real runs: bad input, kill -9, full disks, wrong clocks, two writers, overflow, long runs.
+
+    python benchmarks/reliability.py            # all studies, about ten minutes on two cores
+    python benchmarks/reliability.py --quick    # a tenth of the kills, a tenth of the long run
+    python benchmarks/reliability.py --write    # and put the tables into docs/reliability.md
+
+Small file systems are mounted where that is allowed (root on Linux); elsewhere the size of files is limited instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import platform
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import clearance as cl
+from clearance.cli import main as command_line
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, NOTES = ROOT / "docs" / "reliability.md", "## Notes"
+# Exact evidence and samples, both methods, with a budget and without; many checkpoints.
+RUNS = (
+    "two-state --K 200 --N 200 --checkpoint-every 10",
+    "bai2023 --policy bai2023 --method cnpgpd --K 1000 --N 50 --checkpoint-every 50",
+    "altman-queue --budget 5e4 --checkpoint-every 50",
+    "altman-queue --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 100",
+    "two-state --evidence samples --method cnpgpd --K 1000 --N 20 --budget 5e5 --checkpoint-every 50",
+)
+
+
+def begin(folder: Path, flags: str, **how: Any) -> subprocess.Popen[str]:
+    """The command that begins a run, or goes on with it."""
+    argv = [sys.executable, "-m", "clearance", "solve", *flags.split(), "--resume", str(folder), "--json"]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+
+
+def finish(folder: Path, flags: str) -> str:
+    """The run to its end; what it says."""
+    process = begin(folder, flags)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode in (0, 4), (flags, err)
+    return out
+
+
+def bits(folder: Path) -> dict[str, str]:
+    """sha256 of trace, policy, certificate, margin, method, problem and settings of a run that is done."""
+    found = cl.run.load(folder)
+    assert found.status == "done" and not found.damaged, (found.status, found.damaged)
+    return {name: e["sha256"] for name, e in found.manifest["files"].items() if not name.startswith("checkpoint/")}
+
+
+def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(str(x) for x in line) + " |" for line in lines)
+
+
+# --------------------------------------------------------------------------------------------------------- the studies
+
+
+def bad_input(work: Path, quick: bool) -> str:
+    """Every entry of the tables of tests/test_bad_input.py: exit 2, one line that names the place, nothing left."""
+    tests = _module(ROOT / "tests" / "test_bad_input.py")
+    groups = {"model files": tests.MODEL_FILES, "policy files": tests.POLICY_FILES, "flags": tests.flag_kinds()}
+    groups["commands, places and factories"] = tests.COMMANDS
+    rows = [(name, len(kinds), sum(_refused(tests, k, work) for k in kinds.values())) for name, kinds in groups.items()]
+    library = sum(_refused_by_library(call, message, work) for call, message in tests.LIBRARY.values())
+    rows.append(("arguments of the library", len(tests.LIBRARY), library))
+    rows.append(("all", sum(r[1] for r in rows), sum(r[2] for r in rows)))
+    return table(("kinds of bad input", "tried", "refused in one right line, nothing left behind"), rows)
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _inside(work: Path) -> Iterator[None]:
+    """In an empty folder, with Python's own leftovers out of the way."""
+    before, sys.dont_write_bytecode = os.getcwd(), True
+    sys.modules.pop("mine", None)
+    os.chdir(tempfile.mkdtemp(dir=work))
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _refused(tests: Any, kind: Any, work: Path) -> bool:
+    out, err = io.StringIO(), io.StringIO()
+    with _inside(work):
+        kind.files()
+        before = tests.listing()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = command_line(tests.argv_of(kind))
+        one_line = len(err.getvalue().splitlines()) == 1 and all(text in err.getvalue() for text in kind.says)
+        return status == 2 and not out.getvalue() and one_line and tests.listing() == before
+
+
+def _refused_by_library(call: Callable[[], object], message: str, work: Path) -> bool:
+    with _inside(work):
+        try:
+            call()
+        except cl.InputError as e:
+            return message in str(e) and "\n" not in str(e)
+    return False
+
+
+def kills(work: Path, quick: bool) -> str:
+    """kill -9 at random instants of processes at work, the same command again until it ends by itself."""
+    wanted, rng, hits, same, begun = (12 if quick else 120), random.Random(2023), Counter(), 0, 0
+    whole, lasts = {}, {}
+    for flags in RUNS:
+        with contextlib.redirect_stdout(io.StringIO()):  # in this process, so that its forks find all loaded
+            command_line(["solve", *flags.split(), "--out", str(work / "warm"), "--json"])
+        started = time.monotonic()
+        ended(forked(work / f"whole{len(whole)}", flags))
+        lasts[flags], whole[flags] = time.monotonic() - started, bits(work / f"whole{len(whole)}")
+        shutil.rmtree(work / "warm")
+    while sum(hits.values()) < wanted:
+        flags, folder, begun = RUNS[begun % len(RUNS)], work / f"run{begun}", begun + 1
+        for _ in range(rng.randint(2, 6)):
+            child = forked(folder, flags)
+            time.sleep(rng.uniform(0, 0.9) * lasts[flags])
+            if os.waitpid(child, os.WNOHANG) == (0, 0):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                hits[_phase(folder)] += 1
+        ended(forked(folder, flags))
+        same += bits(folder) == whole[flags]
+        shutil.rmtree(folder)
+    rows = [(phase, n) for phase, n in sorted(hits.items())]
+    rows.append(("all", sum(hits.values())))
+    end = f"{begun} runs were killed, resumed and brought to their end; {same} of them have the trace, policy and "
+    return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of the undisturbed run, bit for bit."
+
+
+def forked(folder: Path, flags: str) -> int:
+    """A process that begins a run, or goes on with it, with nothing left to import: a fork of this one."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            status = command_line(["solve", *flags.split(), "--resume", str(folder), "--json"])
+        finally:
+            os._exit(status)
+    return child
+
+
+def ended(child: int) -> None:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 4), status
+
+
+def _phase(folder: Path) -> str:
+    if not folder.exists():
+        return "starting, before there is a folder"
+    found = cl.run.load(folder)
+    assert not found.damaged, found.damaged
+    names = {"margin": "measuring the margin", "learning": "learning", "choice": "choosing and certifying"}
+    return names.get(found.manifest["phase"], "done, made again")
+
+
+@contextlib.contextmanager
+def small_disk(work: Path, size: str) -> Iterator[Path | None]:
+    """A file system of this size, or None where it may not be mounted."""
+    place = work / "disk"
+    place.mkdir(exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", place], capture_output=True)
+    try:
+        yield place if mounted.returncode == 0 else None
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", place], check=True)
+
+
+def disks(work: Path, quick: bool) -> str:
+    """A disk that is full, one that may only be read, and files that may not grow."""
+    flags, rows = RUNS[1], []
+    finish(work / "undisturbed", flags)
+    whole = bits(work / "undisturbed")
+    for size in ("60k", "120k", "160k"):
+        with small_disk(work, size) as disk:
+            if disk is not None:
+                says, k = _fails(disk / "run", flags)
+                shutil.copytree(disk / "run", work / "moved") if (disk / "run").exists() else None
+                rows.append((f"a full disk of {size}B", says, k, _goes_on(work / "moved", flags, whole)))
+    for size in (30_000, 100_000):
+        limit = (resource.RLIMIT_FSIZE, (size, size))
+        says, k = _fails(work / "moved", flags, preexec_fn=lambda limit=limit: resource.setrlimit(*limit))
+        rows.append((f"files of at most {size // 1000} kB", says, k, _goes_on(work / "moved", flags, whole)))
+    with small_disk(work, "10m") as disk:
+        if disk is not None:
+            process = begin(disk / "run", RUNS[0])
+            while not (disk / "run" / "checkpoint").exists():
+                time.sleep(0.02)
+            process.kill()
+            process.communicate()
+            k = cl.run.load(disk / "run").k
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+            says, _ = _fails(disk / "run", RUNS[0])
+            subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+            finish(disk / "run", RUNS[0])
+            finish(work / "other", RUNS[0])
+            same = "the same bits" if bits(disk / "run") == bits(work / "other") else "OTHER BITS"
+            rows.append(("a folder that may only be read", says, k, same))
+    return table(("fault", "what is said (exit 2)", "iterations saved", "when it is gone, resumed"), rows)
+
+
+def _fails(folder: Path, flags: str, **how: Any) -> tuple[str, int]:
+    process = begin(folder, flags, **how)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 2 and len(err.splitlines()) == 1, (process.returncode, err)
+    k = cl.run.load(folder).k if folder.exists() else 0
+    return err.strip().removeprefix("clearance: ").replace(str(folder.parent) + "/", ""), k
+
+
+def _goes_on(folder: Path, flags: str, whole: dict[str, str]) -> str:
+    finish(folder, flags)
+    found = bits(folder)
+    shutil.rmtree(folder)
+    return "the same bits" if found == whole else "OTHER BITS"
+
+
+def writers(work: Path, quick: bool) -> str:
+    """A second process on the folder of a running one, twenty times; then the first is killed."""
+    flags = "two-state --K 100000000 --N 10 --checkpoint-every 1000"
+    first = begin(work / "run", flags)
+    while not (work / "run" / "checkpoint").exists():
+        time.sleep(0.05)
+    refused, n = 0, 5 if quick else 20
+    for _ in range(n):
+        try:
+            cl.resume(work / "run")
+        except cl.InputError as e:
+            refused += f"another process (number {first.pid}) is writing this run" in str(e)
+    readable = cl.run.load(work / "run").status == "running"
+    first.kill()
+    first.communicate()
+    second = begin(work / "run", flags)
+    time.sleep(3)
+    free = second.poll() is None
+    second.kill()
+    second.communicate()
+    rows = [("second writers", n, f"{refused} refused, with the number of the first"),
+            ("readers meanwhile", 1, "can read" if readable else "CANNOT READ"),
+            ("writer after the first was killed", 1, "goes on" if free else "CANNOT")]  # fmt: skip
+    return table(("two processes on one folder", "tried", "what happens"), rows)
+
+
+def clocks(work: Path, quick: bool) -> str:
+    """Runs with clocks that go back, stand still, or jump to and fro."""
+    kinds: dict[str, Callable[[int], float]] = {
+        "goes back, a second at each look": lambda n: -float(n),
+        "stands still": lambda n: 0.0,
+        "jumps to and fro by thirty years": lambda n: 1e9 * (n % 2),
+        "runs far too fast": lambda n: 1e3 * n,
+    }
+    methods = {"Algorithm 1": cl.CNPGPD(K=3000, N=20), "the default": cl.RegularisedCNPGPD(K=300, N=50)}
+    rows = []
+    for name, clock in kinds.items():
+        for method_name, method in methods.items():
+            cl.solve(cl.zoo.bai2023(), method, out=work / "right")
+            ticks = iter(range(10**12))
+            tick = lambda clock=clock, ticks=ticks: clock(next(ticks))  # noqa: E731
+            with mock.patch.multiple(time, perf_counter=tick, monotonic=tick, time=tick):
+                seconds = cl.solve(cl.zoo.bai2023(), method, out=work / "wrong").seconds
+            same = bits(work / "right") == bits(work / "wrong") and seconds >= 0
+            rows.append((name, method_name, "the same bits" if same else "OTHER BITS"))
+            for folder in ("right", "wrong"):
+                shutil.rmtree(work / folder)
+    return table(("the clock", "method", "trace, policy and certificate"), rows)
+
+
+def overflow(work: Path, quick: bool) -> str:
+    """Settings that lead out of the finite numbers."""
+    rows = []
+    for flags in ("two-state --method cnpgpd --sampler exact --eta1 1e308 --kappa 0.1",
+                  "altman-queue --method cnpgpd --sampler exact --eta1 1e307 --kappa 0",
+                  "two-state --method cnpgpd --eta1 1e308 --kappa 0.1"):  # fmt: skip
+        says, k = _fails(work / "run", flags)
+        finite = not k or bool(np.isfinite(cl.run.load(work / "run").trace.theta).all())
+        rows.append((f"`{flags}`", says.replace(str(work) + "/", ""), k, "yes" if finite else "NO"))
+        shutil.rmtree(work / "run", ignore_errors=True)
+    return table(("settings", "what is said (exit 2)", "iterations saved", "all finite"), rows)
+
+
+LONG = """
+import os, resource, sys
+import clearance as cl
+size = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+at = {}
+def look(part, state, K):
+    at[state.k] = size()
+s = cl.solve(cl.zoo.two_state(), cl.CNPGPD(K=int(sys.argv[1]), N=2, kappa=0.05), out=sys.argv[2], progress=look)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(__import__("json").dumps([at, peak, s.certificate.verdict, s.seconds]))
+"""
+
+
+def memory(work: Path, quick: bool) -> str:
+    """The resident memory of a process over 10⁶ iterations."""
+    K = 10**5 if quick else 10**6
+    argv = [sys.executable, "-c", LONG, str(K), str(work / "run")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    at, peak, verdict, seconds = json.loads(done.stdout)
+    ks = sorted(int(k) for k in at)
+    marks = [next(k for k in ks if k >= share * K) for share in (1e-3, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0)]
+    rows = [(f"{k:,}", f"{at[str(k)]:.0f}") for k in marks]
+    rows.append(("peak, with choice and certificate", f"{peak:.0f}"))
+    stored = sum(p.stat().st_size for p in (work / "run").rglob("*") if p.is_file()) / 2**20
+    text = f"{verdict} after {seconds:.0f} s; the folder has {stored:.0f} MB."
+    return f"{table(('iterations done', 'resident memory, MB'), rows)}\n\n{text}"
+
+
+STUDIES: dict[str, Callable[[Path, bool], str]] = {
+    "Bad input": bad_input,
+    "Killed at random instants": kills,
+    "Disks": disks,
+    "Two processes": writers,
+    "Clocks": clocks,
+    "Numbers that are no longer finite": overflow,
+    "Long runs": memory,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", choices=list(STUDIES), action="append")
+    args = parser.parse_args()
+    found = {}
+    for name in args.only or STUDIES:
+        with tempfile.TemporaryDirectory() as work:
+            found[name] = f"{(STUDIES[name].__doc__ or '').splitlines()[0]}\n\n{STUDIES[name](Path(work), args.quick)}"
+        print(f"## {name}\n\n{found[name]}\n", flush=True)
+    if args.write:
+        old = PAGE.read_text() if PAGE.exists() else NOTES + "\n"
+        kept = {name: old.split(f"## {name}\n\n")[1].split("\n\n## ")[0] for name in STUDIES if f"## {name}\n" in old}
+        found = {name: (kept | found)[name] for name in STUDIES if name in kept | found}
+        where = f"Python {platform.python_version()}, NumPy {np.__version__}, clearance {cl.__version__}."
+        head = f"# What goes wrong, and what happens\n\n    python benchmarks/reliability.py --write\n\n{where}\n\n"
+        body = "\n\n".join(f"## {name}\n\n{text}" for name, text in found.items())
+        PAGE.write_text(f"{head}{body}\n\n{old[old.index(NOTES) :]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Pages that are made from the code when the site is built: the command line, the names of the library, the zoo."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parents[1] / "src"))
+
+import docstrings  # noqa: E402
+
+import clearance as cl  # noqa: E402
+from clearance import cli  # noqa: E402
+
+DOCS = HERE.parent
+
+# ------------------------------------------------------------------------------------------------- the command line
+
+
+def command_line() -> str:
+    """Every command with its arguments, as argparse has them."""
+    top = cli._parser()
+    commands = next(a for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    about = {a.dest: a.help for a in commands._choices_actions}
+    parts = ["# The command line", (cli.__doc__ or "").split("\n\n", 1)[1].strip()]
+    for name, parser in commands.choices.items():
+        usage = re.sub(r"\x1b\[[0-9;]*m", "", parser.format_usage()).removeprefix("usage: ").strip()
+        parts += [
+            f"## clearance {name}",
+            f"{_sentence(about[name] or '')}",
+            f"```text\n{usage}\n```",
+            _arguments(parser),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _arguments(parser: argparse.ArgumentParser) -> str:
+    rows = ["| argument | |", "|---|---|"]
+    for a in parser._actions:
+        if "--help" not in a.option_strings:
+            rows.append(f"| {_argument(a)} | {_cell(a.help or '')}{_choices(a)} |")
+    return "\n".join(rows)
+
+
+def _argument(a: argparse.Action) -> str:
+    takes = "" if a.nargs == 0 else f" {a.metavar or a.dest.upper()}"
+    return ", ".join(f"`{flag}{takes}`" for flag in a.option_strings) or f"`{a.metavar or a.dest}`"
+
+
+def _choices(a: argparse.Action) -> str:
+    return f"; one of {', '.join(f'`{c}`' for c in a.choices)}" if a.choices else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("*", r"\*").replace("%%", "%")
+
+
+# ------------------------------------------------------------------------------------------------- the library's names
+
+GROUPS = {
+    "Problems": ("problem",),
+    "The optimum, and what limits cost": ("oracle", "infeasible", "price"),
+    "Learning": ("solving", "solution", "resuming", "methods", "direction", "policy", "executor"),
+    "Certificates and policies": ("certificate", "mixture"),
+    "Runs and reports": ("trace", "run", "reporting"),
+    "Samplers": ("sample",),
+    "Errors": ("errors",),
+}
+
+
+def api() -> str:
+    """Every public name, grouped; mkdocstrings fills in signature and docstring."""
+    parts = ["# The library", "`import clearance as cl`: every name below is `cl.NAME`. Shapes stand in brackets."]
+    known = [m for modules in GROUPS.values() for m in modules]
+    groups = GROUPS | {"More": tuple(sorted(set(cl._HOME.values()) - set(known)))}
+    for title, modules in groups.items():
+        names = [n for n in cl.__all__ if cl._HOME.get(n) in modules]
+        if names:
+            parts += [f"## {title}", *(f"::: {_home(n)}" for n in names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _home(name: str) -> str:
+    """The module in which a name is defined: a package may only pass it on."""
+    return f"{getattr(getattr(cl, name), '__module__', f'clearance.{cl._HOME[name]}')}.{name}"
+
+
+# --------------------------------------------------------------------------------------------------------------- zoo
+
+
+def zoo_page(name: str) -> str:
+    """The page of a zoo name: what zoo.md says of it, its optimum, and its function."""
+    return _model(name, _sections((DOCS / "zoo.md").read_text("utf-8")))
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The sections of zoo.md by the function that they are about."""
+    found = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        about = re.search(r"`clearance\.zoo\.(\w+)`", part)
+        if about:
+            found[about[1]] = part
+    return found
+
+
+def _model(name: str, sections: dict[str, str]) -> str:
+    cmdp, function = cl.zoo.MODELS[name](), _function(name)
+    title, _, told = sections.get(function.__name__, f"{name}\n").partition("\n")
+    best = cl.optimum(cmdp)
+    rows = [("states, actions", f"{cmdp.S}, {cmdp.A}"), ("γ", f"{cmdp.gamma:g}"), ("J_r*", f"{best.J_r:.9g}")]
+    rows += [("Slater margin", f"{best.slater:.6g}")]
+    columns = (cmdp.names, cmdp.b, cl.evaluate(cmdp, best.policy).J[1:], best.lam)
+    limits = [f"| {n} | {b:.6g} | {x:.6g} | {lam:.6g} |" for n, b, x, lam in zip(*columns, strict=True)]
+    return "\n\n".join(
+        [
+            f"# {title}",
+            told.strip().replace("](figures/", "](../figures/"),
+            "## Solved",
+            "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows)]).replace("J_r*", r"J_r\*"),
+            "\n".join([r"| limit | b | J_g | λ\* |", "|---|---|---|---|", *limits]),
+            "Computed when this page was built, by linear programming; J_g ≥ b.",
+            "## Try it",
+            f"```console\n$ clearance optimum {name}\n$ clearance frontier {name} --points 5\n```",
+            f"```python\nimport clearance as cl\n\nbest = cl.optimum(cl.zoo.MODELS[{name!r}]())\n```",
+            f"## {function.__name__}",
+            f"```text\n{function.__name__}{inspect.signature(function)}\n```",
+            docstrings.markdown(inspect.getdoc(function) or ""),
+        ]
+    )
+
+
+def _function(name: str) -> Any:
+    made = cl.zoo.MODELS[name]
+    return cl.zoo.frozen_lake if made.__name__ == "<lambda>" else made
+
+
+# -------------------------------------------------------------------------------------------------------------- hooks
+
+
+def made() -> dict[str, str]:
+    """All generated pages by their path."""
+    return {"reference/command_line.md": command_line(), "reference/api.md": api()} | {
+        f"zoo/{name}.md": zoo_page(name) for name in cl.zoo.MODELS
+    }
+
+
+def on_config(config: Any) -> Any:
+    """Pages that the table of contents does not know yet stand at its end."""
+    known = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
+    others = sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
+    more = [path for path in others if path not in known]
+    config.nav = [*config.nav, *([{"More": more}] if more else [])]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File, InclusionLevel
+
+    for path, text in made().items():
+        level = InclusionLevel.NOT_IN_NAV if path.startswith("zoo/") else InclusionLevel.INCLUDED
+        files.append(File.generated(config, path, content=text, inclusion=level))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The table of the zoo leads to its pages; files beside docs/ are not on the site, and only named."""
+    if page.file.src_uri == "zoo.md":
+        markdown = re.sub(r"^\| `([\w-]+)` \|", r"| [`\1`](zoo/\1.md) |", markdown, flags=re.MULTILINE)
+    outside = (
+        r"\]\((?:\.\./)+(?!figures/)(?:benchmarks|examples|tests|src|README|CONTRIBUTING|CHANGELOG|LICENSE)[^)]*\)"
+    )
+    return re.sub(rf"\[([^\]]+){outside}", r"\1", markdown)

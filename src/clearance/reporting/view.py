@@ -1,0 +1,122 @@
+"""What a report shows of one run, read from its folder; nothing in it is executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.errors import InfeasibleError, InputError, SolverError
+from clearance.mixture import Mixture
+from clearance.oracle import Optimum, optimum
+from clearance.price import Frontier, frontier
+from clearance.problem import CMDP, Array
+from clearance.run import load
+from clearance.trace import Trace
+
+# Up to so many pairs (s, a) the optimum and the price of safety are computed for a report: seconds, not minutes.
+OPTIMUM_PAIRS, PRICE_PAIRS = 20_000, 600
+PRICE_POINTS = 13
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One run: its folder's name, the problem and policy (finite models), certificate and settings as plain data, and
+    the trace.
+    """
+
+    title: str
+    folder: str
+    cmdp: CMDP | None
+    policy: Mixture | None
+    certificate: dict[str, Any]
+    settings: dict[str, Any]
+    trace: Trace
+    price: bool | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"g{i}" for i in range(len(self.b))) if self.cmdp is None else self.cmdp.names
+
+    @property
+    def b(self) -> list[float]:
+        return self.certificate["b"] if self.certificate or self.cmdp is None else self.cmdp.b.tolist()
+
+    @property
+    def J(self) -> Array:
+        """Values of the iterates [K, 1+I]: exact where they were recorded, else as sampled."""
+        return self.trace.J if len(self.trace.J) else self.trace.J_hat
+
+    @cached_property
+    def best(self) -> Optimum | None:
+        """The optimum by linear programming, where the model is known and of moderate size."""
+        if self.cmdp is None or self.cmdp.S * self.cmdp.A > OPTIMUM_PAIRS:
+            return None
+        try:
+            found = optimum(self.cmdp)
+        except SolverError:
+            return None
+        return found if found.status == "optimal" else None
+
+    @cached_property
+    def prices(self) -> tuple[Frontier, ...]:
+        """What each limit costs, the others kept."""
+        if self.cmdp is None or self.best is None or self.no_price:
+            return ()
+        try:
+            return tuple(frontier(self.cmdp, i, points=PRICE_POINTS) for i in range(self.cmdp.I))
+        except (SolverError, InfeasibleError):  # limits on the border of what can be met: the rest of the report stands
+            return ()
+
+    @property
+    def no_price(self) -> str:
+        """Why the price of safety is not shown; empty if it is."""
+        if self.cmdp is None:
+            return "it needs a finite model"
+        if not self.cmdp.I:
+            return "the problem has no limits"
+        if self.price is False:
+            return "it was not asked for"
+        if self.price is None and self.cmdp.S * self.cmdp.A > PRICE_PAIRS:
+            return f"S·A = {self.cmdp.S * self.cmdp.A:,} is more than {PRICE_PAIRS:,}; --price computes it all the same"
+        return ""
+
+
+def read(folder: str | Path, price: bool | None = None) -> View:
+    """A run folder as it lies on disk, or an error that names the file."""
+    run = load(folder)
+    settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
+    settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}
+    certificate = {} if run.certificate is None else run.certificate.asdict()
+    cmdp = run.problem if run.has("problem.npz") else None
+    if cmdp is not None and run.policy is not None:
+        run.policy.check(cmdp)
+    return checked(
+        View(run.folder.resolve().name, str(folder), cmdp, run.policy, certificate, settings, run.trace, price)
+    )
+
+
+def checked(view: View) -> View:
+    """The same, if its parts fit together; or an error that names the file."""
+    if view.certificate and view.cmdp is not None and len(view.certificate["b"]) != view.cmdp.I:
+        where = f"{view.folder}/certificate.json"
+        raise InputError(f"{where}: b must have {view.cmdp.I} numbers, one per constraint; solve again")
+    _check_trace(view, len(view.b))
+    return view
+
+
+def _check_trace(view: View, I: int) -> None:
+    """Shapes fit, and every number is finite and small enough to be added up."""
+    trace, K = view.trace, len(view.trace)
+    shapes = {"lam": (K, I), "J_hat": (K, 1 + I), "steps": (K,), "J": (len(trace.J) and K, 1 + I)}
+    wrong = [name for name, shape in shapes.items() if not _is_drawable(getattr(trace, name), shape)]
+    if wrong or not K:
+        what = f"{wrong[0]} has the wrong shape, or holds numbers that are not finite" if wrong else "it is empty"
+        raise InputError(f"{view.folder}/trace: {what}; the file was altered, run solve again")
+
+
+def _is_drawable(x: Array, shape: tuple[int, ...]) -> bool:
+    return x.shape == shape and x.dtype.kind in "fiu" and bool(np.all(np.abs(x.astype(float)) < 1e200))

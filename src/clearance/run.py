@@ -1,0 +1,137 @@
+"""The run folder, read: what a run was asked, what it did, and what it found. Nothing in it is ever executed.
+
+    run = clearance.run.load("RUN")
+    run.status, run.problem, run.settings, run.method, run.trace, run.policy, run.certificate
+
+docs/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from clearance import checkpoint, stored
+from clearance.certificate import Certificate
+from clearance.errors import InputError
+from clearance.files import digest, load_json, sha256
+from clearance.mixture import Mixture
+from clearance.problem import CMDP
+from clearance.trace import Trace
+
+SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "margin")}
+
+
+@dataclass(frozen=True, eq=False)
+class RunFolder:
+    """A run folder, read-only; each part is read, and checked against the manifest, when it is asked for.
+
+    status    "running" (or killed), "interrupted", "failed" or "done"
+    damaged   the files that are missing, cut off or altered
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def status(self) -> str:
+        return self.manifest["status"]
+
+    @property
+    def k(self) -> int:
+        """Iterations done at the last checkpoint."""
+        return self.manifest["k"]
+
+    @cached_property
+    def damaged(self) -> tuple[str, ...]:
+        return tuple(name for name, entry in self.manifest["files"].items() if not intact(self.folder / name, entry))
+
+    @cached_property
+    def problem(self) -> CMDP:
+        return CMDP.load(self._good("problem.npz"))
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for."""
+        self._good("settings.json")
+        return read_settings(self.folder)
+
+    @cached_property
+    def method(self) -> dict[str, Any] | None:
+        """What was run: K, N, κ and Λ decided; None before the margin is known."""
+        return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
+        with stored.reading(self.folder / "trace"):
+            return self._trace()
+
+    def _trace(self) -> Trace:
+        listed = sorted(self.manifest["files"])
+        newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
+        found = checkpoint.load(self._good(newest[0])) if newest else None  # its list of files belongs to its tail
+        names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
+        parts = [Trace.load(self._good(name)) for name in names]
+        tail = None if found is None else checkpoint.tail_of(found)
+        parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
+        if not parts:
+            raise InputError(f"{self.folder}: no iteration was saved yet; go on with clearance solve --resume")
+        return Trace.joined(parts)
+
+    @cached_property
+    def policy(self) -> Mixture | None:
+        return Mixture.load(self._good("policy.npz")) if self.has("policy.npz") else None
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        if not self.has("certificate.json"):
+            return None
+        data = load_json(self._good("certificate.json"), SCHEMAS["certificate"])
+        return stored.certificate(self.folder / "certificate.json", data)
+
+    def has(self, name: str) -> bool:
+        return name in self.manifest["files"]
+
+    def _good(self, name: str) -> Path:
+        """The path of a file that is as it was written."""
+        path = self.folder / name
+        entry = self.manifest["files"].get(name)
+        if entry is None or not path.exists():
+            raise InputError(f"{path}: is missing; {REMEDY}")
+        if not intact(path, entry):
+            raise InputError(f"{path}: is cut off or altered, its sha256 is not that in manifest.json; {REMEDY}")
+        return path
+
+
+REMEDY = "clearance solve --resume makes it again"
+
+
+def load(folder: str | Path) -> RunFolder:
+    """Open a run folder, read-only: one that a process is writing, that was interrupted, or that is done."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
+    return RunFolder(folder, read_manifest(folder / "manifest.json"))
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "settings.json"
+    return stored.settings(path, load_json(path, SCHEMAS["settings"]))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    data = load_json(path, SCHEMAS["manifest"])
+    if data.pop("sha256", None) != digest(data):
+        raise InputError(f"{path}: is altered, its sha256 is not that of its content; {REMEDY}")
+    return stored.manifest(path, data)
+
+
+def intact(path: Path, entry: dict[str, Any]) -> bool:
+    """Whether a file is there as the manifest has it."""
+    try:
+        return path.stat().st_size == entry["bytes"] and sha256(path) == entry["sha256"]
+    except OSError:
+        return False
