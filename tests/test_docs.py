@@ -130,7 +130,9 @@ def parse(argv: list[str]) -> None:
         assert not e.code, argv
         return
     problem = getattr(args, "problem", None)
-    assert problem is None or problem in zoo.MODELS or re.search(r"\.npz$|:", problem), f"no such problem: {argv}"
+    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.npz$|:", problem), (
+        f"no such problem: {argv}"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ names

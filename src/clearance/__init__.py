@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from clearance import run, theory, zoo
     from clearance.certificate import Certificate, certify
     from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
-    from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError
+    from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.executor import run_all
     from clearance.infeasible import Infeasibility, diagnose
     from clearance.methods import (
@@ -40,6 +40,15 @@ if TYPE_CHECKING:
     from clearance.resuming import resume
     from clearance.run import RunFolder
     from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
+    from clearance.simulator.adapters import from_brax, from_gymnax
+    from clearance.simulator.bridge import SideProcess
+    from clearance.simulator.check import check_env
+    from clearance.simulator.environment import environment
+    from clearance.simulator.gym import gymnasium
+    from clearance.simulator.method import PracticalCNPGPD
+    from clearance.simulator.mixture import NetworkMixture
+    from clearance.simulator.policy import categorical, gaussian
+    from clearance.simulator.spaces import Box, Discrete, MultiDiscrete
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
     from clearance.store import DamagedRunWarning
@@ -50,6 +59,7 @@ __version__ = "0.1.0"
 # Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
 _HOME = {
     "AcceleratedSGD": "direction",
+    "Box": "simulator.spaces",
     "CMDP": "problem",
     "CNPGPD": "methods",
     "CRPO": "methods",
@@ -57,6 +67,8 @@ _HOME = {
     "ConservatismWarning": "solving",
     "Critic": "sample",
     "DamagedRunWarning": "store",
+    "Discrete": "simulator.spaces",
+    "EnvironmentFault": "errors",
     "Exact": "sample",
     "Frontier": "price",
     "Generative": "sample",
@@ -67,17 +79,21 @@ _HOME = {
     "MissingExtraError": "errors",
     "Mixture": "mixture",
     "ModelBased": "methods",
+    "MultiDiscrete": "simulator.spaces",
     "NPGPD": "methods",
     "NetworkCritic": "sample",
+    "NetworkMixture": "simulator.mixture",
     "OPGPD": "methods",
     "Optimum": "oracle",
     "PDANPG": "methods",
     "PDNAC": "methods",
     "PMDPD": "methods",
+    "PracticalCNPGPD": "simulator.method",
     "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
     "RunFolder": "run",
     "SGD": "direction",
+    "SideProcess": "simulator.bridge",
     "Solution": "solution",
     "SolverError": "errors",
     "Table": "sample",
@@ -85,11 +101,18 @@ _HOME = {
     "Trace": "trace",
     "Trajectory": "sample",
     "WeightedSGD": "direction",
+    "categorical": "simulator.policy",
     "certify": "certificate",
+    "check_env": "simulator.check",
     "class_model": "policy",
     "diagnose": "infeasible",
+    "environment": "simulator.environment",
     "evaluate": "problem",
+    "from_brax": "simulator.adapters",
+    "from_gymnax": "simulator.adapters",
     "frontier": "price",
+    "gaussian": "simulator.policy",
+    "gymnasium": "simulator.gym",
     "linear_softmax": "policy",
     "occupancy": "problem",
     "optimum": "oracle",
@@ -115,10 +138,13 @@ __all__ = [
     "RPGPD",
     "SGD",
     "AcceleratedSGD",
+    "Box",
     "Certificate",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
+    "Discrete",
+    "EnvironmentFault",
     "Exact",
     "Frontier",
     "Generative",
@@ -129,10 +155,14 @@ __all__ = [
     "MissingExtraError",
     "Mixture",
     "ModelBased",
+    "MultiDiscrete",
     "NetworkCritic",
+    "NetworkMixture",
     "Optimum",
+    "PracticalCNPGPD",
     "RegularisedCNPGPD",
     "RunFolder",
+    "SideProcess",
     "Solution",
     "SolverError",
     "Table",
@@ -140,11 +170,18 @@ __all__ = [
     "Trace",
     "Trajectory",
     "WeightedSGD",
+    "categorical",
     "certify",
+    "check_env",
     "class_model",
     "diagnose",
+    "environment",
     "evaluate",
+    "from_brax",
+    "from_gymnax",
     "frontier",
+    "gaussian",
+    "gymnasium",
     "linear_softmax",
     "occupancy",
     "optimum",

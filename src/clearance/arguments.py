@@ -17,8 +17,10 @@ from clearance.errors import InputError
 def problem(text: str) -> Any:
     """A CMDP from a model file, a zoo name or `package.module:factory`."""
     from clearance.problem import CMDP
-    from clearance.zoo import MODELS
+    from clearance.zoo import MODELS, SIMULATORS
 
+    if text in SIMULATORS or text.startswith("gym:"):
+        raise InputError(f"PROBLEM {text} is a simulator: solve, certify and check take it, this needs a finite model")
     if text in MODELS:
         return MODELS[text]()
     if text.endswith(".npz") or os.path.isfile(text):
@@ -26,7 +28,8 @@ def problem(text: str) -> Any:
     module, colon, factory = text.partition(":")
     if colon and module and factory:
         return _from_factory(module, factory)
-    raise InputError(f"PROBLEM {text!r} is no .npz file, no module:factory and no zoo name ({', '.join(MODELS)})")
+    known = ", ".join([*MODELS, *SIMULATORS])
+    raise InputError(f"PROBLEM {text!r} is no .npz file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
 
 
 def _from_factory(module: str, factory: str) -> Any:
@@ -36,6 +39,21 @@ def _from_factory(module: str, factory: str) -> Any:
     if not isinstance(made, CMDP):
         raise InputError(f"PROBLEM {module}:{factory} must return a clearance.CMDP, got {type(made).__name__}")
     return made
+
+
+def factory(text: str) -> Any:
+    """Whatever `package.module:factory` gives."""
+    module, _, name = text.partition(":")
+    return _foreign("PROBLEM", module, name, call=True)
+
+
+def function(flag: str, text: str) -> Any:
+    """A function of the user's, as `package.module:name`."""
+    module, colon, name = text.partition(":")
+    found = _foreign(flag, module, name, call=False) if colon and module and name else None
+    if not callable(found):
+        raise InputError(f"{flag} must be package.module:function, got {text!r}")
+    return found
 
 
 def policy(text: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,10 @@ from clearance.problem import CMDP, Array
 from clearance.sample.returns import Acted, Returns
 from clearance.sample.streams import key_of
 from clearance.statistical import Evidence, Verdict, gather
+
+if TYPE_CHECKING:
+    from clearance.simulator.mixture import NetworkMixture
+    from clearance.simulator.problem import Simulator
 
 Rule = Callable[[int], Any]
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
@@ -81,8 +85,8 @@ class Certificate:
 
 
 def certify(
-    cmdp: CMDP,
-    policy: Mixture | ArrayLike | Rule,
+    cmdp: CMDP | Simulator,
+    policy: Mixture | ArrayLike | Rule | NetworkMixture,
     *,
     evidence: Literal["exact", "samples"] | None = None,
     best: Optimum | None = None,
@@ -93,7 +97,7 @@ def certify(
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     base: ArrayLike | None = None,
 ) -> Certificate:
-    """Does this policy meet every limit of this finite model?
+    """Does this policy meet every limit of this finite model, or of this simulator (then a `NetworkMixture`)?
 
     policy    a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a method `reset`
               of the rule is called at the beginning of every episode)
@@ -102,6 +106,10 @@ def certify(
     bounds    declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
     base      V̂ [S, 1+I], a guess of the values as control variate: any keeps the verdict valid (samples)
     """
+    if not isinstance(cmdp, CMDP):
+        from clearance.simulator.solving import certify_simulator
+
+        return certify_simulator(cmdp, policy, delta=delta, budget=budget, seed=seed)
     rule = policy if callable(policy) and not isinstance(policy, Mixture) else None
     evidence = evidence or ("exact" if rule is None else "samples")
     if evidence not in ("exact", "samples"):

@@ -10,7 +10,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from clearance import __version__, arguments, cli_compare, cli_frontier, cli_report, cli_solve, flags, show, watch
+from clearance import (
+    __version__,
+    arguments,
+    cli_compare,
+    cli_frontier,
+    cli_report,
+    cli_simulator,
+    cli_solve,
+    flags,
+    show,
+    watch,
+)
 from clearance.errors import InfeasibleError, InputError, MissingExtraError, SolverError, infeasible_message
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
@@ -39,7 +50,8 @@ def _run(args: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = show.warning
         try:
-            return args.run(args)
+            status = cli_simulator.run(args)  # None if the problem is no simulator
+            return args.run(args) if status is None else status
         except InfeasibleError as e:
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
             on = args.problem or args.resume  # a run that goes on need not be told its problem
@@ -196,7 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         if takes_problem:
             p.add_argument(
-                "problem", metavar="PROBLEM", nargs=many, help="a model .npz, a zoo name, or package.module:factory"
+                "problem", metavar="PROBLEM", nargs=many, help="a model .npz, a zoo name, gym:ENV_ID, or module:factory"
             )
         return p
 
@@ -218,6 +230,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     evidence_flags(p, None, None, delta=None, seed=None)
     cli_solve.add_flags(p)
+    cli_simulator.add_flags(p)
     p.check = cli_solve.check
     p = command("export", cli_solve.run_export, "the trace of a run folder as a table", takes_problem=False)
     p.add_argument("folder", metavar="RUN", help="a folder that solve --out wrote")
@@ -228,7 +241,8 @@ def _parser() -> argparse.ArgumentParser:
     p = command("certify", _certify, "prove, or show with confidence, whether a policy meets every limit")
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A], or module:rule")
     evidence_flags(p, None, 1e6)
-    command("check", _check, "is the model well formed, and can its limits be met?")
+    cli_simulator.add_flags(p)
+    cli_simulator.add_flags(command("check", _check, "is the problem well formed, and can its limits be met?"))
 
     p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")
     cli_frontier.add_flags(p)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clearance.infeasible import Infeasibility
@@ -13,6 +13,28 @@ if TYPE_CHECKING:
 
 class InputError(ValueError):
     """Something the user gave is wrong. The message is one line: the field, what is wrong, what to do."""
+
+
+class EnvironmentFault(InputError):
+    """An environment did what it must not: raised, gave NaN, a wrong shape or a cost beyond its bounds, or died.
+
+    env    the environment's name;  lane: which of those that run side by side
+    step   of the walk, from 0; None if it failed before the first
+    value  what it gave
+    learned  what had been learned until then, if anything: a policy of which nothing is guaranteed
+    """
+
+    def __init__(self, env: str, lane: int, step: int | None, what: str, value: object = None, where: str = "") -> None:
+        at = "reset" if step is None else f"step {step}"
+        shown = "" if value is None else f" (value {_short(value)})"
+        super().__init__(f"{env}, lane {lane}, {at}{where}: {what}{shown}")
+        self.env, self.lane, self.step, self.value = env, lane, step, value
+        self.learned: Any = None
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 120 else text[:117] + "..."
 
 
 class InfeasibleError(RuntimeError):

@@ -66,6 +66,19 @@ def one_or_pair(text: str) -> float | tuple[float, float]:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
+def pair(text: str) -> tuple[float, float]:
+    """Two numbers with a comma between them."""
+    numbers = one_or_pair(text)
+    if not isinstance(numbers, tuple):
+        raise ArgumentTypeError(f"must be two numbers with a comma between them, got {text!r}")
+    return numbers
+
+
+def reals(text: str) -> list[float]:
+    """Numbers with commas between them."""
+    return [real(part) for part in text.split(",")]
+
+
 def probability(text: str) -> float:
     value = real(text)
     if not 0 < value < 1:

@@ -13,7 +13,7 @@ import numpy as np
 from clearance import episodes, kernels
 from clearance.compiling import announce
 from clearance.direction import SGD
-from clearance.errors import InputError, SolverError
+from clearance.errors import EnvironmentFault, InputError, SolverError
 from clearance.methods import CNPGPD, NPGPD, Feasibility, Method, State
 from clearance.problem import Array, occupancy, values
 from clearance.record import Memory, Position, Record
@@ -61,7 +61,7 @@ def iterate(
     record  where the iterations go; if it has some of them, the run goes on from there, with the same bits
     Ctrl-C ends the run with what is done so far.
     """
-    if not isinstance(sampler, Exact):
+    if not isinstance(sampler, Exact) and not hasattr(sampler, "simulator"):
         announce(kernels.run if isinstance(sampler, Table) else episodes.td)
     record = Memory() if record is None else record
     at = record.begin(_first(sampler, method, world, exact=exact))
@@ -72,6 +72,7 @@ def iterate(
             if np.isfinite(budget) and at.state.k:  # where the run ends must depend neither on the clock nor on saving
                 n = int(np.clip((budget - at.steps) / max(at.each, 1), 1, CHUNK))
             n = n if np.isfinite(budget) else int(max(min(n, record.room), 1))
+            n = 1 if hasattr(sampler, "simulator") else n  # iterations are long, and environments may fail: keep each
             state, part, wrong = _finite(sampler, method, key, at.state, min(n, K - at.state.k), lam_max)
             part, d_sum = _measured(sampler, part, at.d_sum)
             if len(part):
@@ -88,9 +89,11 @@ def iterate(
         if record.at.state.k == 0:
             raise
         status = "interrupted"
-    except Exception:
+    except Exception as e:
         with contextlib.suppress(InputError):  # a full disk must not hide what went wrong before
             record.save()
+        if isinstance(e, EnvironmentFault):  # told by whoever called; what was learned goes along
+            e.learned = record.at.state if record.at.state.k else None
         raise
     at = record.at
     return Run(record.trace(), at.state, at.d_sum, status, at.steps)

@@ -11,7 +11,7 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -37,6 +37,13 @@ from clearance.solution import EvidenceKind, Solution
 from clearance.store import Every, Store
 from clearance.trials import FEW, LOOK, Trials
 
+if TYPE_CHECKING:
+    from clearance.simulator.method import PracticalCNPGPD
+    from clearance.simulator.policy import Design, NetworkPolicy
+    from clearance.simulator.practical import Practical
+    from clearance.simulator.problem import Simulator
+    from clearance.simulator.solution import SimulatorSolution
+
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
 # Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
@@ -54,6 +61,7 @@ class ConservatismWarning(UserWarning):
     """κ is not below the Slater margin: the conservative problem has no solution and λ will run into its bound."""
 
 
+@overload
 def solve(
     cmdp: CMDP,
     method: Method | None = None,
@@ -69,8 +77,43 @@ def solve(
     out: str | Path | None = None,
     checkpoint_every: str | int = "30s",
     asked: dict[str, Any] | None = None,
-) -> Solution:
-    """Learn a policy of a finite model that earns most among those that break no limit, and certify it.
+) -> Solution: ...
+
+
+@overload
+def solve(
+    cmdp: Simulator,
+    method: PracticalCNPGPD | None = None,
+    *,
+    policy: Design | NetworkPolicy | None = None,
+    sampler: Practical | None = None,
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SimulatorSolution: ...
+
+
+def solve(
+    cmdp: Any,
+    method: Any = None,
+    *,
+    policy: Any = None,
+    sampler: Any = None,
+    evidence: EvidenceKind = "exact",
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    exact_J: bool | None = None,
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    asked: dict[str, Any] | None = None,
+) -> Any:
+    """Learn a policy that earns most among those that break no limit, and certify it.
+
+    The problem is a finite model, or a simulator (`environment`, `gymnasium`): then see
+    `clearance.simulator.solving.solve_simulator` for method, policy and budget.
 
     method    `RegularisedCNPGPD` unless given, with as many walks per iteration as the budget allows; or `CNPGPD`
     policy    the class π_θ; tabular softmax unless given
@@ -85,6 +128,8 @@ def solve(
     asked     flags and command line, to be noted in the run folder
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
+    if not isinstance(cmdp, CMDP):
+        return _on_simulator(cmdp, method, policy, sampler, budget, delta, seed, progress)
     if evidence not in BUDGET:
         raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
     if not 0 < delta < 1:
@@ -146,6 +191,15 @@ def _by_model(task: Task, progress: Progress | None, store: Store | None) -> Sol
     d_bar = None if run.d_sum is None or counted == 0 else run.d_sum / counted
     facts = (margin, lam_max, run.status, task.seed, 0.0, d_bar, "exact", (), run.steps)
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
+
+
+def _on_simulator(simulator: Any, method: Any, policy: Any, sampler: Any, *settings: Any) -> Any:
+    """The same for a JAX environment or a Gymnasium problem, which needs the extra `sim`."""
+    from clearance.simulator.solving import solve_simulator
+
+    budget, delta, seed, progress = settings
+    kept = {"budget": budget, "delta": delta, "seed": seed, "progress": progress}
+    return solve_simulator(simulator, method, policy=policy, sampler=sampler, **kept)
 
 
 def _decided(store: Store | None, task: Task, margin: Margin, method: Method, lam_max: float) -> None:

@@ -1,5 +1,9 @@
 """Models with a known definition and, where the docstring says so, a known optimum."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from clearance.zoo.garnet import garnet
 from clearance.zoo.grid import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
@@ -7,6 +11,7 @@ from clearance.zoo.inventory import inventory
 from clearance.zoo.maintenance import maintenance
 from clearance.zoo.queues import lazar, queue_power
 from clearance.zoo.random_cmdp import bai2023, bai2023_policy, ding2020, ding2023, random_cmdp
+from clearance.zoo.robots import ROBOTS, crpo_acrobot, crpo_cartpole, velocity
 from clearance.zoo.small import altman_queue, two_state
 from clearance.zoo.streaming import streaming
 from clearance.zoo.toy_text import cliff, frozen_lake, gymnasium_signal, gymnasium_table, taxi
@@ -32,16 +37,26 @@ MODELS = {
     "two-state": two_state,
 }
 
+# Simulators that need no arguments, by the name that the command line gives them.
+SIMULATORS: dict[str, Callable[[], Any]] = {
+    "crpo-acrobot": crpo_acrobot,
+    "crpo-cartpole": crpo_cartpole,
+    **{f"velocity-{robot}": partial(velocity, robot) for robot in ROBOTS},
+}
+
 # Policy classes that come with a model.
 POLICIES = {"bai2023": bai2023_policy}
 
 __all__ = [
     "MODELS",
     "POLICIES",
+    "SIMULATORS",
     "altman_queue",
     "bai2023",
     "bai2023_policy",
     "cliff",
+    "crpo_acrobot",
+    "crpo_cartpole",
     "ding2020",
     "ding2023",
     "frozen_lake",
@@ -59,4 +74,5 @@ __all__ = [
     "sutton_barto",
     "taxi",
     "two_state",
+    "velocity",
 ]

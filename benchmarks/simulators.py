@@ -1,0 +1,132 @@
+"""JAX environments: truth for continuous actions, speed, and tasks with limits.
+
+    python benchmarks/simulators.py lqr [--seeds 3]        learned against the exact optimum, certified exactly
+    python benchmarks/simulators.py speed                  all-in steps per second on the pendulum, 64-64 networks
+    python benchmarks/simulators.py learn TASK… [--seeds]  pendulum, navigation, cartpole, acrobot, with certificate
+
+Every result is one line of JSON; docs/simulators.md has the tables. Gymnasium's tasks are in gymnasium_tasks.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+import clearance as cl
+from clearance.kernels import fold
+from clearance.sample.streams import key_of
+from clearance.simulator import zoo
+from clearance.simulator.lqr import LQR
+from clearance.simulator.method import PracticalCNPGPD
+from clearance.simulator.natural import Natural
+from clearance.simulator.policy import Design
+from clearance.simulator.practical import Practical
+
+STD = 0.1  # the exploration noise of the linear policy
+
+
+def say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def lqr(args: argparse.Namespace) -> None:
+    """The double integrator with effort ≤ 2: learned linear-Gaussian policies against the optimum of the same noise."""
+    problem, env = LQR.double_integrator(2.0), zoo.double_integrator(2.0)
+    best = problem.optimum(STD**2 * np.eye(1))
+    say(bench="lqr", optimum=best.J[0], deterministic=problem.optimum().J[0], noise=STD)
+    for seed in range(args.seeds):
+        policy = cl.gaussian(hidden=(), scale="fixed", std=STD)
+        sol = cl.solve(env, policy=policy, budget=args.budget, seed=seed)
+        c = sol.certificate
+        say(
+            bench="lqr",
+            seed=seed,
+            verdict=c.verdict,
+            cost=-c.J_r,
+            effort=-c.J_g[0],
+            error=c.J_upper[1] - c.J_g[0],
+            above=-c.J_r / best.J[0] - 1,
+            steps=sol.learning_steps,
+            seconds=round(sol.seconds, 1),
+        )
+
+
+CONFIGURATIONS = {
+    "all rows in F, 10 products": (Natural(), {"epochs": 2, "batch_rows": 2048}),
+    "all rows in F, 5 products": (Natural(iterations=5), {"epochs": 1, "batch_rows": 2048}),
+    "10 % of the rows in F, 10 products": (Natural(share=0.1), {"epochs": 1, "batch_rows": 4096}),
+}
+
+
+def speed(args: argparse.Namespace) -> None:
+    """Iterations of the whole method (walks, critics, direction, dual step) after one that compiles."""
+    env = zoo.pendulum()
+    policy = Design().fitted(env.obs_shape, env.action)
+    for name, (direction, settings) in CONFIGURATIONS.items():
+        sampler = Practical(env, policy, **settings)
+        method = PracticalCNPGPD(K=1000, N=args.batch, kappa=1.0, direction=direction)
+        rate, cpu = _rate(method, sampler, args.repeat)
+        say(bench="speed", configuration=name, steps_per_second=round(rate), cpu_us_per_step=round(cpu, 2), **settings)
+
+
+def _rate(method: PracticalCNPGPD, sampler: Practical, repeat: int) -> tuple[float, float]:
+    """Steps per second, and microseconds of all cores' work per step: the second bears other work on the machine."""
+    key, state, rows = key_of(0), method.init(sampler.policy.init(), 1, sampler.begin()), []
+    for k in range(2 + repeat):
+        began, worked = time.perf_counter(), time.process_time()
+        state, info = method.step(np.uint64(fold(key, k)), sampler, state, np.inf)
+        np.asarray(state.world.values.theta)  # the critic has learned too
+        rows.append((info.steps / (time.perf_counter() - began), (time.process_time() - worked) / info.steps * 1e6))
+    rate, cpu = np.median(rows[2:], axis=0)
+    return float(rate), float(cpu)
+
+
+def learn(args: argparse.Namespace) -> None:
+    """solve with its defaults."""
+    for task in args.tasks:
+        for seed in range(args.seeds):
+            env = getattr(zoo, task)()
+            sol = cl.solve(env, budget=args.budget, seed=seed)
+            c = sol.certificate
+            say(
+                bench="learn",
+                task=task,
+                seed=seed,
+                verdict=c.verdict,
+                J_r=c.J_r,
+                costs=[-x for x in c.J_g],
+                upper=[-x for x in c.J_g_lower],
+                limits=[-x for x in c.b],
+                learning=sol.learning_steps,
+                certificate=sol.env_steps - sol.learning_steps,
+                episodes=c.episodes,
+                seconds=round(sol.seconds, 1),
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    commands = parser.add_subparsers(required=True)
+    p = commands.add_parser("lqr")
+    p.add_argument("--seeds", type=int, default=3)
+    p.add_argument("--budget", type=float, default=2e6)
+    p.set_defaults(run=lqr)
+    p = commands.add_parser("speed")
+    p.add_argument("--batch", type=int, default=51_200)
+    p.add_argument("--repeat", type=int, default=20)
+    p.set_defaults(run=speed)
+    p = commands.add_parser("learn")
+    p.add_argument("tasks", nargs="+", choices=("pendulum", "navigation", "cartpole", "acrobot"))
+    p.add_argument("--seeds", type=int, default=3)
+    p.add_argument("--budget", type=float, default=2e6)
+    p.set_defaults(run=learn)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()

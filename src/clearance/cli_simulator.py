@@ -1,0 +1,177 @@
+"""The commands on simulators: `gym:ENV_ID`, a zoo simulator, or `module:factory` that gives one or an environment."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from clearance import flags, show, watch
+from clearance.errors import EnvironmentFault, InputError
+
+NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 4, 2, 130
+ASKED = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
+
+
+def add_flags(p: argparse.ArgumentParser) -> None:
+    """What is asked of an environment; see `clearance.gymnasium`."""
+    group = p.add_argument_group("simulators (gym:ENV_ID, or module:factory of an environment)")
+    group.add_argument("--limits", type=flags.reals, metavar="L1,L2", help="upper limits of the costs")
+    group.add_argument("--b", type=flags.reals, metavar="B1,B2", help="lower limits of the utilities")
+    group.add_argument("--gamma", type=flags.real, help="discount; with --horizon 1 unless given")
+    group.add_argument("--horizon", type=flags.count(2**31), help="steps per episode; without it J has no end")
+    group.add_argument("--num_envs", type=flags.count(10_000), help="environments side by side (8)")
+    group.add_argument("--bounds", type=flags.pair, metavar="LOW,HIGH", help="of every cost in one step")
+    group.add_argument("--constraints", metavar="MODULE:F", help="f(obs, action, next_obs, info) that gives the costs")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """The exit status of a command on a simulator; None if it is not one of these, or on a model."""
+    commands = {"solve": solve, "certify": certify, "check": check}
+    simulator = found(args) if args.command in commands else None
+    return None if simulator is None else commands[args.command](args, simulator)
+
+
+def found(args: argparse.Namespace) -> Any:
+    """The simulator that PROBLEM names, made with the flags; None if it names a model."""
+    from clearance import arguments
+    from clearance.zoo import SIMULATORS
+
+    text = args.problem
+    if text is None:  # a run that goes on
+        return None
+    if text in SIMULATORS:
+        _refuse(args, f"{text} comes with its own limits")
+        return SIMULATORS[text]()
+    if text.startswith("gym:"):
+        return made(text[4:], args)
+    if text.endswith(".npz") or ":" not in text:
+        _refuse(args, f"{text} is a model")
+        return None
+    given = arguments.factory(text)
+    if hasattr(given, "statement"):
+        _refuse(args, f"{text} comes with its own limits")
+        return given
+    return made(given, args) if hasattr(given, "step") and hasattr(given, "reset") else None
+
+
+def made(env: Any, args: argparse.Namespace) -> Any:
+    """A problem from an environment and the flags."""
+    from clearance import arguments
+    from clearance.simulator.gym import gymnasium
+
+    asked = {name: getattr(args, name) for name in ASKED if getattr(args, name, None) is not None}
+    if "constraints" in asked:
+        asked["constraints"] = arguments.function("--constraints", asked["constraints"])
+    return gymnasium(env, **asked)
+
+
+def _refuse(args: argparse.Namespace, why: str) -> None:
+    for name in ASKED:
+        if getattr(args, name, None) is not None:
+            raise InputError(f"--{name} is for environments; {why}: leave it out")
+
+
+def check(args: argparse.Namespace, simulator: Any) -> int:
+    """What is wrong with an environment, one line each; exit status 2 if anything is."""
+    from clearance.simulator.check import check_env
+
+    seen = check_env(simulator)
+    s = simulator.statement
+    result = {
+        "status": "done" if seen.ok else "wrong",
+        "wrong": list(seen.wrong),
+        "notes": list(seen.notes),
+        "deterministic": seen.deterministic,
+        "observation": list(simulator.obs_shape),
+        "action": list(simulator.action.shape),
+        "constraints": s.I,
+        "gamma": s.gamma,
+        "horizon": s.horizon,
+        "b": s.b,
+        "message": seen.wrong[0] if seen.wrong else "nothing wrong was found",
+    }
+    if args.json:
+        show.answer(args, result)
+    else:
+        sys.stdout.write(f"{seen}\n")
+    return 0 if seen.ok else BAD_INPUT
+
+
+def solve(args: argparse.Namespace, simulator: Any) -> int:
+    """Learn on a simulator, and certify."""
+    from clearance.simulator.solving import solve_simulator
+
+    if args.out:
+        flags.check_new_folder(args.out)
+    delta, seed = 0.01 if args.delta is None else args.delta, args.seed or 0
+    settings = {"budget": args.budget, "delta": delta, "seed": seed}
+    with watch.Progress(args, 0, b=simulator.statement.b) as bar, _saved(args):
+        solution = solve_simulator(simulator, method(args), **settings, progress=bar.update)
+    certificate = solution.certificate
+    if args.out:
+        solution.save(args.out)
+    result = {
+        **show.certificate(certificate),
+        "status": solution.status,
+        "lam": solution.lam,
+        "kappa": solution.method.kappa,
+        "components": certificate.components,
+        "attempts": len(solution.attempts) or None,
+        "env_steps": solution.env_steps,
+        "learning_steps": solution.learning_steps,
+        "seconds": solution.seconds,
+        "run": args.out,
+    }
+    show.answer(args, result, f"learned on {args.problem}", names=simulator.statement.names)
+    if solution.status == "interrupted":
+        return show.error(f"interrupted after {solution.state.k} iterations", INTERRUPTED)
+    return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+@contextmanager
+def _saved(args: argparse.Namespace) -> Iterator[None]:
+    """When an environment fails, what was learned until then is written to --out, and the error says so."""
+    try:
+        yield
+    except EnvironmentFault as e:
+        if args.out is None or e.learned is None:
+            raise
+        os.makedirs(args.out, exist_ok=True)
+        place = os.path.join(args.out, "policy.npz")
+        e.learned.save(place)
+        raise InputError(f"{e}; what was learned until then is in {place}, not certified") from None
+
+
+def method(args: argparse.Namespace) -> Any:
+    """PracticalCNPGPD with the settings that were given; others are refused."""
+    from clearance import arguments
+    from clearance.simulator.method import PracticalCNPGPD
+
+    own = {f.name for f in dataclasses.fields(PracticalCNPGPD)} - {"direction"}
+    given = {name: getattr(args, name) for name in arguments.settings() if getattr(args, name) is not None}
+    given |= {
+        name: getattr(args, name) for name in ("direction", "sampler", "ridge") if getattr(args, name) is not None
+    }
+    for name in given:
+        if name not in own:
+            raise InputError(f"--{name} is for finite models: leave it out")
+    if args.policy != "tabular" or args.method != "regularised":
+        raise InputError("--policy and --method are for finite models: leave them out")
+    return PracticalCNPGPD(**given)
+
+
+def certify(args: argparse.Namespace, simulator: Any) -> int:
+    """Does a saved policy keep the limits of a simulator?"""
+    from clearance.simulator.mixture import NetworkMixture
+    from clearance.simulator.solving import certify_simulator
+
+    policy = NetworkMixture.load(args.policy)
+    certificate = certify_simulator(simulator, policy, delta=args.delta, budget=args.budget, seed=args.seed)
+    result = {"status": "done", **show.certificate(certificate), "env_steps": certificate.env_steps}
+    show.answer(args, result, f"{args.policy} on {args.problem}", names=simulator.statement.names)
+    return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

@@ -1,0 +1,1 @@
+"""Problems given as simulators: JAX environments and Gymnasium, with policies of any parametrisation."""

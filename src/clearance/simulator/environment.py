@@ -1,0 +1,131 @@
+"""Environments written in JAX: three pure functions, and what is asked of them.
+
+    reset(key) → state        step(key, state, action) → (state, h [1+I], terminated)        observe(state) → obs
+
+h is (r, g_1, …, g_I) with lower limits b, or (r, cost_1, …) with upper ones (`limits`). Because the functions are pure,
+whole batches of episodes run inside one compiled program, and a state can be gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clearance.errors import InputError
+from clearance.problem import CMDP
+from clearance.simulator.backend import jax, jnp
+from clearance.simulator.problem import Statement
+from clearance.simulator.spaces import Discrete, Space
+
+LANES = 256
+Exact = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Environment:
+    """A simulator in JAX; see the head of the module for the three functions.
+
+    n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
+    exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
+    """
+
+    statement: Statement
+    reset: Callable[[Any], Any]
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+    observe: Callable[[Any], Any]
+    action: Space
+    n: int = LANES
+    exact: Exact | None = None
+
+    def __post_init__(self) -> None:
+        key = jax.random.key(0)
+        state = jax.eval_shape(self.reset, key)
+        kind = int if not hasattr(self.action, "low") else float
+        action = jax.ShapeDtypeStruct(self.action.shape, jnp.zeros(0, kind).dtype)
+        after, h, terminated = jax.eval_shape(self.step, key, state, action)
+        if jax.tree.map(lambda x: (x.shape, x.dtype), after) != jax.tree.map(lambda x: (x.shape, x.dtype), state):
+            raise InputError(f"{self.name}: step must give a state of the same shapes and types as reset does")
+        if h.shape != (1 + self.statement.I,):
+            raise InputError(
+                f"{self.name}: step gives h of shape {h.shape}, it must be [1+I] = {(1 + self.statement.I,)}"
+            )
+        if terminated.shape != () or terminated.dtype != bool:
+            raise InputError(
+                f"{self.name}: terminated must be one bool, got {terminated.dtype}{list(terminated.shape)}"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.statement.name
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]:
+        return self._obs_shape
+
+    @cached_property
+    def _obs_shape(self) -> tuple[int, ...]:
+        state = jax.eval_shape(self.reset, jax.random.key(0))
+        return tuple(jax.eval_shape(self.observe, state).shape)
+
+
+def environment(
+    reset: Callable[[Any], Any],
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]],
+    observe: Callable[[Any], Any],
+    *,
+    action: Space,
+    gamma: float,
+    b: Any = None,
+    limits: Any = None,
+    horizon: int | None = None,
+    names: Sequence[str] = (),
+    bounds: Any = None,
+    name: str = "environment",
+    lanes: int = LANES,
+) -> Environment:
+    """A problem from three pure functions of JAX.
+
+    b, limits  lower limits of utilities g, or upper limits of costs: then `step` gives (r, cost_1, …), and `bounds` are
+               those of the costs
+    """
+    if (b is None) == (limits is None):
+        raise InputError("give either b, lower limits of utilities, or limits, upper limits of costs")
+    if limits is None:
+        return Environment(
+            Statement(name, gamma, b, tuple(names), horizon, bounds), reset, step, observe, action, lanes
+        )
+    sign = np.append(1.0, -np.ones(np.size(limits))).astype(np.float32)
+    lower = -np.atleast_1d(np.asarray(limits, float))
+    turned = None if bounds is None else tuple(np.sort(sign * np.asarray(bounds, float), axis=0))
+    statement = Statement(name, gamma, lower, tuple(names), horizon, turned)
+
+    def utilities(key: Any, state: Any, a: Any) -> tuple[Any, Any, Any]:
+        state, h, terminated = step(key, state, a)
+        return state, h * sign, terminated
+
+    return Environment(statement, reset, utilities, observe, action, lanes)
+
+
+def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
+    """A finite model as a JAX environment with one-hot observations; its truth is known, for tests."""
+    if cmdp.is_sparse or not cmdp.available.all():
+        raise InputError("of_model takes dense models in which every state has all actions")
+    log_P, log_rho = jnp.log(jnp.asarray(cmdp.P)), jnp.log(jnp.asarray(cmdp.rho))
+    signals = jnp.asarray(np.moveaxis(cmdp.h, 0, -1))
+    bounds = cmdp.h.min(axis=(1, 2)), cmdp.h.max(axis=(1, 2))
+
+    def reset(key: Any) -> Any:
+        return jax.random.categorical(key, log_rho)
+
+    def step(key: Any, s: Any, a: Any) -> tuple[Any, Any, Any]:
+        return jax.random.categorical(key, log_P[s, a]), signals[s, a], jnp.zeros((), bool)
+
+    def observe(s: Any) -> Any:
+        return jax.nn.one_hot(s, cmdp.S)
+
+    statement = Statement("model", cmdp.gamma, cmdp.b, cmdp.names, None, bounds)
+    return Environment(statement, reset, step, observe, Discrete(cmdp.A), lanes)

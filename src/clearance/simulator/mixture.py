@@ -1,0 +1,102 @@
+"""A network policy drawn once per episode from weighted θ's, with the normaliser that they were learned with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.errors import InputError
+from clearance.files import load_npz, save_npz
+from clearance.inputs import distributions, numbers
+from clearance.problem import Array
+from clearance.simulator.policy import NetworkPolicy, Normaliser
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkMixture:
+    """Policies theta [M, d], component m with probability weights[m]; M = 1 is a single policy.
+
+    What is measured is what is saved: θ and the normaliser are rounded to float32 here, before anything uses them.
+    """
+
+    policy: NetworkPolicy
+    weights: Array
+    theta: Array
+    normaliser: Normaliser
+
+    def __post_init__(self) -> None:
+        weights, theta = numbers("weights", self.weights, ndim=1), numbers("theta", self.theta, ndim=2)
+        if len(weights) != len(theta) or not len(theta):
+            raise InputError(f"weights has {len(weights)} entries for {len(theta)} policies; give one each")
+        if theta.shape[1] != self.policy.d:
+            raise InputError(f"theta has {theta.shape[1]} entries per policy, its description asks for {self.policy.d}")
+        normaliser = Normaliser(*(np.asarray(x, np.float32) for x in self.normaliser))
+        if normaliser.mean.shape != (self.policy.inputs,) or normaliser.var.shape != (self.policy.inputs,):
+            raise InputError(f"the normaliser must have {self.policy.inputs} entries, as the observations have")
+        object.__setattr__(self, "weights", distributions("weights", weights))
+        object.__setattr__(self, "theta", theta.astype(np.float32).astype(float))
+        object.__setattr__(self, "normaliser", normaliser)
+
+    @classmethod
+    def single(cls, policy: NetworkPolicy, theta: Array, normaliser: Normaliser) -> NetworkMixture:
+        return cls(policy, np.ones(1), theta[None], normaliser)
+
+    @property
+    def M(self) -> int:
+        return len(self.weights)
+
+    def part(self, weights: Array) -> NetworkMixture:
+        """The components with positive new weights [M], in proportion to them."""
+        used = np.flatnonzero(weights)
+        return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
+
+    @cached_property
+    def outs(self) -> list[Callable[[Any], Any]]:
+        """For each component, obs [n, …] → the head's parameters [n, size] in NumPy."""
+        return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
+
+    def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """The components of n episodes."""
+        return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
+
+    def reset(self, rng: np.random.Generator) -> NetworkActor:
+        """Draw the component for one episode."""
+        return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng)
+
+    def save(self, path: str | Path) -> None:
+        """Write `policy.npz`: weights [M], theta [M, d], the description as JSON, and the normaliser."""
+        arrays = {"weights": self.weights, "theta": self.theta, "policy": np.array(self.policy.description())}
+        save_npz(path, arrays | {f"obs_{k}": v for k, v in self.normaliser._asdict().items()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> NetworkMixture:
+        z = load_npz(path)
+        missing = [k for k in ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count") if k not in z]
+        if missing:
+            raise InputError(f"{path}: {missing[0]} is missing; this is no policy of a simulator")
+        try:
+            policy = NetworkPolicy.from_description(str(z["policy"]))
+            return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
+        except InputError as e:
+            raise InputError(f"{path}: {e}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkActor:
+    """One component at work during one episode."""
+
+    policy: NetworkPolicy
+    out: Callable[[Any], Any]
+    rng: np.random.Generator
+
+    def act(self, obs: Any) -> Any:
+        """An action at one observation."""
+        head = self.policy.head
+        u = head.latent(self.out(np.asarray(obs)[None]), head.plain_noise(self.rng, 1), np)
+        return np.asarray(head.action(u, np))[0]

@@ -1,0 +1,132 @@
+"""What is asked of a simulator: the limits, and what J means.
+
+horizon None   J(π) = E Σ_t γ^t h_t, without end; a terminated episode adds nothing more
+horizon H      J(π) = E Σ_{t<H} γ^t h_t, where γ = 1 is allowed: the limits per episode of safe RL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clearance.errors import InputError
+from clearance.inputs import constraint_names, frozen, number, numbers
+from clearance.problem import Array
+from clearance.simulator.spaces import Space
+
+Bounds = tuple[Array, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; see the head of the module for J.
+
+    gamma    γ; 1 only with a horizon
+    b        limits [I]
+    names    of the constraints [I]
+    horizon  steps per episode as part of what is asked, or None
+    bounds   (low, high) of the signals h [1+I] in one step, as declared; None where there are none, and then samples
+             cannot certify
+    """
+
+    name: str
+    gamma: float
+    b: Array
+    names: tuple[str, ...] = ()
+    horizon: int | None = None
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        b = numbers("b", np.atleast_1d(np.asarray(self.b, float)), ndim=1)
+        gamma, horizon = number("gamma", self.gamma), _horizon(self.horizon)
+        if not 0 < gamma <= 1 or (gamma == 1 and horizon is None):
+            raise InputError(f"gamma must be in (0, 1), or 1 with a horizon, got {gamma:.12g}")
+        values = {"gamma": gamma, "b": frozen(b), "horizon": horizon}
+        values |= {"names": constraint_names(self.names or None, len(b)), "bounds": _bounds(self.bounds, 1 + len(b))}
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def I(self) -> int:  # noqa: E743
+        return len(self.b)
+
+    @property
+    def length(self) -> float:
+        """Σ_t γ^t over an episode that never terminates: the scale of J against that of h."""
+        H = self.horizon
+        if self.gamma == 1:
+            return float(H or 0)
+        return (1 - (0.0 if H is None else self.gamma**H)) / (1 - self.gamma)
+
+    @property
+    def meaning(self) -> str:
+        """J in words, for the scope of a certificate."""
+        discount = "undiscounted" if self.gamma == 1 else f"discounted by γ = {self.gamma:g}"
+        end = "without a time limit" if self.horizon is None else f"over the first {self.horizon} steps of an episode"
+        return f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
+
+
+class Steps(NamedTuple):
+    """Steps of n lanes, time-major, as NumPy or JAX arrays.
+
+    obs [T, n, …]          before the step;  action [T, n, …]
+    h [T, n, 1+I]          reward first, then utilities g = −cost
+    terminated [T, n]      the episode ended by itself;  truncated [T, n]: it was cut off
+    after [T, n, …]        the true next observation, before any reset
+    valid [T, n]           False for rows that are no step (the reset row of NEXT_STEP autoreset)
+    """
+
+    obs: Any
+    action: Any
+    h: Any
+    terminated: Any
+    truncated: Any
+    after: Any
+    valid: Any
+
+
+class Simulator(Protocol):
+    """What every simulator has."""
+
+    @property
+    def statement(self) -> Statement: ...
+
+    @property
+    def obs_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def action(self) -> Space: ...
+
+    @property
+    def n(self) -> int:
+        """Lanes that run side by side."""
+        ...
+
+
+def of_costs(limits: ArrayLike, gamma: float, name: str, names: Sequence[str] = (), **more: Any) -> Statement:
+    """The statement of `cost ≤ limit`, as safe-RL users write it: g = −cost, b = −limit."""
+    return Statement(name, gamma, -np.atleast_1d(np.asarray(limits, float)), tuple(names), **more)
+
+
+def _horizon(H: Any) -> int | None:
+    if H is None:
+        return None
+    if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
+        raise InputError(f"horizon must be a whole number of at least 1, or None, got {H!r}")
+    return int(H)
+
+
+def _bounds(bounds: Any, n: int) -> Bounds | None:
+    if bounds is None:
+        return None
+    low, high = (np.asarray(x, float) for x in bounds)
+    if low.shape != (n,) or high.shape != (n,):
+        raise InputError(f"bounds must be (low, high) with {n} entries each: reward first, then the constraints")
+    if not np.all(low <= high):
+        at = int(np.argmin(low <= high))
+        raise InputError(f"bounds[{at}] has low {low[at]:g} above high {high[at]:g}")
+    return low, high

@@ -1,0 +1,168 @@
+"""Bounded unbiased estimates of J from whole episodes of a simulator, for certificates and for the choice.
+
+    horizon H     X = Σ_{t<H} γ^t h_t
+    horizon None  X = Σ_{t<T} (γ/q)^t h_t,     P(T > t) = q^t,  q = √γ,  so that E X = J and X is bounded
+
+Termination ends the sum. The bounds of h are declared; a value outside them is an error, because a certificate would be
+worth nothing then. A reward without bounds is allowed: it is estimated, and has no confidence bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.errors import InputError
+from clearance.kernels import fold
+from clearance.problem import Array
+from clearance.sample.returns import Batch
+from clearance.simulator.backend import jax, jax_key, jnp, real
+from clearance.simulator.environment import Environment
+from clearance.simulator.mixture import NetworkMixture
+from clearance.simulator.policy import Normaliser
+from clearance.simulator.problem import Simulator, Statement
+from clearance.simulator.rollout import act, choose
+
+UNBOUNDED = 1e12  # stands for the bound of a reward that has none
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Episodes of a mixture of network policies: the source of `statistical.gather`."""
+
+    simulator: Simulator
+    mixture: NetworkMixture
+
+    @property
+    def statement(self) -> Statement:
+        return self.simulator.statement
+
+    @property
+    def q(self) -> float:
+        return math.sqrt(self.statement.gamma)
+
+    @property
+    def factor(self) -> float:
+        """What a signal's weight is multiplied by in every step: γ, or γ/q."""
+        return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
+
+    @property
+    def signal_bounds(self) -> tuple[Array, Array]:
+        """(low, high) of h [1+I]."""
+        s = self.statement
+        if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+            raise InputError(f"{s.name}: its constraints have no bounds, so samples cannot certify: declare bounds")
+        return s.bounds
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
+        s = self.statement
+        most = s.length if s.horizon is not None else 1 / (1 - self.factor)
+        low, high = (np.clip(x, -UNBOUNDED, UNBOUNDED) for x in self.signal_bounds)
+        return most * np.minimum(low, 0.0), most * np.maximum(high, 0.0)
+
+    @property
+    def episode_steps(self) -> float:
+        H = self.statement.horizon
+        return 1 / (1 - self.q) if H is None else float(H)
+
+    def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """The steps of n episodes that do not terminate."""
+        H = self.statement.horizon
+        return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        """Episodes begin .. begin + n − 1 of the stream `key`."""
+        size = self.simulator.n
+        parts = [self._block(key, b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
+        X, component, steps = zip(*parts, strict=True)
+        return np.concatenate(X), np.concatenate(component), int(sum(steps))
+
+    def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
+        rng = np.random.default_rng(int(fold(key, begin)))
+        size = self.simulator.n
+        component, length = self.mixture.components(rng, size), self.lengths(rng, size)
+        length[n:] = 0  # lanes that are not needed
+        run = self._run if isinstance(self.simulator, Environment) else self._walk
+        X, low, high, steps = run(np.uint64(fold(key, begin)), rng, component, length)
+        self._check(low, high, begin)
+        return X[:n], component[:n], steps
+
+    def _check(self, low: Array, high: Array, begin: int) -> None:
+        """The signals of a block stayed finite and within their bounds."""
+        name, bounds = self.statement.name, self.signal_bounds
+        for j, label in enumerate(("reward", *self.statement.names)):
+            least, most = bounds[0][j], bounds[1][j]
+            slip = 1e-6 * max(abs(x) for x in (least, most, 1e-30) if np.isfinite(x))
+            if not (low[j] >= least - slip and high[j] <= most + slip):
+                value = low[j] if not low[j] >= least - slip else high[j]
+                raise InputError(
+                    f"{name}: {label} is {value:g} within episodes {begin}.., outside its declared bounds "
+                    f"[{-least if j else least:g}, {-most if j else most:g}]: widen them, or mend the simulator"
+                )
+
+    def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, Array, Array, int]:
+        parts = real(self.mixture.theta), component, jnp.asarray(length, jnp.int32)
+        norm = Normaliser(*(real(x) for x in self.mixture.normaliser))
+        X, low, high, steps = _episodes(self.simulator, self.mixture.policy, self.factor)(jax_key(key), norm, *parts)
+        return np.asarray(X, float), np.asarray(low, float), np.asarray(high, float), int(steps)
+
+    def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, Array, Array, int]:
+        """The same through `walk`; actions of all components are computed, and each lane takes its own."""
+        sim, head = self.simulator, self.mixture.policy.head
+        lanes, outs = np.arange(sim.n), self.mixture.outs
+
+        def rule(obs: Any, t: int) -> Any:
+            out = np.stack([f(obs) for f in outs])[component, lanes] if len(outs) > 1 else outs[0](obs)
+            return head.action(head.latent(out, head.plain_noise(rng, sim.n), np), np)
+
+        steps = sim.walk(rule, rng.integers(2**31, size=sim.n), max(int(length.max()), 1), once=True)  # type: ignore[attr-defined]
+        T = len(steps.h)
+        counted = steps.valid & (np.arange(T)[:, None] < length)
+        t = np.cumsum(steps.valid, axis=0) - steps.valid
+        X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
+        seen = steps.h[steps.valid]
+        return X, seen.min(0), seen.max(0), int(steps.valid.sum())
+
+
+def _episodes(env: Any, policy: Any, factor: float) -> Any:
+    """The compiled block of episodes of an environment and a policy; made once for both."""
+    made = env.__dict__.setdefault("_compiled_episodes", {})
+    if (id(policy), factor) not in made:
+        made[id(policy), factor] = policy, jax.jit(lambda *x: _block(env, policy, factor, *x))
+    return made[id(policy), factor][1]
+
+
+def _block(
+    env: Environment, policy: Any, factor: float, key: Any, norm: Any, theta: Any, component: Any, length: Any
+) -> Any:
+    """X [n, 1+I], the smallest and largest signals seen [1+I], and the steps taken."""
+    nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
+    n, H = len(length), 1 + env.statement.I
+    begin, going = jax.random.split(key)
+    state = jax.vmap(env.reset)(jax.random.split(begin, n))
+
+    def latent(m_obs: Any, noise: Any) -> Any:
+        us = jnp.stack([jax.vmap(lambda o, e, net=net: act(policy, net, norm, o, e))(m_obs, noise) for net in nets])
+        return us[component, jnp.arange(n)]
+
+    def step(carry: Any) -> Any:
+        state, t, alive, X, low, high, steps = carry
+        noisy, moving = jax.random.split(jax.random.fold_in(going, t))
+        u = latent(jax.vmap(env.observe)(state), policy.head.noise(noisy, (n,)))
+        moved, h, terminated = jax.vmap(env.step)(jax.random.split(moving, n), state, policy.head.action(u))
+        on = alive[:, None]
+        X = X + jnp.where(on, factor ** t.astype(h.dtype) * h, 0.0)
+        low, high = jnp.where(on, h, low).min(0), jnp.where(on, h, high).max(0)
+        state = jax.vmap(choose)(alive, moved, state)
+        return state, t + 1, alive & ~terminated & (t + 1 < length), X, low, high, steps + jnp.sum(alive)
+
+    zero = jnp.zeros(H)
+    first = state, jnp.zeros((), jnp.int32), length > 0, jnp.zeros((n, H)), zero + jnp.inf, zero - jnp.inf, 0
+    found = jax.lax.while_loop(lambda c: jnp.any(c[2]), step, first)
+    return found[3:]

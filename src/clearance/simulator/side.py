@@ -1,0 +1,118 @@
+"""The far end of `clearance.simulator.bridge`: environments in an interpreter of their own.
+
+    python side.py FD      serves n lanes over the Unix socket with this file descriptor, until it is closed
+
+It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `objects.py` beside it. Each way
+goes one JSON text to begin with, then plain numbers in frames of known size: nothing that arrives is executed.
+
+    →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action", "limit"}
+    →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
+    →  S  live [n] bool, actions [n, m] float64                                ←  +  the six arrays of a row
+                                                                  or, if an environment fails, ←  !  and a text
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import socket
+import struct
+import sys
+from typing import Any
+
+RESET, STEP = b"R", b"S"
+FINE, FAULT = b"+", b"!"
+
+
+def main(fd: int) -> None:
+    sys.path[0] = os.getcwd()  # this folder's modules are none of the environment's business
+    os.dup2(2, 1)  # standard output belongs to the near end's answer
+    link = socket.socket(fileno=fd)
+    try:
+        spec = receive_text(link)
+        objects = _sibling("objects")
+        try:
+            lanes, said = made(objects, spec)
+        except Exception as e:
+            send_text(link, {"fault": objects.told(e)})
+            return
+        send_text(link, said)
+        while True:
+            link.sendall(answer(objects, lanes, link))
+    except (EOFError, ConnectionError):
+        return
+
+
+def made(objects: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The lanes that a spec asks for, and what they are; time limits below `least` are taken off."""
+    module, _, name = spec["make"].partition(":")
+    make = getattr(importlib.import_module(module), name)
+    envs = [make(*spec["args"], **spec["kwargs"]) for _ in range(spec["n"])]
+    limit = objects.time_limit(envs[0])
+    if limit is not None and limit < spec["least"]:
+        envs, limit = [objects.lifted(env) for env in envs], None
+    lanes = objects.Objects(envs, spec["names"])
+    said = {"obs": lanes.obs_shape, "dtype": lanes.dtype.str, "action": lanes.action, "limit": limit}
+    return lanes, said
+
+
+def answer(objects: Any, lanes: Any, link: socket.socket) -> bytes:
+    """Read one request, do it, and give the bytes of the answer."""
+    np = objects.np
+    kind, n = bytes(receive(link, 1)), lanes.n
+    mask = np.frombuffer(receive(link, n), bool)
+    try:
+        if kind == RESET:
+            seeds = np.frombuffer(receive(link, 8 * n), np.int64)
+            return FINE + lanes.reset(seeds, mask).tobytes()
+        m = len(lanes.action.get("low", lanes.action.get("nvec", [0])))
+        a = np.frombuffer(receive(link, 8 * n * m), np.float64).reshape(n, m)
+        row = lanes.step(lanes.obs, a[:, 0] if lanes.action["kind"] == "discrete" else a, mask)
+        lanes.obs[:] = row.after
+        return FINE + b"".join(x.tobytes() for x in row.arrays())
+    except Exception as e:
+        text = json.dumps(fault_text(objects, e)).encode()
+        return FAULT + struct.pack("<I", len(text)) + text
+
+
+def receive(link: socket.socket, size: int) -> bytearray:
+    """Exactly so many bytes, or EOFError when the other end is gone."""
+    whole = bytearray(size)
+    view, got = memoryview(whole), 0
+    while got < size:
+        k = link.recv_into(view[got:])
+        if not k:
+            raise EOFError
+        got += k
+    return whole
+
+
+def send_text(link: socket.socket, data: Any) -> None:
+    text = json.dumps(data).encode()
+    link.sendall(struct.pack("<I", len(text)) + text)
+
+
+def receive_text(link: socket.socket) -> Any:
+    return json.loads(receive(link, struct.unpack("<I", receive(link, 4))[0]))
+
+
+def fault_text(objects: Any, e: Any) -> dict[str, Any]:
+    """A fault, or whatever else went wrong here, as JSON holds it."""
+    if isinstance(e, objects.Fault):
+        return {"lane": e.lane, "what": e.what, "value": None if e.value is None else repr(e.value)[:200]}
+    return {"lane": 0, "what": objects.told(e), "value": None}
+
+
+def _sibling(name: str) -> Any:
+    """A module of this folder, by its path."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec: Any = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,209 @@
+"""solve and certify for simulators: learning, choice among the late iterates, certificate; all within one budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clearance.certificate import Certificate, by_samples
+from clearance.errors import EnvironmentFault, InputError
+from clearance.kernels import fold
+from clearance.loop import Progress, Run, iterate
+from clearance.methods import State
+from clearance.problem import Array
+from clearance.sample.streams import key_of
+from clearance.selection import best_weights, safest_weights, thinned
+from clearance.simulator.choice import Choice, slack_needed
+from clearance.simulator.method import PracticalCNPGPD
+from clearance.simulator.mixture import NetworkMixture
+from clearance.simulator.policy import Design, NetworkPolicy
+from clearance.simulator.practical import Practical
+from clearance.simulator.problem import Simulator, Statement
+from clearance.simulator.returns import Simulated
+from clearance.simulator.solution import SimulatorSolution
+from clearance.solution import Attempt
+from clearance.statistical import gather
+
+BUDGET = 2e6  # environment steps for all, unless given
+LEARNING = 0.5  # the share of them for learning
+CANDIDATES = 10  # late iterates to choose from
+LATE = 0.6  # they are among the last 40 %
+WARM = 0.2  # share of the iterations over which the normaliser moves
+LEARN, CHOOSE, FRESH = 2**40 + 10, 2**40 + 11, 2**41  # streams
+
+
+def solve_simulator(
+    simulator: Simulator,
+    method: PracticalCNPGPD | None = None,
+    *,
+    policy: Design | NetworkPolicy | None = None,
+    sampler: Practical | None = None,
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SimulatorSolution:
+    """Learn a policy of a simulator that keeps its limits, and certify it; see `clearance.solve`.
+
+    policy   `gaussian(…)` or `categorical(…)`; two layers of 64 with the head that fits the actions unless given
+    budget   environment steps: half for learning, half for choice and certificate (2·10⁶ unless given)
+    """
+    began, key, budget = time.perf_counter(), key_of(seed), BUDGET if budget is None else budget
+    if method is not None and not isinstance(method, PracticalCNPGPD):
+        raise InputError(f"method {type(method).__name__} is for finite models; simulators take PracticalCNPGPD()")
+    sampler = _sampler(simulator, policy, seed) if sampler is None else sampler
+    method = (PracticalCNPGPD() if method is None else method).fitted(sampler.steps_per_lane, LEARNING * budget)
+    method = _with_kappa(method, simulator.statement, (1 - LEARNING) * budget, delta)
+    sampler = replace(sampler, warm=max(1, int(WARM * (method.K or 1))))
+    with _kept(sampler) as keep:
+        run = iterate(sampler, method, np.uint64(fold(key, LEARN)), np.inf, budget=LEARNING * budget, progress=progress)  # type: ignore[arg-type]
+        keep.append(run.state)
+        spent = int(run.trace.steps.sum())
+        mixture, certificate, attempts, steps = _chosen(simulator, sampler, run, key, budget - spent, delta)
+    facts = run.status, int(seed), time.perf_counter() - began, spent + steps, delta, attempts
+    return SimulatorSolution(simulator, method, sampler.policy, run.trace, run.state, mixture, certificate, *facts)
+
+
+@contextmanager
+def _kept(sampler: Practical) -> Iterator[list[State]]:
+    """An environment that fails takes nothing with it: the last iterate goes along with its fault."""
+    states: list[State] = []
+    try:
+        yield states
+    except EnvironmentFault as e:
+        state = states[-1] if states else e.learned
+        if state is not None:
+            e.learned = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
+        raise
+
+
+def _sampler(simulator: Simulator, policy: Design | NetworkPolicy | None, seed: int) -> Practical:
+    policy = Design() if policy is None else policy
+    if isinstance(policy, Design):
+        policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
+    if not isinstance(policy, NetworkPolicy):
+        raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
+    return Practical(simulator, policy)
+
+
+def _with_kappa(method: PracticalCNPGPD, statement: Statement, budget: float, delta: float) -> PracticalCNPGPD:
+    """κ as given; or what a certificate from the budget will ask for, at most half of the largest slack that there is.
+
+    Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
+    """
+    if method.kappa != "auto":
+        return method
+    s = statement
+    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
+    low, high = (s.length * np.asarray(x[1:]) for x in s.bounds)
+    width = np.maximum(high, 0.0) - np.minimum(low, 0.0)
+    episodes = 0.5 * budget / (s.horizon or 2 * s.length)
+    need = slack_needed(0.1 * width, width, episodes, delta / 2)
+    most = 0.5 * np.maximum(np.maximum(high, 0.0) - s.b, 0.0)
+    return replace(method, kappa=tuple(np.minimum(need, most).tolist()))
+
+
+def _chosen(
+    simulator: Simulator, sampler: Practical, run: Run, key: np.uint64, budget: float, delta: float
+) -> tuple[NetworkMixture, Certificate, tuple[Attempt, ...], int]:
+    """The mixture to use, its certificate, what was tried, and the steps that took."""
+    index = thinned(len(run.trace), CANDIDATES, first=max(LATE, WARM))
+    theta = run.trace.theta[index]
+    normaliser = run.state.world.normaliser
+    late = NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
+    lam = run.trace.lam[len(run.trace) // 2 :].mean(0)
+    if getattr(simulator, "exact", None) is not None:
+        mixture = _best_exact(simulator, late)
+        return mixture, exact_certificate(simulator, mixture, lam), (), 0
+    choice = Choice(simulator, late, np.uint64(fold(key, CHOOSE)), budget, delta)
+    attempts = choice.run()
+    if not attempts:
+        raise InputError(f"budget leaves {budget:.3g} steps for the certificate, fewer than 16 episodes: give more")
+    best = next((a for a in attempts if a.evidence.verdict == "CERTIFIED"), attempts[-1])
+    note = f"mixture {attempts.index(best) + 1} of {len(attempts)} tried, tested at level {best.delta:.3g}"
+    mixture: Any = best.policy
+    certificate = by_samples(simulator.statement, mixture, best.evidence, delta, lam=lam, note=note)  # type: ignore[arg-type]
+    return mixture, _scoped(certificate, simulator.statement, mixture), attempts, choice.steps
+
+
+def certify_simulator(
+    simulator: Simulator, policy: Any, *, delta: float = 0.01, budget: float = 1e6, seed: int = 0
+) -> Certificate:
+    """Does this policy keep every limit of this simulator? Exact where the simulator can tell, else from samples."""
+    check_fits(simulator, policy)
+    if getattr(simulator, "exact", None) is not None:
+        return exact_certificate(simulator, policy, None)
+    stream = np.uint64(fold(key_of(seed), FRESH))
+    seen = gather(Simulated(simulator, policy), simulator.statement.b, delta, stream, budget)
+    found = by_samples(simulator.statement, policy, seen, delta)  # type: ignore[arg-type]
+    return _scoped(found, simulator.statement, policy)
+
+
+def check_fits(simulator: Simulator, mixture: Any) -> None:
+    if not isinstance(mixture, NetworkMixture):
+        raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}")
+    policy = mixture.policy
+    if policy.obs_shape != tuple(simulator.obs_shape) or policy.space.shape != simulator.action.shape:
+        raise InputError(
+            f"policy is for observations {policy.obs_shape} and actions {policy.space.shape}, "
+            f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {simulator.action.shape}"
+        )
+
+
+def _scoped(certificate: Certificate, s: Statement, mixture: NetworkMixture) -> Certificate:
+    """The certificate with what J means in its scope, and no bounds for a reward that declares none."""
+    how = "one policy" if mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
+    scope = f"the simulator {s.name} as it was run, from its own resets; {s.meaning}; {how}, with its actions drawn"
+    if s.bounds is not None and not np.all(np.isfinite([x[0] for x in s.bounds])):
+        lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
+        return replace(certificate, scope=scope, J_lower=lower, J_upper=upper, interval=None)
+    return replace(certificate, scope=scope)
+
+
+def _values(simulator: Any, mixture: NetworkMixture) -> tuple[Array, Array]:
+    """Exact J [M, 1+I] of every component, and bounds of the errors."""
+    found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
+    return np.array([J for J, _ in found]), np.array([e for _, e in found])
+
+
+def _best_exact(simulator: Simulator, late: NetworkMixture) -> NetworkMixture:
+    """The best mixture by exact values; a hair inside the limits, because of rounding."""
+    J, error = _values(simulator, late)
+    stable = np.isfinite(J).all(1)
+    if not stable.any():
+        return late
+    late, J, error, b = late.part(stable.astype(float)), J[stable], error[stable], simulator.statement.b
+    w = best_weights(J - error, b, 1e-9 * np.maximum(np.abs(b), np.abs(J[:, 1:]).max(0)))
+    return late.part(safest_weights(J, b) if w is None else w)
+
+
+def exact_certificate(simulator: Simulator, mixture: NetworkMixture, lam: Array | None) -> Certificate:
+    """CERTIFIED where the exact values, less the bound of their error, keep every limit."""
+    parts, errors = _values(simulator, mixture)
+    J, error, s = mixture.weights @ parts, mixture.weights @ errors, simulator.statement
+    lower, upper, slack = J - error, J + error, J[1:] - s.b
+    kept = "CERTIFIED" if np.all(lower[1:] >= s.b) else "VIOLATED" if np.any(upper[1:] < s.b) else "UNDECIDED"
+    return Certificate(
+        verdict=kept,
+        J_r=float(J[0]),
+        J_g=J[1:].tolist(),
+        b=s.b.tolist(),
+        slack=slack.tolist(),
+        J_lower=lower.tolist(),
+        J_upper=upper.tolist(),
+        bound=None,
+        gap=None,
+        lam=None if lam is None else lam.tolist(),
+        complementarity=None if lam is None else (lam * slack).tolist(),
+        worst_slack=float(np.min(parts[:, 1:] - s.b)) if s.I else None,
+        components=mixture.M,
+        evidence="exact",
+        message=f"{kept}: values computed from the model, with a bound of their error",
+        scope=f"the model of {s.name} in real arithmetic, the policy's numbers as stored; {s.meaning}",
+    )

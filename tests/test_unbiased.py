@@ -1,0 +1,78 @@
+"""Algorithm 2 on a JAX environment against the exact values of the model behind it, by z-scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from clearance import zoo
+from clearance.errors import InputError
+from clearance.problem import evaluate
+from clearance.simulator import zoo as simulators
+from clearance.simulator.environment import of_model
+from clearance.simulator.policy import NetworkPolicy, categorical
+from clearance.simulator.unbiased import Unbiased
+
+
+def table(policy: NetworkPolicy, theta: Any) -> Any:
+    """π [S, A] of a linear policy on one-hot observations."""
+    layer = policy.net(theta).layers[0]
+    logits = (np.asarray(layer.weight).T + np.asarray(layer.bias)).astype(float)
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def world() -> Any:
+    cmdp = zoo.bai2023()
+    env = of_model(cmdp)
+    policy = categorical(hidden=()).fitted(env.obs_shape, env.action)
+    theta = np.random.default_rng(3).normal(size=policy.d)
+    return cmdp, env, policy, theta
+
+
+@pytest.mark.parametrize("resets", [True, False])
+@pytest.mark.parametrize("control", [True, False])
+def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: bool) -> None:
+    cmdp, env, policy, theta = world
+    sampler = Unbiased(env, policy, resets, control, hidden=(16,))
+    found = evaluate(cmdp, table(policy, theta))
+    carried, rows = sampler.begin(), []
+    for k in range(10):
+        draws, J_hat, carried, steps = sampler.batch(np.uint64(k), carried, theta, 1500)
+        assert steps > 2 * 1500
+        probe = draws.score.T @ (draws.weight[:, None] * draws.A)  # E_d[score A] [d, 1+I]
+        rows.append(np.concatenate([J_hat, probe[:20].ravel()]))
+    pi, d = table(policy, theta), found.d.reshape(cmdp.S, cmdp.A)
+    A = np.moveaxis(found.A.reshape(1 + cmdp.I, cmdp.S, cmdp.A), 0, -1)
+    # The weights of a linear policy on one-hot states: ∂ log π(a|s)/∂W[a', s] = 1{a' = a} − π(a'|s)
+    exact = np.einsum("sa,sah,asc->csh", d, A, np.eye(cmdp.A)[:, None] - pi[None]).reshape(-1, 1 + cmdp.I)
+    truth = np.concatenate([found.J, exact[:20].ravel()])
+    mean, error = np.mean(rows, 0), np.std(rows, 0, ddof=1) / np.sqrt(len(rows))
+    z = (mean - truth) / error
+    assert np.abs(z).max() < 6, z  # Student's t with 9 degrees of freedom, 42 numbers
+    assert np.mean(z**2) < 2.5
+
+
+def test_control_variates_reduce_the_spread(world: Any) -> None:
+    _, env, policy, theta = world
+    spread = []
+    for control in (False, True):
+        sampler = Unbiased(env, policy, False, control, hidden=(16,))
+        carried, A = sampler.begin(), np.zeros((1, 2))
+        for k in range(12):
+            draws, _, carried, _ = sampler.batch(np.uint64(k), carried, theta, 1000)
+            A = draws.A
+        spread.append(A.std(0))
+    assert np.all(spread[1] < 0.7 * spread[0]), spread
+
+
+def test_what_it_is_not_for(world: Any) -> None:
+    _, env, _, _ = world
+    with pytest.raises(InputError, match="no horizon"):
+        pendulum = simulators.pendulum()
+        Unbiased(pendulum, categorical(hidden=()).fitted((3,), env.action))
+    with pytest.raises(InputError, match="normalise=False"):
+        Unbiased(env, categorical().fitted(env.obs_shape, env.action))
