@@ -66,6 +66,7 @@ def speed(args: argparse.Namespace) -> None:
     """Iterations of the whole method (walks, critics, direction, dual step) after one that compiles."""
     env = zoo.pendulum()
     policy = Design().fitted(env.obs_shape, env.action)
+    settings: dict[str, Any]
     for name, (direction, settings) in CONFIGURATIONS.items():
         sampler = Practical(env, policy, **settings)
         method = PracticalCNPGPD(K=1000, N=args.batch, kappa=1.0, direction=direction)

@@ -103,7 +103,7 @@ def output(run: Run, which: str, b: Any) -> np.ndarray:
 def test_converges_to_the_constrained_optimum_in_the_exact_setting(name: str, rung: str) -> None:
     (method, which), (model, J_star) = METHODS[name], LADDER[rung]
     J = output(exact_run(model, method), which, model.b)
-    close = 0.03 if name == "RPG-PD" else 0.02  # its last iterate is within O(τ)
+    close = 0.05 if name == "RPG-PD" else 0.02  # its last iterate is within O(τ): τλ* for each limit
     assert J[0] == pytest.approx(J_star, abs=close)
     assert np.all(J[1:] >= model.b - close)
 

@@ -349,6 +349,8 @@ def test_two_processes_on_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cl.resume("run").status == "interrupted"  # the lock went with its process
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # other tests of this process may have loaded JAX
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_full_disk() -> None:
     """Files may not grow beyond 40 kB: the trace does not fit. Then they may."""
     flags = "two-state --K 800 --N 10 --checkpoint-every 50"

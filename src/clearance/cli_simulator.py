@@ -49,7 +49,8 @@ def found(args: argparse.Namespace) -> Any:
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return made(text[4:], args)
-    if text.endswith(".npz") or ":" not in text:
+    module, _, factory = text.partition(":")
+    if text.endswith(".npz") or not (module and factory):
         _refuse(args, f"{text} is a model")
         return None
     given = arguments.factory(text)
@@ -160,7 +161,7 @@ def method(args: argparse.Namespace) -> Any:
     for name in given:
         if name not in own:
             raise InputError(f"--{name} is for finite models: leave it out")
-    if args.policy != "tabular" or args.method != "regularised":
+    if args.policy not in (None, "tabular") or args.method not in (None, "regularised"):
         raise InputError("--policy and --method are for finite models: leave them out")
     return PracticalCNPGPD(**given)
 
