@@ -197,7 +197,7 @@ def last(path: Path) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------------------------ speed
 
 
-def speed(budget: float = 1e7, K: int = 200, repeats: int = 5) -> dict[str, Any]:
+def speed(budget: float = 1e7, K: int = 100, repeats: int = 5) -> dict[str, Any]:
     """Seconds per environment step of learning alone, on Ding 2023's problem, in turn; medians and ratios."""
     cmdp = problem("ding2023")
     unit, _ = side.in_units(cmdp)

@@ -340,3 +340,16 @@ def test_an_extra_signal_is_seen_by_every_sampler() -> None:
     squares = np.bincount(draws.pair, draws.A[:, 2] ** 2)
     z = (sums / n - truth) / np.sqrt((squares / n - (sums / n) ** 2) / n)
     assert np.abs(z).max() < 4.5 and len(J_hat) == 2
+
+
+@pytest.mark.parametrize("direction", [cl.WeightedSGD(), cl.AcceleratedSGD()])
+def test_regressions_on_a_table_are_those_on_its_scores(direction: Any) -> None:
+    model = random_cmdp(6, I=1)
+    theta = np.random.default_rng(2).normal(size=model.S * model.A)
+    draws, *_ = cl.Table(model, cl.softmax(model.S, model.A)).batch(key_of(3), None, theta, 300)
+    s, a = np.divmod(draws.pair, model.A)
+    score = cl.softmax(model.S, model.A).score(theta, s, a)
+    assert np.allclose(draws.score.toarray(), score) and np.allclose(draws.score @ theta, score @ theta)
+    assert np.allclose(draws.score.T @ draws.A[:, 0], score.T @ draws.A[:, 0])
+    lam = np.array([0.4])
+    assert np.allclose(direction(draws, lam, 0.8), direction(draws._replace(score=score), lam, 0.8))

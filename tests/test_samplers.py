@@ -8,6 +8,7 @@ from models import random_cmdp, random_theta
 
 import clearance as cl
 from clearance import kernels
+from clearance.direction import dense
 from clearance.problem import evaluate
 from clearance.sample.streams import key_of
 
@@ -147,6 +148,6 @@ def test_exact_sampler_is_the_expectation_of_the_table() -> None:
     assert exact.score.T @ exact.weight == pytest.approx(0, abs=1e-14), "the score has mean 0"
     draws, J_hat, _, _ = cl.Table(cmdp, policy).batch(key_of(1), None, theta, N)
     gradient = (exact.score.T @ (exact.weight * exact.A[:, 0])) / (1 - cmdp.gamma)
-    terms = draws.score * draws.A[:, [0]] / (1 - cmdp.gamma)
+    terms = dense(draws.score) * draws.A[:, [0]] / (1 - cmdp.gamma)
     assert np.abs(z_scores(terms, gradient)).max() < 4.8
     assert J_hat == pytest.approx(J, abs=0.2)

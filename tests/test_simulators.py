@@ -170,9 +170,9 @@ def test_lyapunov_values_are_those_of_simulation() -> None:
     assert shifted.J[1] < found.J[1]
 
 
-@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_lqr_is_learned_and_certified(x64: bool) -> None:
-    """float32 as shipped, and float64, a short run: within 4 % of the optimum for the same exploration noise, proven feasible."""
+    """float32 as shipped, and float64, a short run: within 4 % of the optimum for the same noise, proven feasible."""
     with jax.enable_x64(x64):
         env = zoo.double_integrator(2.0)
         method = PracticalCNPGPD(K=150, N=4000, kl=(0.05, 0.01), eta2=0.2)

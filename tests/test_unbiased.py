@@ -40,7 +40,7 @@ def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: boo
     sampler = Unbiased(env, policy, resets, control, hidden=(16,))
     found = evaluate(cmdp, table(policy, theta))
     carried, rows = sampler.begin(), []
-    for k in range(10):
+    for k in range(30):
         draws, J_hat, carried, steps = sampler.batch(np.uint64(k), carried, theta, 1500)
         assert steps > 2 * 1500
         probe = draws.score.T @ (draws.weight[:, None] * draws.A)  # E_d[score A] [d, 1+I]
@@ -52,7 +52,7 @@ def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: boo
     truth = np.concatenate([found.J, exact[:20].ravel()])
     mean, error = np.mean(rows, 0), np.std(rows, 0, ddof=1) / np.sqrt(len(rows))
     z = (mean - truth) / error
-    assert np.abs(z).max() < 6, z  # Student's t with 9 degrees of freedom, 42 numbers
+    assert np.abs(z).max() < 4.8, z  # Student's t with 29 degrees of freedom, 42 numbers
     assert np.mean(z**2) < 2.5
 
 

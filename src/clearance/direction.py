@@ -19,7 +19,7 @@ from clearance import regression
 from clearance.errors import InputError
 from clearance.inputs import non_negative, positive
 from clearance.problem import Array
-from clearance.sample.draws import Draws
+from clearance.sample.draws import Draws, PairScore
 
 WIDE = 4  # so many times more parameters than rows, and the rows are decomposed instead
 G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
@@ -74,7 +74,11 @@ class WeightedSGD:
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """ω [d] from draws of equal weight, in their order."""
-        w = regression.weighted(dense(draws.score), np.ascontiguousarray(draws.A), self.sigma_F, 0.5 / G2)
+        A, score = np.ascontiguousarray(draws.A), draws.score
+        if isinstance(score, PairScore):
+            w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
+        else:
+            w = regression.weighted(dense(score), A, self.sigma_F, 0.5 / G2)
         return (w[:, 0] + w[:, 1:] @ lam) / (1 - gamma)
 
 
@@ -96,6 +100,8 @@ class AcceleratedSGD:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """ω [d] from draws of equal weight, in their order."""
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
+        if isinstance(draws.score, PairScore):
+            return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
         return regression.accelerated(dense(draws.score), A_L, *self.constants())
 
 
@@ -160,6 +166,8 @@ def fisher(draws: Draws) -> Array:
 
 def dense(score: Any) -> Array:
     """The scores as an array [N, d]."""
+    if isinstance(score, PairScore):
+        return score.toarray()
     if isinstance(score, LinearOperator):
         return np.asarray(score @ np.eye(score.shape[1]))
     return score.toarray() if sparse.issparse(score) else np.asarray(score)

@@ -28,7 +28,7 @@ def pack(pi):
 @njit(cache=True, nogil=True)
 def _pick(word, first, n, cells):
     """The own or the alias entry of one of the n cells from `first` on."""
-    i = first + below(word, n)
+    i = U(first) + U(below(word, n))
     return np.int64(cells[i, 1] if (word & LOW) < U(cells[i, 0]) else cells[i, 2])
 
 
@@ -36,7 +36,7 @@ def _pick(word, first, n, cells):
 def _action(word, s, A, pol):
     """An action from the packed alias table of π(·|s)."""
     i = below(word, A)
-    packed = pol[s * A + i]
+    packed = pol[U(s * A + i)]
     return i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW)
 
 
@@ -59,19 +59,21 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
         starts[s] += 1.0
         for _ in range(T):
             x += G
-            a = _action(mix(x), s, A, pol)
-            row = s * A + a
-            first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+            a = U(_action(mix(x), s, A, pol))
+            row = U(s) * U(A) + a  # unsigned: no look whether an index is negative
+            first, m = (row * U(width), width) if width > 0 else (U(indptr[row]), indptr[row + U(1)] - indptr[row])
             x += G
-            after = _pick(mix(x), first, m, cells)
-            count[row] += 1.0
-            visits[s] += 1.0
-            beta = 1.0 / (1.0 + gain * count[row])
-            for j in range(H):
+            after = U(_pick(mix(x), first, m, cells))
+            n_row = count[row] + 1.0
+            count[row] = n_row
+            at = U(s)
+            visits[at] += 1.0
+            beta, p = 1.0 / (1.0 + gain * n_row), pi[at, a]
+            for j in range(U(H)):
                 move = beta * (h[row, j] + gamma * V[after, j] - Q[row, j])
                 Q[row, j] += move
-                V[s, j] += pi[s, a] * move
-            s = after
+                V[at, j] += p * move
+            s = np.int64(after)
     return steps
 
 
@@ -131,20 +133,14 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 
 @njit(cache=True, nogil=True)
-def nexts(key, model, after):
-    """From every pair (s, a) that exists, n times: after[s·A + a, n] = s'. Returns the steps."""
+def nexts(key, row, N, model, count):
+    """From one pair s·A + a, N times: count[s'] += 1."""
     cells, indptr, width, _, _, _, _, _, _ = model
-    steps = 0
-    for row in range(after.shape[0]):
-        if indptr[row + 1] == indptr[row]:
-            continue  # no such action
-        first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
-        x = fold(key, row)
-        for n in range(after.shape[1]):
-            x += G
-            after[row, n] = _pick(mix(x), first, k, cells)
-        steps += after.shape[1]
-    return steps
+    first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+    x = fold(key, row)
+    for _ in range(N):
+        x += G
+        count[_pick(mix(x), first, k, cells)] += 1.0
 
 
 @njit(cache=True, nogil=True)

@@ -48,9 +48,10 @@ class ModelBased:
     def init(self, theta: Array, I: int, world: Any = None) -> State:
         return start(theta, I, world)
 
-    def _plan(self, model: CMDP, state: State, lam: Array) -> Array:
+    def _plan(self, model: CMDP, state: State, lam: Array, V: Array) -> Array:
+        """V [S] is the value of the last plan under λ: where policy iteration goes on."""
         if self.solver == "primal-dual":
-            return _greedy(model, lam)
+            return _greedy(model, lam, V)
         return state.theta if state.k else _program(model, margin_of(self.kappa))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
@@ -61,11 +62,12 @@ class ModelBased:
             raise InputError("ModelBased is for tabular softmax only: choose another method")
         world, steps = (state.world, 0) if state.k else sampler.collect(key, state.world, self.N)
         model = sampler.model(world)
-        J = evaluate(model, sampler.policy.pi(state.theta)).J
+        at = evaluate(model, sampler.policy.pi(state.theta))
+        J = at.J
         kappa = margin_of(self.kappa)
         # λ moves once a plan has been made: the uniform policy at the beginning is none.
         lam = dual.step(state.lam, J[1:] - model.b, self.eta, kappa, lam_max) if state.k else state.lam
-        theta = self._plan(model, state, lam)
+        theta = self._plan(model, state, lam, at.V[0] + lam @ at.V[1:])
         info = Info(J, float(np.linalg.norm(theta - state.theta)), steps, float(state.k > 0))
         return State(theta, lam, state.k + 1, world), info
 
@@ -76,13 +78,13 @@ def _program(model: CMDP, kappa: float | Array) -> Array:
     return np.log(np.maximum(best.policy, np.exp(-SURE))).ravel()
 
 
-def _greedy(model: CMDP, lam: Array) -> Array:
+def _greedy(model: CMDP, lam: Array, V: Array) -> Array:
     """The deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration, as logits."""
     operator = Operator.of(model)
     h = operator.h[0] + lam @ operator.h[1:]
     act = np.argmax(model.available, axis=1).astype(np.int64)
     tol = 1e-10 * (float(np.abs(h).max()) + 1e-300)
-    operator.maximise(h, np.zeros(model.S), act, tol)
+    operator.maximise(h, V, act, tol)
     theta = np.zeros((model.S, model.A))
     theta[np.arange(model.S), act] = SURE
     return theta.ravel()

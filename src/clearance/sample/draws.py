@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from clearance.problem import Array
 
@@ -21,3 +22,28 @@ class Draws(NamedTuple):
     score: Any
     A: Array
     pair: NDArray[np.int64]
+
+
+class PairScore(LinearOperator):
+    """The scores [N, S·A] of drawn pairs of a tabular softmax: e_sa − Σ_a' π(a'|s) e_sa'; a matrix only if asked."""
+
+    def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:
+        super().__init__(np.dtype(float), (len(pair), pi.size))
+        self.pi, self.pair = pi, pair
+
+    def _matvec(self, x: Array) -> Array:
+        w = x.reshape(self.pi.shape)
+        return (w - np.sum(self.pi * w, axis=1, keepdims=True)).ravel()[self.pair]
+
+    def _rmatvec(self, x: Array) -> Array:
+        v = np.bincount(self.pair, x.ravel(), self.pi.size).reshape(self.pi.shape)
+        return (v - self.pi * v.sum(1, keepdims=True)).ravel()
+
+    def toarray(self) -> Array:
+        S, A = self.pi.shape
+        out = np.zeros((len(self.pair), S, A))
+        rows, s = np.arange(len(self.pair)), self.pair // A
+        out[rows, s] = -self.pi[s]
+        out = out.reshape(len(rows), S * A)
+        out[rows, self.pair] += 1.0
+        return out

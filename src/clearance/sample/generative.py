@@ -35,18 +35,26 @@ class Generative:
         """N samples of every pair on top of `world`, and the steps they cost."""
         if self.exact:
             return world, 0
-        S, A = self.cmdp.S, self.cmdp.A
-        after = np.full((S * A, N), -1, np.int64)
-        steps = episodes.nexts(np.uint64(key), tables_of(self.cmdp), after)
-        rows = np.repeat(np.arange(S * A), N)[after.ravel() >= 0]
-        seen, n = np.unique(rows * S + after[after >= 0], return_counts=True)
-        return np.concatenate([world, np.column_stack([seen // S, seen % S, n]).astype(float)]), int(steps)
+        pairs, found = np.flatnonzero(self.cmdp.available), [world]
+        for row in pairs:
+            count = np.zeros(self.cmdp.S)
+            episodes.nexts(np.uint64(key), row, N, tables_of(self.cmdp), count)
+            seen = np.flatnonzero(count)
+            found.append(np.column_stack([np.full(len(seen), row), seen, count[seen]]))
+        return np.concatenate(found), N * len(pairs)
 
     def model(self, world: Array) -> CMDP:
         """The empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
-        cmdp = self.cmdp
         if self.exact:
-            return cmdp
+            return self.cmdp
+        kept = self.__dict__.get("_model")  # planning asks for the same model again and again
+        if kept is None or kept[0] is not world:
+            kept = world, self._empirical(world)
+            self.__dict__["_model"] = kept
+        return kept[1]
+
+    def _empirical(self, world: Array) -> CMDP:
+        cmdp = self.cmdp
         row, col, n = world.T
         counts: Any = sparse.csr_array((n, (row.astype(int), col.astype(int))), shape=(cmdp.S * cmdp.A, cmdp.S))
         total = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1.0)

@@ -22,7 +22,7 @@ from clearance.episodes import pack
 from clearance.kernels import Rows, Tables
 from clearance.policy import SoftmaxPolicy
 from clearance.problem import CMDP, Array
-from clearance.sample.draws import Draws
+from clearance.sample.draws import Draws, PairScore
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,8 @@ class Table:
         rows = self.rows(theta)
         work = kernels.workspace(A, H)
         steps = kernels.rollouts(np.uint64(key), tables, rows, kernels.READY, self.resets, pair, start, J, QV, work)
-        score = self.policy.score(theta, *np.divmod(pair, A))
+        tabular = self.policy.tabular
+        score = PairScore(rows.pi, pair) if tabular else self.policy.score(theta, *np.divmod(pair, A))
         return (
             Draws(np.full(N, 1 / N), score, QV[:N] - QV[N:], pair),
             J[N:, : 1 + self.cmdp.I].mean(0),
