@@ -40,7 +40,7 @@ class Generative:
             count = np.zeros(self.cmdp.S)
             episodes.nexts(np.uint64(key), row, N, tables_of(self.cmdp), count)
             seen = np.flatnonzero(count)
-            found.append(np.column_stack([np.full(len(seen), row), seen, count[seen]]))
+            found.append(np.column_stack([np.full(len(seen), float(row)), seen.astype(float), count[seen]]))
         return np.concatenate(found), N * len(pairs)
 
     def model(self, world: Array) -> CMDP:
