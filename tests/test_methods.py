@@ -70,9 +70,9 @@ METHODS: dict[str, tuple[Any, str]] = {
     "NPG-PD": (cl.NPGPD(K=K, eta1=0.05, eta2=0.05, direction=cl.Tabular()), "average"),
     "CRPO": (cl.CRPO(K=K, alpha=0.03, tolerance=0.01), "average"),
     "PMD-PD": (cl.PMDPD(K=K, alpha=4.0, eta=0.25), "average"),
-    "PMD-PD, 3 inner steps": (cl.PMDPD(K=K, alpha=4.0, eta=0.25, inner=3), "average"),
+    "PMD-PD, 3 inner steps": (cl.PMDPD(K=K // 3, alpha=4.0, eta=0.25, inner=3), "average"),
     "PD-NAC": (cl.PDNAC(K=K, alpha=0.05, eta=0.05), "average"),
-    "RPG-PD": (cl.RPGPD(K=4 * K, eta=0.05, tau=0.02), "last"),
+    "RPG-PD": (cl.RPGPD(K=2 * K, eta=0.1, tau=0.03), "last"),
     "OPG-PD": (cl.OPGPD(K=K, eta=0.1), "last"),
     "OMWU-PD": (cl.OPGPD(K=K, eta=0.1, geometry="entropic"), "last"),
     "model-based": (cl.ModelBased(K=K, eta=0.06, kappa=0.0), "average"),
@@ -103,7 +103,7 @@ def output(run: Run, which: str, b: Any) -> np.ndarray:
 def test_converges_to_the_constrained_optimum_in_the_exact_setting(name: str, rung: str) -> None:
     (method, which), (model, J_star) = METHODS[name], LADDER[rung]
     J = output(exact_run(model, method), which, model.b)
-    close = 0.05 if name == "RPG-PD" else 0.02  # its last iterate is within O(τ): τλ* for each limit
+    close = 0.07 if name == "RPG-PD" else 0.02  # its last iterate is within O(τ): τλ* for each limit
     assert J[0] == pytest.approx(J_star, abs=close)
     assert np.all(J[1:] >= model.b - close)
 

@@ -272,6 +272,7 @@ def test_learning_goes_on_to_the_same_bits_from_a_saved_state(tmp_path: Any) -> 
         assert np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_scales_of_reward_and_cost_do_not_matter() -> None:
     """A problem in other units is learned by the same steps: powers of two, so that rounding is the same too."""
     from dataclasses import replace
@@ -305,6 +306,7 @@ def test_the_normaliser_is_frozen_after_the_warm_up() -> None:
     assert seen == [400, 800, 800, 800]
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     method = PracticalCNPGPD(K=100, relax=0.4, kappa=0.0)
     assert [method.relaxed_at(k) for k in (0, 20, 40, 99)] == [1.0, 0.5, 0.0, 0.0]

@@ -34,7 +34,7 @@ def world() -> Any:
 
 
 @pytest.mark.parametrize("resets", [True, False])
-@pytest.mark.parametrize("control", [True, False])
+@pytest.mark.parametrize("control", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: bool) -> None:
     cmdp, env, policy, theta = world
     sampler = Unbiased(env, policy, resets, control, hidden=(16,))
