@@ -49,7 +49,8 @@ MANIFEST = [("status", "fine"), ("k", -1), ("K", "5"), ("files", []), ("files", 
             ("files", {"a": 1}), ("seconds", None), ("version", 1), ("env_steps", 0.5), ("message", [])]  # fmt: skip
 SETTINGS = [("evidence", GONE), ("evidence", "hearsay"), ("budget", [1]), ("budget", 0), ("delta", 2), ("seed", "x"),
             ("seed", 10**30), ("exact_J", 3), ("policy", {}), ("problem", None), ("flags", []), ("command", "rm"),
-            ("method", []), ("method", {"K": 3}), ("sampler", {"name": 1})]  # fmt: skip
+            ("method", []), ("method", {"K": 3}), ("sampler", {"name": 1}), ("flags", GONE),
+            ("command", GONE), ("budget", GONE), ("sampler", GONE), ("exact_J", GONE)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("key", "value"), CERTIFICATE)

@@ -87,6 +87,9 @@ def settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
         ("command", command is None or _is_words(command), "null, or a list of texts"),
     ]
     rules += [(k, data.get(k) is None or _is_kind(data[k]), "null, or an object with a name") for k in KINDS]
+    rules += [
+        (k, k in data, "there, if only as null") for k in ("budget", "delta", "exact_J", "flags", "command", *KINDS)
+    ]
     _hold(where, rules)
     return data
 
