@@ -114,6 +114,8 @@ def load(folder: str | Path) -> RunFolder:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
+    if (folder / "problem.json").exists() and not (folder / "manifest.json").exists():
+        raise InputError(f"{folder}: is of a run on a simulator; this takes runs on finite models only as yet")
     return RunFolder(folder, read_manifest(folder / "manifest.json"))
 
 
