@@ -15,7 +15,7 @@ from clearance.simulator import natural
 from clearance.simulator.advantage import first_returns, gae, occupancy_weights, times
 from clearance.simulator.critic import Critics
 from clearance.simulator.mixture import NetworkMixture
-from clearance.simulator.natural import Natural, Scores, bounded_step, conjugate, fisher
+from clearance.simulator.natural import Natural, Part, Scores, bounded_step, conjugate
 from clearance.simulator.policy import NetworkPolicy, Normaliser, categorical, gaussian
 from clearance.simulator.problem import Statement, Steps
 from clearance.simulator.spaces import Box, Discrete, MultiDiscrete, describe, from_description
@@ -59,6 +59,10 @@ def test_score_is_the_derivative_of_log_pi(case: str) -> None:
         assert np.isclose((score @ v) @ w, v @ (score.T @ w), rtol=1e-10)
 
 
+def part_of(policy: Any, theta: Any, z: Any, weight: Any) -> Part:
+    return Part(policy, natural.real(theta), z, weight)
+
+
 @each
 def test_mean_score_is_zero_and_its_square_the_fisher_matrix(case: str) -> None:
     """E score = 0 and E score scoreᵀ = F at one observation, over drawn actions; z-scores."""
@@ -71,8 +75,7 @@ def test_mean_score_is_zero_and_its_square_the_fisher_matrix(case: str) -> None:
     v = np.random.default_rng(3).normal(size=policy.d)
     score: Any = Scores(policy, theta, z, u, jnp.ones(N))
     along = score @ v
-    F = fisher(policy, natural.real(theta), z[:1], jnp.ones(1))
-    quad = float(natural.real(v) @ F(natural.real(v)))
+    quad = float(v @ part_of(policy, theta, z[:1], jnp.ones(1)).fisher(v))
     assert abs(along.mean()) < 5 * along.std() / np.sqrt(N)
     assert abs((along**2).mean() - quad) < 5 * (along**2).std() / np.sqrt(N)
 
@@ -82,12 +85,10 @@ def test_fisher_is_the_curvature_of_kl(case: str) -> None:
     with jax.enable_x64(True):
         policy = policy_of(case)
         theta, z, _, _ = drawn(policy)
-        weight = jnp.linspace(1, 2, len(z))
-        F = fisher(policy, natural.real(theta), z, weight)
-        v = natural.real(np.random.default_rng(4).normal(size=policy.d))
-        far = natural._kl(policy, 1, natural.real(theta), natural.real(theta) + 1e-4 * v, z, weight)
-        assert np.isclose(float(far), 0.5e-8 * float(v @ F(v)), rtol=1e-3)
-        assert float(natural._kl(policy, 1, natural.real(theta), natural.real(theta), z, weight)) == 0
+        rows = part_of(policy, theta, z, jnp.linspace(1, 2, len(z)))
+        v = np.random.default_rng(4).normal(size=policy.d)
+        assert np.isclose(rows.apart(theta + 1e-4 * v), 0.5e-8 * float(v @ rows.fisher(v)), rtol=1e-3)
+        assert rows.apart(theta) == 0
 
 
 def test_conjugate_gradient_solves_and_a_step_keeps_its_bound() -> None:
@@ -95,20 +96,40 @@ def test_conjugate_gradient_solves_and_a_step_keeps_its_bound() -> None:
         policy = policy_of("gaussian")
         theta, z, _, u = drawn(policy, 200)
         weight = jnp.ones(200) / 200
-        F = fisher(policy, natural.real(theta), z, weight)
-        dense = np.array(jax.vmap(F)(jnp.eye(policy.d))) + 0.1 * np.eye(policy.d)
+        F = part_of(policy, theta, z, weight).fisher
+        dense = np.array([F(v) for v in np.eye(policy.d)]) + 0.1 * np.eye(policy.d)
         g = np.random.default_rng(5).normal(size=policy.d)
-        x = conjugate(lambda v: F(v) + 0.1 * v, natural.real(g), 3 * policy.d)
+        x, rest = conjugate(lambda v: F(v) + 0.1 * v, g, 3 * policy.d)
+        np.testing.assert_allclose(rest, g - dense @ x, atol=1e-10)
         np.testing.assert_allclose(x, np.linalg.solve(dense, g), rtol=1e-5, atol=1e-8)
         score = Scores(policy, theta, z, u, weight)
         A = np.random.default_rng(6).normal(size=200)
-        omega, quad = Natural(3 * policy.d)(score, A)
+        omega, quad, rows = Natural(3 * policy.d)(score, A)
         np.testing.assert_allclose(dense @ omega, score.T @ (A / 200), rtol=1e-4, atol=1e-7)
         assert np.isclose(quad, omega @ (dense - 0.1 * np.eye(policy.d)) @ omega)
         for kl in (1e-3, 0.5):
-            step = bounded_step(score, omega, quad, 1e9, kl, 1)
-            apart = natural._kl(policy, 1, natural.real(theta), natural.real(theta + step), z, weight)
-            assert 0.2 * kl < float(apart) <= 1.5 * kl
+            step = bounded_step(rows, omega, quad, 1e9, kl)
+            assert 0.2 * kl < rows.apart(theta + step) <= 1.5 * kl
+
+
+@each
+def test_products_by_hand_are_those_of_automatic_differentiation(case: str) -> None:
+    """J v, Jᵀu and F v of the tape against JAX's own, over a number of rows that fills no group."""
+    with jax.enable_x64(True):
+        policy = policy_of(case)
+        theta, z, _, u = drawn(policy, 300)
+        score = Scores(policy, theta, z, u, jnp.linspace(1, 2, 300) / 450)
+        A = np.random.default_rng(7).normal(size=300)
+        np.testing.assert_allclose(score.gradient(A), score.T @ (score.weight * A), rtol=1e-9, atol=1e-12)
+
+        def outs(th: Any) -> Any:
+            return jax.vmap(partial(policy.out, policy.net(th)))(z)
+
+        out, push = jax.linearize(outs, natural.real(theta))
+        v = np.random.default_rng(8).normal(size=policy.d)
+        Mv = score.weight[:, None] * jax.vmap(policy.head.fisher)(out, push(natural.real(v)))
+        by_jax = jax.linear_transpose(push, natural.real(theta))(Mv)[0]
+        np.testing.assert_allclose(score.every(1).fisher(v), by_jax, rtol=1e-9, atol=1e-12)
 
 
 def test_the_numpy_policy_is_the_compiled_one() -> None:
@@ -173,7 +194,7 @@ def test_critics_keep_their_values_when_rescaled_and_fit_what_they_see() -> None
     R = natural.real(np.stack([1000 + 50 * np.asarray(z)[:, 0], -0.001 * np.asarray(z)[:, 1]], axis=1))
     moved = critics.rescaled(values, R, jnp.ones(512))
     np.testing.assert_allclose(critics(moved, z), critics(values, z), atol=1e-3)  # of targets near 1000, in float32
-    fitted = critics.fit(jax.random.key(0), values, z, R, jnp.ones(512))
+    fitted = critics.fit(critics.order(np.uint64(0), 512), values, z, R, jnp.ones(512))
     assert np.all(np.mean((critics(fitted, z) - R) ** 2, axis=0) < 0.02 * np.var(R, axis=0))
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from clearance.simulator.backend import eqx, jax, jnp, optax
 from clearance.simulator.policy import Net, network
 
+CHUNK = 256  # rows of which values are computed together
 FLOOR = 1e-6  # the least spread of a target, so that a constant signal divides by something
 
 
@@ -68,7 +70,10 @@ class Critics:
 
     def __call__(self, values: Values, z: Any) -> Any:
         """V [..., 1+I] at normalised observations z [..., inputs]."""
-        raw = self._raw(values.theta, z.reshape(-1, self.inputs))
+        flat = z.reshape(-1, self.inputs)
+        whole = len(flat) // CHUNK * CHUNK  # in chunks, whose activations stay in the cache: twice as fast
+        chunks = jax.lax.map(lambda rows: self._raw(values.theta, rows), flat[:whole].reshape(-1, CHUNK, self.inputs))
+        raw = jnp.concatenate([chunks.reshape(-1, self.signals), self._raw(values.theta, flat[whole:])])
         return (raw * values.spread + values.mean).reshape(*z.shape[:-1], self.signals)
 
     def rescaled(self, values: Values, R: Any, valid: Any) -> Values:
@@ -92,24 +97,24 @@ class Critics:
         moved = (last.weight * ratio, last.bias * ratio + shift)
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
-    def fit(self, key: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Some epochs of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I]."""
+    def order(self, key: np.uint64, N: int) -> Any:
+        """Rows [steps of Adam, batch] of some epochs, each in an order of its own. NumPy shuffles ten times as fast."""
+        rng, size = np.random.default_rng(int(key)), min(self.batch, N)
+        return np.concatenate([rng.permutation(N)[: N // size * size].reshape(-1, size) for _ in range(self.epochs)])
+
+    def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
+        """Steps of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I], in that order."""
         values = self.rescaled(values, R, valid)
         y = (R - values.mean) / values.spread
-        N = z.shape[0]
-        size = min(self.batch, N)
-        rounds = N // size
 
         def loss(theta: Any, rows: Any) -> Any:
             miss = (self._raw(theta, z[rows]) - y[rows]) ** 2
-            return jnp.sum(miss * valid[rows, None]) / size
+            return jnp.sum(miss * valid[rows, None]) / len(rows)
 
         def one(carry: Any, rows: Any) -> Any:
             theta, state = carry
             step, state = self.adam.update(jax.grad(loss)(theta, rows), state)
             return (optax.apply_updates(theta, step), state), None
 
-        order = jax.vmap(lambda k: jax.random.permutation(k, N))(jax.random.split(key, self.epochs))
-        order = order[:, : rounds * size].reshape(-1, size)
         (theta, adam), _ = jax.lax.scan(one, (values.theta, values.adam), order)
         return values._replace(theta=theta, adam=adam)

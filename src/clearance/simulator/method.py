@@ -107,10 +107,8 @@ class PracticalCNPGPD:
         kappa = self.kappa_at(state.k) - self.relaxed_at(state.k) * short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         A_L = normalised(lagrangian(draws.A, ahead), draws.weight)
-        omega, quad = self.direction(draws.score, A_L)
-        theta = state.theta + bounded_step(
-            draws.score, omega, quad, self.eta1, self.kl_at(state.k), self.direction.stride
-        )
+        omega, quad, rows = self.direction(draws.score, A_L)
+        theta = state.theta + bounded_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
         return State(theta, lam, state.k + 1, world, short), Info(J_hat, float(np.linalg.norm(omega)), steps)
 

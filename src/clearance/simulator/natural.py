@@ -4,13 +4,15 @@ in KL.
     ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ,  M the head's Fisher matrix at out
 
 F is the expectation over actions in closed form, where the paper's regression has the sampled ones: with more
-parameters than draws that regression would fit the noise of Â. Products F v need one pass forwards and one back.
+parameters than draws that regression would fit the noise of Â. Products F v need one pass forwards and one back
+(jacobian.py); the method of conjugate gradients itself runs in float64.
 
     θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,10 +21,28 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from clearance.problem import Array
-from clearance.simulator.backend import jax, jnp, real
+from clearance.simulator import jacobian
+from clearance.simulator.backend import jax, real
+from clearance.simulator.jacobian import Tape, grouped, side_by_side, summed
 from clearance.simulator.policy import NetworkPolicy
 
-CHUNK = 256  # rows of a product with F that go through the network together
+
+class Part:
+    """Rows in groups, and what the network did at them: products with F, and KL."""
+
+    def __init__(self, policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> None:
+        self.policy, self.theta, self.groups = policy, theta, grouped(z, weight / weight.sum())
+        self.tapes: list[Tape] = side_by_side(lambda g: jacobian.record(policy, theta, g[0]), self.groups)
+
+    def fisher(self, v: Array) -> Array:
+        """F v [d]."""
+        product, v = partial(jacobian.fisher_product, self.policy, self.theta), real(v)
+        return summed(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
+
+    def apart(self, new: Array) -> float:
+        """The mean KL of π_θ and π_new."""
+        apart, new = partial(jacobian.apart, self.policy, self.theta), real(new)
+        return float(summed(lambda group, tape: apart(tape, *group, new), self.groups, self.tapes))
 
 
 class Scores(LinearOperator):
@@ -41,6 +61,15 @@ class Scores(LinearOperator):
     def _rmatvec(self, x: Array) -> Array:
         return np.asarray(_pull(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
 
+    def gradient(self, A: Array) -> Array:
+        """Σ_n weight_n A_n score_n [d]."""
+        groups = grouped(self.z, self.latent, self.weight * real(A))
+        return summed(lambda group: jacobian.score_sum(self.policy, self.theta, *group), groups)
+
+    def every(self, stride: int) -> Part:
+        """Every stride-th row."""
+        return Part(self.policy, self.theta, self.z[::stride], self.weight[::stride])
+
 
 @dataclass(frozen=True)
 class Natural:
@@ -54,19 +83,19 @@ class Natural:
     def stride(self) -> int:
         return max(1, round(1 / self.share))
 
-    def __call__(self, score: Scores, A_L: Array) -> tuple[Array, float]:
-        """ω [d] for advantages A_L [N], and ωᵀFω."""
-        found = _direction(self, score.policy, score.theta, score.z, score.latent, score.weight, real(A_L))
-        return np.asarray(found[0], float), float(found[1])
+    def __call__(self, score: Scores, A_L: Array) -> tuple[Array, float, Part]:
+        """ω [d] for advantages A_L [N], ωᵀFω, and the rows that F was estimated from."""
+        g, rows = score.gradient(A_L), score.every(self.stride)
+        omega, rest = conjugate(lambda v: rows.fisher(v) + self.damping * v, g, self.iterations)
+        return omega, float(omega @ (g - rest) - self.damping * omega @ omega), rows
 
 
-def bounded_step(score: Scores, omega: Array, quad: float, eta: float, kl: float, stride: int) -> Array:
+def bounded_step(rows: Part, omega: Array, quad: float, eta: float, kl: float) -> Array:
     """βω with β as in the head of the module."""
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
-    theta = np.asarray(score.theta, float)
+    theta = np.asarray(rows.theta, float)
     for _ in range(10):
-        apart = _kl(score.policy, stride, score.theta, real(theta + beta * omega), score.z, score.weight)
-        if float(apart) <= 1.5 * kl:
+        if rows.apart(theta + beta * omega) <= 1.5 * kl:
             break
         beta *= 0.5
     return beta * omega
@@ -87,57 +116,15 @@ def _pull(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, v: Any) -> Any
     return jax.vjp(partial(_log_probs, policy, z, latent), theta)[1](v)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _kl(policy: NetworkPolicy, stride: int, theta: Any, new: Any, z: Any, weight: Any) -> Any:
-    """Σ_n weight_n KL(π_θ ‖ π_new) at z_n, over every stride-th row."""
-    z, weight = z[::stride], weight[::stride]
-    a, b = (jax.vmap(partial(policy.out, policy.net(th)))(z) for th in (theta, new))
-    return weight @ jax.vmap(policy.head.kl)(a, b) / jnp.sum(weight)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _direction(
-    how: Natural, policy: NetworkPolicy, theta: Any, z: Any, latent: Any, weight: Any, A_L: Any
-) -> tuple[Any, Any]:
-    """ω and ωᵀFω."""
-    g = jax.grad(lambda th: _log_probs(policy, z, latent, th) @ (weight * A_L))(theta)
-    F = fisher(policy, theta, z[:: how.stride], weight[:: how.stride])
-    omega = conjugate(lambda v: F(v) + how.damping * v, g, how.iterations)
-    return omega, omega @ F(omega)
-
-
-def fisher(policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> Any:
-    """v ↦ F v, by chunks of rows whose activations stay in the cache: half the time of all rows at once."""
-    short = -len(z) % CHUNK if len(z) > CHUNK else 0
-    z, share = jnp.pad(z, ((0, short), (0, 0))), jnp.pad(weight / jnp.sum(weight), (0, short))
-    size = min(CHUNK, len(z))
-    rows = z.reshape(-1, size, z.shape[1]), share.reshape(-1, size)
-
-    def product(v: Any) -> Any:
-        def add(total: Any, chunk: Any) -> Any:
-            return total + _product(policy, theta, chunk[0], chunk[1], v), None
-
-        return jax.lax.scan(add, jnp.zeros_like(v), rows)[0]
-
-    return product
-
-
-def _product(policy: NetworkPolicy, theta: Any, z: Any, share: Any, v: Any) -> Any:
-    """Σ_n share_n J_nᵀ M_n J_n v: one pass forwards, one along v, one back."""
-    outs, push = jax.linearize(lambda th: jax.vmap(partial(policy.out, policy.net(th)))(z), theta)
-    pull = jax.linear_transpose(push, theta)
-    return pull(share[:, None] * jax.vmap(policy.head.fisher)(outs, push(v)))[0]
-
-
-def conjugate(F: Any, g: Any, iterations: int) -> Any:
-    """x ≈ F⁻¹ g after so many steps of the method of conjugate gradients from 0."""
-
-    def one(_: Any, carry: Any) -> Any:
-        x, r, p, rr = carry
+def conjugate(F: Callable[[Array], Array], g: Array, iterations: int) -> tuple[Array, Array]:
+    """x ≈ F⁻¹ g after so many steps of the method of conjugate gradients from 0, and what is left, g − F x."""
+    x, r, p = np.zeros_like(g), g, g
+    for _ in range(iterations):
+        rr = r @ r
+        if rr == 0:
+            break
         Fp = F(p)
-        a = rr / jnp.maximum(p @ Fp, 1e-30)
+        a = rr / max(p @ Fp, 1e-300)
         x, r = x + a * p, r - a * Fp
-        new = r @ r
-        return x, r, r + new / jnp.maximum(rr, 1e-30) * p, new
-
-    return jax.lax.fori_loop(0, iterations, one, (jnp.zeros_like(g), g, g, g @ g))[0]
+        p = r + (r @ r) / rr * p
+    return x, r

@@ -166,9 +166,9 @@ class NetworkPolicy:
 
     def out(self, net: Net, z: Any) -> Any:
         """The head's parameters [size] at one normalised observation [inputs]."""
-        return self._complete(net(z), net.log_std, jnp)
+        return self.complete(net(z), net.log_std, jnp)
 
-    def _complete(self, y: Any, log_std: Any, xp: Any) -> Any:
+    def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
         """Outputs of the network as the head reads them: with log σ beside the mean."""
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, Gaussian):
@@ -197,7 +197,7 @@ class NetworkPolicy:
             z = frozen(self.flat(np.asarray(obs, np.float32)), np)
             for weight, bias in layers[:-1]:
                 z = np.tanh(z @ weight + bias)
-            return self._complete(z @ layers[-1][0] + layers[-1][1], log_std, np)
+            return self.complete(z @ layers[-1][0] + layers[-1][1], log_std, np)
 
         return out
 

@@ -102,7 +102,8 @@ class Practical:
         else:
             rows, J_hat, steps, world = self._digested(world, *self._walk(key, world, theta, N))
         z, latent, weight, A, R, obs, valid = rows
-        world = self._learned(stream, world, z, R, obs, valid)  # goes on in the background, beside the direction
+        order = self.critics.order(key, len(z))
+        world = self._learned(order, world, z, R, obs, valid)  # goes on in the background, beside the direction
         score = Scores(self.policy, theta, z, latent, weight)
         rows = np.zeros(0, np.int64)
         return (
@@ -131,7 +132,8 @@ class Practical:
         """Rows (z, latent, weight, A, returns, observations, valid) [N, …], Ĵ, the number of steps, and the sizes."""
         obs, after = self.policy.flat(steps.obs), self.policy.flat(steps.after)
         z = world.normaliser(obs)
-        V, V_after = self.critics(world.values, z), self.critics(world.values, world.normaliser(after))
+        V = self.critics(world.values, z)
+        V_after = self._following(world, steps, V, after)
         A = gae(steps, V, V_after, self.gamma, self.decay)
         weight = occupancy_weights(steps, self.cmdp.gamma)
         X = first_returns(steps, V_after, self.cmdp.gamma)
@@ -139,12 +141,24 @@ class Practical:
         world = self._measured(world, weight, A, X)
         return [x.reshape(-1, *x.shape[2:]) for x in rows], X.mean(0), jnp.sum(steps.valid), world
 
+    def _following(self, world: World, steps: Steps, V: Any, after: Any) -> Any:
+        """V of the next observation [T, n, 1+I]: that of the next row, unless an episode was cut off in between."""
+
+        def V_of(obs: Any) -> Any:
+            return self.critics(world.values, world.normaliser(obs))
+
+        def shifted() -> Any:
+            return jnp.concatenate([V[1:], V_of(after[-1:])])
+
+        apart = steps.truncated | ~steps.valid
+        return jax.lax.cond(jnp.any(apart[:-1]), lambda: V_of(after), shifted)
+
     @cached_property
     def _learned(self) -> Any:
         """The critic fitted to the returns R, and the normaliser moved while it is warming up."""
 
-        def learned(key: Any, world: World, z: Any, R: Any, obs: Any, valid: Any) -> World:
-            values = self.critics.fit(jax.random.fold_in(key, 1), world.values, z, R, valid)
+        def learned(order: Any, world: World, z: Any, R: Any, obs: Any, valid: Any) -> World:
+            values = self.critics.fit(order, world.values, z, R, valid)
             if not self.policy.design.normalise:
                 return world._replace(values=values)
             more, warm = world.normaliser.joined(obs, valid), world.batches <= self.warm  # this batch is counted

@@ -71,7 +71,9 @@ class Unbiased:
 
     def batch(self, key: np.uint64, world: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
         """N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), and the steps they cost."""
-        z, u, weight, A, J_hat, steps, world = self._compiled(jax_key(key), world, real(theta), N)
+        z, u, weight, A, J_hat, steps, world = self._compiled(
+            jax_key(key), world, real(theta), N, self.critics.order(key, 2 * N)
+        )
         score = Scores(self.policy, theta, z, u, weight)
         draws = Draws(np.asarray(weight, float), score, np.asarray(A, float), np.zeros(0, np.int64))
         return draws, np.asarray(J_hat, float), world, int(steps)
@@ -80,7 +82,7 @@ class Unbiased:
     def _compiled(self) -> Any:
         return jax.jit(self._draw, static_argnums=3)
 
-    def _draw(self, key: Any, world: Values, theta: Any, N: int) -> Any:
+    def _draw(self, key: Any, world: Values, theta: Any, N: int, order: Any) -> Any:
         env, net = self.simulator, self.policy.net(theta)
         keys = jax.random.split(key, 10)
         start, again = (jax.vmap(env.reset)(jax.random.split(k, N)) for k in keys[:2])
@@ -97,7 +99,7 @@ class Unbiased:
             else 2 * jnp.where(heads[:, None], Q.X - self._V(world, z), self._V(world, z) - V.X)
         )
         A = jnp.where(alive[:, None], A, 0.0)
-        fitted = self._fitted(world, keys[9], z, V.X, alive & (self.resets | ~heads), start, J.X)
+        fitted = self._fitted(world, order, z, V.X, alive & (self.resets | ~heads), start, J.X)
         steps = J.steps + to.steps + Q.steps + V.steps
         return z, u, alive / N, A, J.X.mean(0), steps, fitted
 
@@ -143,12 +145,12 @@ class Unbiased:
         state, _, _, _, X, ended, steps = jax.lax.while_loop(lambda c: jnp.any(c[2]), step, begin)
         return Walked(X, state, ended, steps)
 
-    def _fitted(self, world: Values, key: Any, z: Any, X: Any, valid: Any, start: Any, X_J: Any) -> Values:
+    def _fitted(self, world: Values, order: Any, z: Any, X: Any, valid: Any, start: Any, X_J: Any) -> Values:
         """The critic after this batch: fitted to the sums from s and from the starts. It serves the next one."""
         if not self.control:
             return world
         first = self.policy.flat(jax.vmap(self.simulator.observe)(start))
         rows, targets = jnp.concatenate([z, first]), jnp.concatenate([X, X_J])
         return self.critics.fit(
-            key, world, rows, targets, jnp.append(valid, jnp.ones(len(first), bool)).astype(z.dtype)
+            order, world, rows, targets, jnp.append(valid, jnp.ones(len(first), bool)).astype(z.dtype)
         )
