@@ -27,6 +27,7 @@ from clearance.zoo.robots import ROBOTS
 PEER = Path(__file__).parent / "peers" / "omnisafe_speed.py"
 RECORDED = 1167.0  # OmniSafe's NaturalPG on a two-core Xeon, all-in steps per second, where it cannot be measured
 TASKS = ("velocity-half-cheetah", "velocity-hopper", "velocity-swimmer", "crpo-cartpole", "crpo-acrobot")
+METHODS = {"cnpgpd": cl.PracticalCNPGPD, "crpo": cl.PracticalCRPO}
 BATCH, EPOCHS, ROWS = 20_000, 10, 128  # OmniSafe's defaults: steps per update, epochs and rows of the critics
 
 
@@ -127,14 +128,23 @@ def learn(args: argparse.Namespace) -> None:
     for task in args.tasks or TASKS:
         for seed in range(args.first, args.first + args.seeds):
             with cl.zoo.SIMULATORS[task]() as problem:
-                sol = cl.solve(problem, budget=args.budget, seed=seed)
+                sol = cl.solve(problem, METHODS[args.method](), budget=args.budget, seed=seed)
             c = sol.certificate
             upper = [-x for x in c.J_lower[1:]]
             costs = {"cost": [-x for x in c.J_g], "cost_upper": upper, "limit": [-x for x in c.b]}
             spent = {"learning_steps": sol.learning_steps, "env_steps": sol.env_steps, "episodes": c.episodes}
-            say(task=task, seed=seed, verdict=c.verdict, J_r=c.J_r, **costs, **spent, seconds=sol.seconds)
+            say(
+                task=task,
+                method=args.method,
+                seed=seed,
+                verdict=c.verdict,
+                J_r=c.J_r,
+                **costs,
+                **spent,
+                seconds=sol.seconds,
+            )
             if args.out:
-                sol.save(Path(args.out) / f"{task}-{seed}")
+                sol.save(Path(args.out) / f"{task}-{args.method}-{seed}")
 
 
 # ------------------------------------------------------------------------------------------------ slow gaits
@@ -187,6 +197,7 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=2, help="of OmniSafe's torch")
     p = commands.add_parser("learn")
     p.set_defaults(run=learn)
+    p.add_argument("--method", choices=list(METHODS), default="cnpgpd")
     p.add_argument("tasks", nargs="*", metavar="TASK")
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--first", type=int, default=0)

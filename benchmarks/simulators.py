@@ -26,6 +26,7 @@ from clearance.simulator.natural import Natural
 from clearance.simulator.policy import Design
 from clearance.simulator.practical import Practical
 
+METHODS = {"cnpgpd": cl.PracticalCNPGPD, "crpo": cl.PracticalCRPO}
 STD = 0.1  # the exploration noise of the linear policy
 
 
@@ -91,11 +92,12 @@ def learn(args: argparse.Namespace) -> None:
     for task in args.tasks:
         for seed in range(args.seeds):
             env = getattr(zoo, task)()
-            sol = cl.solve(env, budget=args.budget, seed=seed)
+            sol = cl.solve(env, METHODS[args.method](), budget=args.budget, seed=seed)
             c = sol.certificate
             say(
                 bench="learn",
                 task=task,
+                method=args.method,
                 seed=seed,
                 verdict=c.verdict,
                 J_r=c.J_r,
@@ -125,6 +127,7 @@ def main() -> None:
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--budget", type=float, default=2e6)
     p.set_defaults(run=learn)
+    p.add_argument("--method", choices=list(METHODS), default="cnpgpd")
     args = parser.parse_args()
     args.run(args)
 

@@ -494,7 +494,9 @@ def test_check_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("check gym:CartPole-v1 --limits 5,x --horizon 9", "argument --limits: must be a number, got 'x'"),
         ("check gym:CartPole-v1 --horizon 9", "limits is missing"),
         ("check gym:CartPole-v1 --limits 1 --constraints probes --horizon 9", "must be package.module:function"),
-        ("solve crpo-cartpole --tau 1,2", "--tau is for finite models"),
+        ("solve crpo-cartpole --tau 1,2", "--tau is not for PracticalCNPGPD"),
+        ("solve crpo-cartpole --method npgpd", "--method npgpd is for finite models"),
+        ("solve crpo-cartpole --method crpo --eta2 1", "--eta2 is not for PracticalCRPO"),
         ("certify crpo-cartpole nothing.npz", "nothing.npz"),
     ],
 )

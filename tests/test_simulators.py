@@ -20,6 +20,7 @@ from clearance.loop import iterate
 from clearance.problem import evaluate
 from clearance.sample.streams import key_of
 from clearance.simulator import zoo
+from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.environment import Environment, of_model
 from clearance.simulator.lqr import LQR, LinearPolicy
 from clearance.simulator.method import PracticalCNPGPD
@@ -318,6 +319,22 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     assert np.allclose(state.memory, 1.0 - info.J_hat[1]) and state.lam == 0
     state, info = method.step(np.uint64(1), sampler, state, np.inf)
     assert state.lam > 0 or info.J_hat[1] > 1.0 - 0.75 * state.memory
+
+
+def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> None:
+    """Steps up J_r while the limits hold, up J_g while they do not: against the gradients of each."""
+    for limit, turn in ((1e6, 0), (-1e6, 1)):
+        env = zoo.navigation(limit=limit, horizon=40)
+        policy = gaussian(hidden=(8,)).fitted(env.obs_shape, env.action)
+        sampler = Practical(env, policy, hidden=(8,), epochs=1)
+        method = PracticalCRPO(K=10, N=400, kappa=0.0)
+        begin = method.init(policy.init(), 1, sampler.begin())
+        state, info = method.step(np.uint64(3), sampler, begin, np.inf)
+        draws = sampler.batch(np.uint64(3), begin.world, begin.theta, 400)[0]
+        moved, _ = method.moved(draws, draws.A[:, turn], begin.theta, 0)
+        assert np.array_equal(state.theta, moved) and info.counts == (turn == 0) and np.all(state.lam == 0)
+    with pytest.raises(InputError, match="tolerance"):
+        PracticalCRPO(tolerance=-1.0)
 
 
 def test_solve_keeps_the_limit_and_saves_the_run(tmp_path: Any) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from clearance.simulator.adapters import from_brax, from_gymnax
     from clearance.simulator.bridge import SideProcess
     from clearance.simulator.check import check_env
+    from clearance.simulator.crpo import PracticalCRPO
     from clearance.simulator.environment import environment
     from clearance.simulator.gym import gymnasium
     from clearance.simulator.method import PracticalCNPGPD
@@ -89,6 +90,7 @@ _HOME = {
     "PDNAC": "methods",
     "PMDPD": "methods",
     "PracticalCNPGPD": "simulator.method",
+    "PracticalCRPO": "simulator.crpo",
     "RPGPD": "methods",
     "RegularisedCNPGPD": "methods",
     "RunFolder": "run",
@@ -160,6 +162,7 @@ __all__ = [
     "NetworkMixture",
     "Optimum",
     "PracticalCNPGPD",
+    "PracticalCRPO",
     "RegularisedCNPGPD",
     "RunFolder",
     "SideProcess",

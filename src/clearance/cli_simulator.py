@@ -149,21 +149,26 @@ def _saved(args: argparse.Namespace) -> Iterator[None]:
 
 
 def method(args: argparse.Namespace) -> Any:
-    """PracticalCNPGPD with the settings that were given; others are refused."""
+    """The method for networks with the settings that were given; others are refused."""
     from clearance import arguments
+    from clearance.simulator.crpo import PracticalCRPO
     from clearance.simulator.method import PracticalCNPGPD
 
-    own = {f.name for f in dataclasses.fields(PracticalCNPGPD)} - {"direction"}
+    kinds = {None: PracticalCNPGPD, "regularised": PracticalCNPGPD, "cnpgpd": PracticalCNPGPD, "crpo": PracticalCRPO}
+    if args.method not in kinds:
+        raise InputError(f"--method {args.method} is for finite models: leave it out, or give cnpgpd or crpo")
+    kind = kinds[args.method]
+    own = {f.name for f in dataclasses.fields(kind)} - {"direction"}
     given = {name: getattr(args, name) for name in arguments.settings() if getattr(args, name) is not None}
     given |= {
         name: getattr(args, name) for name in ("direction", "sampler", "ridge") if getattr(args, name) is not None
     }
     for name in given:
         if name not in own:
-            raise InputError(f"--{name} is for finite models: leave it out")
-    if args.policy not in (None, "tabular") or args.method not in (None, "regularised"):
-        raise InputError("--policy and --method are for finite models: leave them out")
-    return PracticalCNPGPD(**given)
+            raise InputError(f"--{name} is not for {kind.__name__}, the method on simulators: leave it out")
+    if args.policy not in (None, "tabular"):
+        raise InputError("--policy is for finite models: leave it out")
+    return kind(**given)
 
 
 def certify(args: argparse.Namespace, simulator: Any) -> int:

@@ -38,6 +38,7 @@ from clearance.store import Every, Store
 from clearance.trials import FEW, LOOK, Trials
 
 if TYPE_CHECKING:
+    from clearance.simulator.crpo import PracticalCRPO
     from clearance.simulator.method import PracticalCNPGPD
     from clearance.simulator.policy import Design, NetworkPolicy
     from clearance.simulator.practical import Practical
@@ -83,7 +84,7 @@ def solve(
 @overload
 def solve(
     cmdp: Simulator,
-    method: PracticalCNPGPD | None = None,
+    method: PracticalCNPGPD | PracticalCRPO | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
     sampler: Practical | None = None,

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from clearance.simulator.backend import eqx, jax, jnp
 from clearance.simulator.policy import Net, NetworkPolicy
@@ -49,7 +50,7 @@ def summed(function: Callable[..., Any], *groups: Iterable[Any]) -> Any:
 
 def side_by_side(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any]:
     """[function(group) for every group], each in a thread of its own; compiled programs let go of the interpreter."""
-    double = bool(jax.config.jax_enable_x64)  # JAX has this setting per thread
+    double = jax.config.read("jax_enable_x64")  # JAX has this setting per thread
 
     def one(*given: Any) -> Any:
         with jax.enable_x64(double):
@@ -103,7 +104,7 @@ def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) ->
         return jax.tree.map(jnp.add, total, one(*chunk)), None
 
     first = jax.tree.map(jnp.zeros_like, policy.net(np.zeros(policy.d)))
-    return jax.flatten_util.ravel_pytree(jax.lax.scan(add, first, chunks)[0])[0]
+    return ravel_pytree(jax.lax.scan(add, first, chunks)[0])[0]
 
 
 @partial(jax.jit, static_argnums=0)

@@ -15,10 +15,10 @@ from clearance.errors import InputError
 from clearance.files import save_json
 from clearance.methods import State
 from clearance.problem import Array
-from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import NetworkPolicy
 from clearance.simulator.problem import Simulator, Statement
+from clearance.simulator.steps import NaturalSteps
 from clearance.solution import Attempt
 from clearance.trace import Trace
 
@@ -28,7 +28,7 @@ class SimulatorSolution:
     """`policy` is the one to use, `certificate` what is known of it; trace and state are those of the learning."""
 
     simulator: Simulator
-    method: PracticalCNPGPD
+    method: NaturalSteps
     policy_class: NetworkPolicy
     trace: Trace
     state: State

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from clearance.problem import Array
 from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
 from clearance.simulator.choice import Choice, slack_needed
+from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Design, NetworkPolicy
@@ -26,6 +27,7 @@ from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator, Statement
 from clearance.simulator.returns import Simulated
 from clearance.simulator.solution import SimulatorSolution
+from clearance.simulator.steps import NaturalSteps
 from clearance.solution import Attempt
 from clearance.statistical import gather
 
@@ -35,11 +37,12 @@ CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 LEARN, CHOOSE, FRESH = 2**40 + 10, 2**40 + 11, 2**41  # streams
+Chosen = TypeVar("Chosen", bound=NaturalSteps)
 
 
 def solve_simulator(
     simulator: Simulator,
-    method: PracticalCNPGPD | None = None,
+    method: PracticalCNPGPD | PracticalCRPO | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
     sampler: Practical | None = None,
@@ -54,8 +57,9 @@ def solve_simulator(
     budget   environment steps: half for learning, half for choice and certificate (2·10⁶ unless given)
     """
     began, key, budget = time.perf_counter(), key_of(seed), BUDGET if budget is None else budget
-    if method is not None and not isinstance(method, PracticalCNPGPD):
-        raise InputError(f"method {type(method).__name__} is for finite models; simulators take PracticalCNPGPD()")
+    if method is not None and not isinstance(method, NaturalSteps):
+        told = "simulators take PracticalCNPGPD() or PracticalCRPO()"
+        raise InputError(f"method {type(method).__name__} is for finite models; {told}")
     sampler = _sampler(simulator, policy, seed) if sampler is None else sampler
     method = (PracticalCNPGPD() if method is None else method).fitted(sampler.steps_per_lane, LEARNING * budget)
     method = _with_kappa(method, simulator.statement, (1 - LEARNING) * budget, delta)
@@ -91,7 +95,7 @@ def _sampler(simulator: Simulator, policy: Design | NetworkPolicy | None, seed: 
     return Practical(simulator, policy)
 
 
-def _with_kappa(method: PracticalCNPGPD, statement: Statement, budget: float, delta: float) -> PracticalCNPGPD:
+def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: float) -> Chosen:
     """κ as given; or what a certificate from the budget will ask for, at most half of the largest slack that there is.
 
     Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.

@@ -1,0 +1,79 @@
+"""What methods on simulators share: batches, κ that shrinks, and natural steps of θ that are bounded in KL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from clearance.errors import InputError
+from clearance.inputs import counted, positive
+from clearance.methods.method import State, check_kappa, margin_of, setting, start
+from clearance.problem import Array
+from clearance.sample.draws import Draws
+from clearance.simulator.natural import Natural, bounded_step
+
+SHRUNK = 0.85  # share of the iterations over which κ shrinks
+ITERATIONS = 500  # at most, unless given
+
+
+@dataclass(frozen=True)
+class NaturalSteps:
+    """Settings of the steps of θ, and of the margin."""
+
+    K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
+    N: int | None = setting(None, "steps per iteration; 8 episodes or more, and what 500 iterations leave")
+    kl: tuple[float, float] = setting(
+        (0.02, 0.005), "bound on the mean KL of one step, at the beginning and at the end"
+    )
+    eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
+    kappa: float | tuple[float, ...] | Literal["auto"] = setting(
+        "auto", "κ ≥ 0, the margin kept from the limits at the end"
+    )
+    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
+
+    def __post_init__(self) -> None:
+        for name in ("K", "N"):
+            if getattr(self, name) is not None:
+                counted(name, getattr(self, name))
+        if not (isinstance(self.kl, tuple) and len(self.kl) == 2):
+            raise InputError(f"kl must be two numbers, at the beginning and at the end, got {self.kl!r}")
+        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1)):
+            positive(name, value)
+        check_kappa(self.kappa)
+
+    def fitted(self, episode: int, budget: float) -> Self:
+        """The same with K and N decided, for episodes of so many steps."""
+        N = int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N
+        return replace(self, N=N, K=max(1, int(budget / N)) if self.K is None else self.K)
+
+    def init(self, theta: Array, I: int, world: Any = None) -> State:
+        return start(theta, I, world)
+
+    @property
+    def _K(self) -> int:
+        return self.K or ITERATIONS
+
+    def kl_at(self, k: int) -> float:
+        """The bound of iteration k: it falls linearly."""
+        return float(self.kl[0] + (self.kl[1] - self.kl[0]) * k / self._K)
+
+    def kappa_at(self, k: int) -> Array:
+        """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
+        kappa = np.atleast_1d(margin_of(self.kappa))
+        first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
+        return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
+
+    def moved(self, draws: Draws, A: Array, theta: Array, k: int) -> tuple[Array, float]:
+        """θ after the step up the advantages A [N], and ‖ω‖."""
+        omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
+        return theta + bounded_step(rows, omega, quad, self.eta1, self.kl_at(k)), float(np.linalg.norm(omega))
+
+
+def normalised(A: Array, weight: Array) -> Array:
+    """Advantages with mean 0 and mean square 1 under the weights; as they are where they are all equal."""
+    A = A - weight @ A
+    size = np.sqrt(weight @ A**2)
+    return A / size if size > 0 else A
