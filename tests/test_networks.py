@@ -122,6 +122,8 @@ def test_products_by_hand_are_those_of_automatic_differentiation(case: str) -> N
         A = np.random.default_rng(7).normal(size=300)
         np.testing.assert_allclose(score.gradient(A), score.T @ (score.weight * A), rtol=1e-9, atol=1e-12)
 
+        np.testing.assert_allclose(score.toarray().T @ A, score.T @ A, rtol=1e-9, atol=1e-10)
+
         def outs(th: Any) -> Any:
             return jax.vmap(partial(policy.out, policy.net(th)))(z)
 

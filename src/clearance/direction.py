@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 from scipy.sparse.linalg import LinearOperator
 
 from clearance import regression
@@ -166,11 +166,9 @@ def fisher(draws: Draws) -> Array:
 
 def dense(score: Any) -> Array:
     """The scores as an array [N, d]."""
-    if isinstance(score, PairScore):
-        return score.toarray()
-    if isinstance(score, LinearOperator):
+    if isinstance(score, LinearOperator) and not hasattr(score, "toarray"):
         return np.asarray(score @ np.eye(score.shape[1]))
-    return score.toarray() if sparse.issparse(score) else np.asarray(score)
+    return score.toarray() if hasattr(score, "toarray") else np.asarray(score)
 
 
 Direction = SGD | WeightedSGD | AcceleratedSGD | LeastSquares | Tabular

@@ -61,6 +61,10 @@ class Scores(LinearOperator):
     def _rmatvec(self, x: Array) -> Array:
         return np.asarray(_pull(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
 
+    def toarray(self) -> Array:
+        """The scores as they are: N times d numbers, for the paper's regression on few draws."""
+        return np.asarray(_each(self.policy, self.theta, self.z, self.latent), float)
+
     def gradient(self, A: Array) -> Array:
         """Σ_n weight_n A_n score_n [d]."""
         groups = grouped(self.z, self.latent, self.weight * real(A))
@@ -104,6 +108,14 @@ def bounded_step(rows: Part, omega: Array, quad: float, eta: float, kl: float) -
 def _log_probs(policy: NetworkPolicy, z: Any, latent: Any, theta: Any) -> Any:
     net = policy.net(theta)
     return jax.vmap(lambda x, u: policy.head.log_prob(policy.out(net, x), u))(z, latent)
+
+
+@partial(jax.jit, static_argnums=0)
+def _each(policy: NetworkPolicy, theta: Any, z: Any, latent: Any) -> Any:
+    def likely(th: Any, x: Any, u: Any) -> Any:
+        return policy.head.log_prob(policy.out(policy.net(th), x), u)
+
+    return jax.vmap(jax.grad(likely), (None, 0, 0))(theta, z, latent)
 
 
 @partial(jax.jit, static_argnums=0)

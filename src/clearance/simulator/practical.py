@@ -51,13 +51,14 @@ class World(NamedTuple):
 class Practical:
     """Draws for a network policy, from a JAX environment or from anything with `walk`.
 
-    gamma   the discount inside the advantages: the statement's, or .99 where that is 1
+    discount  inside the advantages where the statement's own is 1; else that one
     decay   λ of GAE
     warm    batches after which the normaliser is frozen
     """
 
     simulator: Simulator
     policy: NetworkPolicy
+    discount: float = 0.99
     decay: float = 0.95
     warm: int = 20
     hidden: tuple[int, ...] = (64, 64)
@@ -72,7 +73,7 @@ class Practical:
 
     @property
     def gamma(self) -> float:
-        return min(self.cmdp.gamma, 0.99) if self.cmdp.gamma == 1 else self.cmdp.gamma
+        return self.discount if self.cmdp.gamma == 1 else self.cmdp.gamma
 
     @property
     def steps_per_lane(self) -> int:
