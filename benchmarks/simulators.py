@@ -76,15 +76,19 @@ def speed(args: argparse.Namespace) -> None:
 
 
 def _rate(method: PracticalCNPGPD, sampler: Practical, repeat: int) -> tuple[float, float]:
-    """Steps per second, and microseconds of all cores' work per step: the second bears other work on the machine."""
-    key, state, rows = key_of(0), method.init(sampler.policy.init(), 1, sampler.begin()), []
+    """Steps per second over iterations in a row, and microseconds of all cores' work per step: that bears other work on
+    the machine.
+    """
+    key, state, steps = key_of(0), method.init(sampler.policy.init(), 1, sampler.begin()), 0
+    began = worked = 0.0
     for k in range(2 + repeat):
-        began, worked = time.perf_counter(), time.process_time()
+        if k == 2:  # the first two compile
+            np.asarray(state.world.values.theta)
+            began, worked, steps = time.perf_counter(), time.process_time(), 0
         state, info = method.step(np.uint64(fold(key, k)), sampler, state, np.inf)
-        np.asarray(state.world.values.theta)  # the critic has learned too
-        rows.append((info.steps / (time.perf_counter() - began), (time.process_time() - worked) / info.steps * 1e6))
-    rate, cpu = np.median(rows[2:], axis=0)
-    return float(rate), float(cpu)
+        steps += info.steps
+    np.asarray(state.world.values.theta)  # the critic has learned too
+    return steps / (time.perf_counter() - began), (time.process_time() - worked) / steps * 1e6
 
 
 def learn(args: argparse.Namespace) -> None:

@@ -39,9 +39,8 @@ def times(steps: Steps) -> Any:
 
 
 def occupancy_weights(steps: Steps, gamma: float) -> Any:
-    """Weights [T, n] of the rows as draws from d_ρ^π: γ^t within an episode, summing to 1."""
-    weight = gamma ** times(steps).astype(steps.h.dtype) * steps.valid
-    return weight / jnp.sum(weight)
+    """Weights [T, n] of the rows as draws from d_ρ^π, up to a factor: γ^t within an episode."""
+    return gamma ** times(steps).astype(steps.h.dtype) * steps.valid
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:

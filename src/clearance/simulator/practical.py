@@ -20,12 +20,14 @@ from clearance.simulator.advantage import first_returns, gae, occupancy_weights
 from clearance.simulator.backend import jax, jax_key, jnp, real
 from clearance.simulator.critic import Critics, Values
 from clearance.simulator.environment import Environment
+from clearance.simulator.jacobian import GROUPS, side_by_side
 from clearance.simulator.natural import Scores
 from clearance.simulator.policy import NetworkPolicy, Normaliser
 from clearance.simulator.problem import Simulator, Statement, Steps
 from clearance.simulator.rollout import rollout
 
 REST = 0.02  # what discounting leaves of the signals after a batch's last step, where there is no horizon
+LANES = 64  # from so many on, the lanes of a JAX environment are shared between threads
 MEMORY = 0.1  # the weight of a new batch in the running sizes
 
 
@@ -45,6 +47,27 @@ class World(NamedTuple):
     spread: Any
     miss: Any
     batches: Any
+
+
+class Rows(NamedTuple):
+    """Steps as rows [N, …]: normalised observations, latents, weights as draws from d_ρ^π, advantages and returns
+    [N, 1+I], observations, and whether a row is a step.
+    """
+
+    z: Any
+    latent: Any
+    weight: Any
+    A: Any
+    R: Any
+    obs: Any
+    valid: Any
+
+
+class Digest(NamedTuple):
+    """Rows, and the sums X [n, 1+I] over the first episode of every lane."""
+
+    rows: Rows
+    X: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,31 +120,33 @@ class Practical:
 
     def batch(self, key: np.uint64, world: World, theta: Array, N: int) -> tuple[Draws, Array, World, int]:
         """About N steps: draws, Ĵ [1+I], the world after them, and the steps they cost."""
-        stream = jax_key(key)
-        if isinstance(self.simulator, Environment):
-            rows, J_hat, steps, world = self._compiled(stream, world, real(theta), self.lanes(N))
-        else:
-            rows, J_hat, steps, world = self._digested(world, *self._walk(key, world, theta, N))
-        z, latent, weight, A, R, obs, valid = rows
-        order = self.critics.order(key, len(z))
-        world = self._learned(order, world, z, R, obs, valid)  # goes on in the background, beside the direction
-        score = Scores(self.policy, theta, z, latent, weight)
-        rows = np.zeros(0, np.int64)
-        return (
-            Draws(np.asarray(weight, float), score, np.asarray(A, float), rows),
-            np.asarray(J_hat, float),
-            world,
-            int(steps),
+        parts = self._rollouts(key, world, theta, N)
+        rows = Rows(*(np.concatenate(x) for x in zip(*(p.rows for p in parts), strict=True)))
+        X = np.concatenate([p.X for p in parts])
+        weight = rows.weight / rows.weight.sum()
+        world = self._measured(world, weight, rows.A, X)
+        world = self._learned(self.critics.order(key, len(weight)), world, rows)
+        score = Scores(self.policy, theta, rows.z, rows.latent, weight)
+        draws = Draws(weight.astype(float), score, rows.A.astype(float), np.zeros(0, np.int64))
+        return draws, X.mean(0, dtype=float), world, int(rows.valid.sum())
+
+    def _rollouts(self, key: np.uint64, world: World, theta: Array, N: int) -> list[Digest]:
+        """Steps and what the critic says of them; of a JAX environment in groups of lanes, each a job of one thread."""
+        if not isinstance(self.simulator, Environment):
+            return [self._digested(world, *self._walk(key, world, theta, N))]
+        n, stream, theta = self.lanes(N), jax_key(key), real(theta)
+        groups = GROUPS if n % GROUPS == 0 and n >= LANES else 1
+        return side_by_side(
+            lambda g: self._compiled(jax.random.fold_in(stream, g), world, theta, n // groups), range(groups)
         )
 
     @cached_property
     def _compiled(self) -> Any:
-        def run(key: Any, world: World, theta: Any, n: int) -> Any:
+        def run(key: Any, world: World, theta: Any, n: int) -> Digest:
             env = self.simulator
             assert isinstance(env, Environment)
             net, T = self.policy.net(theta), self.steps_per_lane
-            steps, latent = rollout(env, self.policy, net, world.normaliser, jax.random.fold_in(key, 0), n, T)
-            return self._digest(world, steps, latent)
+            return self._digest(world, *rollout(env, self.policy, net, world.normaliser, key, n, T))
 
         return jax.jit(run, static_argnums=3)
 
@@ -129,18 +154,16 @@ class Practical:
     def _digested(self) -> Any:
         return jax.jit(self._digest)
 
-    def _digest(self, world: World, steps: Steps, latent: Any) -> Any:
-        """Rows (z, latent, weight, A, returns, observations, valid) [N, …], Ĵ, the number of steps, and the sizes."""
+    def _digest(self, world: World, steps: Steps, latent: Any) -> Digest:
         obs, after = self.policy.flat(steps.obs), self.policy.flat(steps.after)
         z = world.normaliser(obs)
         V = self.critics(world.values, z)
         V_after = self._following(world, steps, V, after)
         A = gae(steps, V, V_after, self.gamma, self.decay)
         weight = occupancy_weights(steps, self.cmdp.gamma)
+        rows = Rows(z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype))
         X = first_returns(steps, V_after, self.cmdp.gamma)
-        rows = z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype)
-        world = self._measured(world, weight, A, X)
-        return [x.reshape(-1, *x.shape[2:]) for x in rows], X.mean(0), jnp.sum(steps.valid), world
+        return Digest(Rows(*(x.reshape(-1, *x.shape[2:]) for x in rows)), X)
 
     def _following(self, world: World, steps: Steps, V: Any, after: Any) -> Any:
         """V of the next observation [T, n, 1+I]: that of the next row, unless an episode was cut off in between."""
@@ -154,27 +177,26 @@ class Practical:
         apart = steps.truncated | ~steps.valid
         return jax.lax.cond(jnp.any(apart[:-1]), lambda: V_of(after), shifted)
 
+    def _learned(self, order: Any, world: World, rows: Rows) -> World:
+        """The critic fitted to the returns, and the normaliser moved while it is warming up.
+
+        Two programs: the next walk needs the normaliser at once, while the critic goes on learning beside it.
+        """
+        values = self._fit(order, world.values, rows.z, rows.R, rows.valid)
+        if not self.policy.design.normalise or int(world.batches) > self.warm:  # this batch is counted
+            return world._replace(values=values)
+        return world._replace(values=values, normaliser=_joined(world.normaliser, rows.obs, rows.valid))
+
     @cached_property
-    def _learned(self) -> Any:
-        """The critic fitted to the returns R, and the normaliser moved while it is warming up."""
-
-        def learned(order: Any, world: World, z: Any, R: Any, obs: Any, valid: Any) -> World:
-            values = self.critics.fit(order, world.values, z, R, valid)
-            if not self.policy.design.normalise:
-                return world._replace(values=values)
-            more, warm = world.normaliser.joined(obs, valid), world.batches <= self.warm  # this batch is counted
-            normaliser = jax.tree.map(lambda a, b: jnp.where(warm, a, b), more, world.normaliser)
-            return world._replace(values=values, normaliser=normaliser)
-
-        return jax.jit(learned)
+    def _fit(self) -> Any:
+        return jax.jit(self.critics.fit)
 
     def _measured(self, world: World, weight: Any, A: Any, X: Any) -> World:
         """The running sizes after this batch: mean squares with memory 1/MEMORY batches."""
-        gain = jnp.maximum(MEMORY, 1 / (world.batches + 1.0))
-        weight, A = weight.ravel(), A.reshape(-1, A.shape[-1])
-        new = weight @ A**2, jnp.var(X, axis=0), jnp.mean((X[:, 1:] - real(self.cmdp.b)) ** 2, axis=0)
-        old = world.size, world.spread, world.miss
-        size, spread, miss = (jnp.sqrt(a**2 + gain * (b - a**2)) for a, b in zip(old, new, strict=True))
+        gain = max(MEMORY, 1 / (int(world.batches) + 1.0))
+        new = weight @ A**2, X.var(0), ((X[:, 1:] - self.cmdp.b) ** 2).mean(0)
+        old = (np.asarray(x) for x in (world.size, world.spread, world.miss))
+        size, spread, miss = (real(np.sqrt(a**2 + gain * (b - a**2))) for a, b in zip(old, new, strict=True))
         return world._replace(size=size, spread=spread, miss=miss, batches=world.batches + 1)
 
     def _walk(self, key: np.uint64, world: World, theta: Array, N: int) -> tuple[Steps, Any]:
@@ -185,6 +207,11 @@ class Practical:
         walks = [sim.walk(actor, rng.integers(2**31, size=sim.n), T) for _ in range(max(1, round(N / (T * sim.n))))]
         latent = np.stack(actor.latent).reshape(len(walks), T, sim.n, -1)
         return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(list(latent), 1)
+
+
+@jax.jit
+def _joined(normaliser: Normaliser, obs: Any, valid: Any) -> Normaliser:
+    return normaliser.joined(obs, valid)
 
 
 @dataclass(eq=False)
