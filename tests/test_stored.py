@@ -92,9 +92,3 @@ def test_what_goes_wrong_while_reading_is_told_in_one_line() -> None:
         _ = {}["a"]
     with pytest.raises(ZeroDivisionError), stored.reading(Path("f.json")):
         _ = 1 // 0
-
-
-def test_a_run_on_a_simulator_is_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "problem.json").write_text("{}")
-    with pytest.raises(cl.InputError, match="simulator"):
-        cl.run.load(tmp_path)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
+import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from clearance import flags, show, watch
-from clearance.errors import EnvironmentFault, InputError
+from clearance import cli_solve, flags, show
+from clearance.errors import InputError
 
-NOT_CERTIFIED, BAD_INPUT, INTERRUPTED = 4, 2, 130
+NOT_CERTIFIED, BAD_INPUT = 4, 2
 ASKED = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
 
 
@@ -32,6 +32,8 @@ def add_flags(p: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int | None:
     """The exit status of a command on a simulator; None if it is not one of these, or on a model."""
     commands = {"solve": solve, "certify": certify, "check": check}
+    if args.command == "solve" and args.resume:
+        recall(args)
     simulator = found(args) if args.command in commands else None
     return None if simulator is None else commands[args.command](args, simulator)
 
@@ -104,48 +106,62 @@ def check(args: argparse.Namespace, simulator: Any) -> int:
 
 
 def solve(args: argparse.Namespace, simulator: Any) -> int:
-    """Learn on a simulator, and certify."""
+    """Learn on a simulator, and certify; or go on with that."""
+    work = partial(_resumed if cli_solve.goes_on(args) else _begun, args, simulator)
+    return cli_solve.carried_out(args, work, cli_solve.command(args, cli_solve.given_flags(args)))
+
+
+def _begun(args: argparse.Namespace, simulator: Any, folder: str | None) -> Any:
     from clearance.simulator.solving import solve_simulator
 
-    if args.out:
-        flags.check_new_folder(args.out)
-    delta, seed = 0.01 if args.delta is None else args.delta, args.seed or 0
-    settings = {"budget": args.budget, "delta": delta, "seed": seed}
-    with watch.Progress(args, 0, b=simulator.statement.b) as bar, _saved(args):
-        solution = solve_simulator(simulator, method(args), **settings, progress=bar.update)
-    certificate = solution.certificate
-    if args.out:
-        solution.save(args.out)
-    result = {
-        **show.certificate(certificate),
-        "status": solution.status,
-        "lam": solution.lam,
-        "kappa": solution.method.kappa,
-        "components": certificate.components,
-        "attempts": len(solution.attempts) or None,
-        "env_steps": solution.env_steps,
-        "learning_steps": solution.learning_steps,
-        "seconds": solution.seconds,
-        "run": args.out,
-    }
-    show.answer(args, result, f"learned on {args.problem}", names=simulator.statement.names)
-    if solution.status == "interrupted":
-        return show.error(f"interrupted after {solution.state.k} iterations", INTERRUPTED)
-    return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+    learner, given = method(args), cli_solve.given_flags(args)
+    if folder:
+        flags.check_new_folder(folder)
+    with cli_solve.watchers(args, simulator.statement, 0) as progress:
+        return solve_simulator(
+            simulator,
+            learner,
+            budget=args.budget,
+            delta=0.01 if args.delta is None else args.delta,
+            seed=args.seed or 0,
+            progress=progress,
+            out=folder,
+            checkpoint_every=args.checkpoint_every,
+            asked={"flags": given, "command": cli_solve.command(args, given)},
+        )
 
 
-@contextmanager
-def _saved(args: argparse.Namespace) -> Iterator[None]:
-    """When an environment fails, what was learned until then is written to --out, and the error says so."""
-    try:
-        yield
-    except EnvironmentFault as e:
-        if args.out is None or e.learned is None:
-            raise
-        os.makedirs(args.out, exist_ok=True)
-        place = os.path.join(args.out, "policy.npz")
-        e.learned.save(place)
-        raise InputError(f"{e}; what was learned until then is in {place}, not certified") from None
+def _resumed(args: argparse.Namespace, simulator: Any, folder: str) -> Any:
+    from clearance.resuming import resume
+
+    cli_solve.must_agree(args, folder, free=ASKED)
+    with cli_solve.watchers(args, simulator.statement, 0) as progress:
+        return resume(folder, simulator, checkpoint_every=args.checkpoint_every, progress=progress)
+
+
+def recall(args: argparse.Namespace) -> None:
+    """PROBLEM and the numbers that are asked of it, as a run folder has them, where they were not given again.
+
+    Names of foreign code are never taken from a folder: only a simulator of the zoo needs no PROBLEM.
+    """
+    from clearance.run import read_settings
+    from clearance.settings import on_simulator
+    from clearance.zoo import SIMULATORS
+
+    folder = Path(args.resume)
+    asked = read_settings(folder) if (folder / "settings.json").exists() else None
+    if asked is None or not on_simulator(asked):
+        return
+    before, words = asked["flags"] or {}, asked["command"] or []
+    if args.problem is None and words[2:3] and words[2] in SIMULATORS:
+        args.problem = words[2]
+    code = {"PROBLEM": args.problem is None, "--constraints": "constraints" in before and args.constraints is None}
+    for missing in (name for name, is_missing in code.items() if is_missing):
+        again = shlex.join([*(words or ["clearance", "solve", "PROBLEM"]), "--resume", str(folder)])
+        raise InputError(f"{missing} is missing: {folder} is a run on a simulator, whose code is not in it: {again}")
+    for name in set(ASKED) - {"constraints"}:
+        if getattr(args, name) is None:
+            setattr(args, name, before.get(name))
 
 
 def method(args: argparse.Namespace) -> Any:

@@ -6,11 +6,13 @@ import argparse
 import contextlib
 import os
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from clearance import arguments, flags, show, watch
-from clearance.errors import InputError, SolverError
+from clearance.errors import EnvironmentFault, InputError, SolverError
 
 CERTIFIED, NOT_CERTIFIED, INTERRUPTED = 0, 4, 130
 # What holds unless it is given; with --resume, the run folder knows.
@@ -76,27 +78,49 @@ def check(args: argparse.Namespace) -> str | None:
 
 def run(args: argparse.Namespace) -> int:
     """Begin a run, or go on with one, and say what was found."""
+    work = partial(_resumed if goes_on(args) else _begun, args)
+    return carried_out(args, work, ["clearance", "solve"])
+
+
+def goes_on(args: argparse.Namespace) -> bool:
+    """Whether there is a run to go on with."""
+    return args.resume is not None and (args.problem is None or os.path.exists(f"{args.resume}/settings.json"))
+
+
+def carried_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
+    """Do the work on the run folder and show what it found; whatever ends it, say how to go on, with `again`."""
     folder = args.resume or args.out
-    going_on = args.resume is not None and (args.problem is None or os.path.exists(f"{args.resume}/settings.json"))
+    go_on = f"go on with: {shlex.join([*again, '--resume', str(folder)])}"
     try:
-        solution = (_resumed if going_on else _begun)(args, folder)
+        solution = work(folder)
     except KeyboardInterrupt:
         if not _can_go_on(folder):
             raise
-        return show.error(f"interrupted; saved in {folder}: {_how_to_go_on(folder)}", INTERRUPTED)
-    except SolverError as e:
-        saved = f"; the iterations before are saved in {folder}" if _can_go_on(folder) else ""
-        raise SolverError(f"{e}{saved}") from None
-    except InputError as e:
-        full = "cannot write" in str(e) and _can_go_on(folder)
-        raise InputError(f"{e}; when it can, {_how_to_go_on(folder)}" if full else str(e)) from None
-    return _answer(args, solution, folder)
+        return show.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED)
+    except (SolverError, InputError) as e:
+        kind = SolverError if isinstance(e, SolverError) else InputError
+        raise kind(f"{e}{_saved(e, folder, go_on) if _can_go_on(folder) else ''}") from None
+    status = _answer(args, solution, folder)
+    if solution.status == "interrupted":
+        where = f"; saved in {folder}: {go_on}" if folder else ""
+        done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
+        return show.error(f"{done}{where}", INTERRUPTED)
+    return status
+
+
+def _saved(e: Exception, folder: str, go_on: str) -> str:
+    """What an error left behind, and what to do."""
+    if isinstance(e, SolverError):
+        return f"; the iterations before are saved in {folder}"
+    if isinstance(e, EnvironmentFault) and e.learned is not None:
+        return f"; what was learned until then is in {folder}/policy.npz, not certified; when it is mended, {go_on}"
+    return f"; when it can, {go_on}" if "cannot write" in str(e) else ""
 
 
 def _begun(args: argparse.Namespace, folder: str | None) -> Any:
     from clearance.solving import solve
 
-    given = _given(args)
+    given = given_flags(args)
     for name, value in DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
@@ -104,7 +128,7 @@ def _begun(args: argparse.Namespace, folder: str | None) -> Any:
     method, policy = arguments.method(args), arguments.policy_class(args.policy, cmdp)
     if folder:
         flags.check_new_folder(folder)
-    with _watchers(args, cmdp, method.K or 0) as progress:
+    with watchers(args, cmdp, method.K or 0) as progress:
         return solve(
             cmdp,
             method,
@@ -117,7 +141,7 @@ def _begun(args: argparse.Namespace, folder: str | None) -> Any:
             progress=progress,
             out=folder,
             checkpoint_every=args.checkpoint_every,
-            asked={"flags": given, "command": _command(args, given)},
+            asked={"flags": given, "command": command(args, given)},
         )
 
 
@@ -125,21 +149,23 @@ def _resumed(args: argparse.Namespace, folder: str) -> Any:
     from clearance import run as runs
     from clearance.resuming import resume
 
-    _must_agree(args, folder)
+    must_agree(args, folder)
     given = None if args.problem is None else arguments.problem(args.problem)
     cmdp = runs.load(folder).problem if given is None else given
-    with _watchers(args, cmdp, 0) as progress:
+    with watchers(args, cmdp, 0) as progress:
         return resume(folder, given, checkpoint_every=args.checkpoint_every, progress=progress)
 
 
-def _must_agree(args: argparse.Namespace, folder: str) -> None:
-    """Flags that are given again say the same as at the beginning."""
+def must_agree(args: argparse.Namespace, folder: str, free: tuple[str, ...] = ()) -> None:
+    """Flags that are given again say the same as at the beginning; of a run begun in Python, only those in `free`."""
     from clearance.run import read_settings
 
     if not os.path.isdir(folder):
         raise InputError(f"--resume {folder}: there is no such run folder; begin one with PROBLEM and --out {folder}")
     asked = read_settings(Path(folder))["flags"]
-    for name, value in _given(args).items():
+    for name, value in given_flags(args).items():
+        if asked is None and name in free:
+            continue
         if asked is None:
             raise InputError(f"--{name}: the run in {folder} was begun in Python: give --resume alone")
         before = asked.get(name, DEFAULTS.get(name))
@@ -149,13 +175,13 @@ def _must_agree(args: argparse.Namespace, folder: str) -> None:
                              "begin another run with --out")  # fmt: skip
 
 
-def _given(args: argparse.Namespace) -> dict[str, Any]:
+def given_flags(args: argparse.Namespace) -> dict[str, Any]:
     """The flags that are about the run and were given, as JSON has them."""
     found = {name: value for name, value in vars(args).items() if name not in OWN and value is not None}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-def _command(args: argparse.Namespace, given: dict[str, Any]) -> list[str]:
+def command(args: argparse.Namespace, given: dict[str, Any]) -> list[str]:
     """The command that begins the same run, as a list of words."""
     words = ["clearance", "solve", args.problem]
     for name, value in given.items():
@@ -165,8 +191,8 @@ def _command(args: argparse.Namespace, given: dict[str, Any]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _watchers(args: argparse.Namespace, cmdp: Any, K: int):
-    """All that watch the run, as one function."""
+def watchers(args: argparse.Namespace, cmdp: Any, K: int):
+    """All that watch the run, as one function; the problem has names and limits b."""
     with contextlib.ExitStack() as stack:
         board = None
         if args.tensorboard:
@@ -179,30 +205,25 @@ def _can_go_on(folder: str | None) -> bool:
     return folder is not None and os.path.exists(os.path.join(folder, "manifest.json"))
 
 
-def _how_to_go_on(folder: str | None) -> str:
-    return f"go on with: clearance solve --resume {shlex.quote(str(folder))}"
-
-
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
+    """One answer for all kinds of problems; what does not apply is null."""
     certificate, k, tests = solution.certificate, solution.state.k, len(solution.attempts)
     result = {
         **show.certificate(certificate),
         "status": solution.status,
         "lam": certificate.lam if certificate.lam is not None else solution.lam,
-        "slater": solution.slater,
+        "slater": getattr(solution, "slater", None),
         "kappa": solution.kappa,
         "components": certificate.components,
         "attempts": tests or None,
         "env_steps": solution.env_steps,
+        "learning_steps": getattr(solution, "learning_steps", None),
         "seconds": solution.seconds,
-        "path_bound": solution.path_bound,
+        "path_bound": getattr(solution, "path_bound", None),
         "run": folder,
     }
     on = args.problem or folder
     show.answer(args, result, f"best certified mixture of {k} iterations on {on}", names=solution.cmdp.names)
-    if solution.status == "interrupted":
-        where = f"; saved in {folder}: {_how_to_go_on(folder)}" if folder else ""
-        return show.error(f"interrupted after {k} of {solution.method.K} iterations{where}", INTERRUPTED)
     return CERTIFIED if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 

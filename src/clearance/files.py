@@ -36,6 +36,15 @@ def plain(x: Any) -> Any:
     return x.item() if np.ndim(x) == 0 else np.asarray(x).tolist()
 
 
+def finite(x: Any) -> Any:
+    """The same with null for numbers that JSON has no word for."""
+    if isinstance(x, dict):
+        return {k: finite(v) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(v) for v in x]
+    return None if isinstance(x, float) and not np.isfinite(x) else x
+
+
 def sha256(path: str | Path) -> str:
     with open(path, "rb") as f:
         return hashlib.file_digest(f, "sha256").hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.special import softmax as simplex
 from clearance import episodes
 from clearance.betting import Bets
 from clearance.errors import InfeasibleError, InputError, infeasible_message
+from clearance.files import load_npz, save_npz
 from clearance.kernels import fold
 from clearance.loop import Run, iterate
 from clearance.methods import Feasibility
@@ -32,6 +34,7 @@ from clearance.sample.table import tables_of
 from clearance.selection import safest_weights, thinned
 from clearance.statistical import Evidence, gather, needed
 
+SCHEMA = "clearance/margin/1"
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
 
 
@@ -56,6 +59,21 @@ class Margin:
     mu: Array | None = None
     steps: int = 0
     tested: int = 0
+
+    def save(self, path: str | Path) -> None:
+        """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
+        found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
+        if self.policy is not None:
+            found |= {"weights": self.policy.weights, "pi": self.policy.pi}
+        save_npz(path, {"schema": np.array(SCHEMA), **found})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Margin:
+        z = load_npz(path)
+        policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
+        numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
+        counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
+        return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4)

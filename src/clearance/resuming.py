@@ -7,7 +7,7 @@ import os
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -18,38 +18,64 @@ from clearance.lock import lock
 from clearance.network import Policy
 from clearance.problem import CMDP
 from clearance.run import SCHEMAS
+from clearance.settings import About
 from clearance.store import DamagedRunWarning, Every, Store
 
 if TYPE_CHECKING:
     from clearance.loop import Progress
+    from clearance.margin import Margin
+    from clearance.simulator.problem import Simulator
+    from clearance.simulator.solution import SimulatorSolution
     from clearance.solution import Solution
     from clearance.solving import Task
 
 
+@overload
 def resume(
     folder: str | Path,
     cmdp: CMDP | None = None,
     *,
     checkpoint_every: str | int = "30s",
     progress: Progress | None = None,
-) -> Solution:
+) -> Solution: ...
+
+
+@overload
+def resume(
+    folder: str | Path, cmdp: Simulator, *, checkpoint_every: str | int = "30s", progress: Progress | None = None
+) -> SimulatorSolution: ...
+
+
+def resume(
+    folder: str | Path,
+    cmdp: Any = None,
+    *,
+    checkpoint_every: str | int = "30s",
+    progress: Progress | None = None,
+) -> Any:
     """Go on with a run that was interrupted, failed or was killed: the same trace, policy and certificate, bit for bit,
     as without the interruption (on the same machine, with the same versions).
 
-    cmdp  the problem, if it is at hand; it must be the one of the run
+    cmdp  the problem; it must be the one of the run. A finite model is in the folder, and may be left out; a simulator
+          is code, and must be given. One that is not deterministic given its seed goes on, but not to the same bits
     """
     from clearance import solving
 
-    store = reopened(Path(folder), Every.of(checkpoint_every), cmdp)
+    store = reopened(Path(folder), Every.of(checkpoint_every), None if cmdp is None else settings.about(cmdp))
     with store:
-        return solving.perform(_task(store.folder, cmdp), progress, store)
+        asked = run.read_settings(store.folder)
+        if asked["sampler"] is None:
+            raise InputError(f"{store.folder}: was saved after its run, without checkpoints; solve again with out=")
+        if not settings.on_simulator(asked):
+            return solving.perform(_task(store.folder, cmdp, asked), progress, store)
+        from clearance.simulator import folder as simulated
+
+        simulator: Any = cmdp
+        return simulated.resumed(store, simulator, asked, progress)
 
 
-def _task(folder: Path, cmdp: CMDP | None) -> Task:
+def _task(folder: Path, cmdp: CMDP | None, asked: dict[str, Any]) -> Task:
     """What the run was asked for."""
-    asked = run.read_settings(folder)
-    if asked["sampler"] is None:
-        raise InputError(f"{folder}: was saved after its run, without checkpoints; solve again with out=")
     cmdp = CMDP.load(folder / "problem.npz") if cmdp is None else cmdp
     with stored.reading(folder / "settings.json"):
         return _described_task(folder, cmdp, asked)
@@ -73,7 +99,7 @@ def created(out: str | Path, task: Task, every: Every, asked: dict[str, Any] | N
     method = None if task.method is None else settings.described(task.method)
     sampler = settings.described(task.sampler, leave_out=("cmdp", "policy"))
     data = {"method": method, "sampler": sampler, **how, "flags": None, "command": None, **(asked or {})}
-    return _new(Path(out), task.sampler.cmdp, task.sampler.policy, data, every)
+    return _new(out, task.sampler.cmdp, task.sampler.policy, data, every)
 
 
 def write_solution(solution: Solution, out: str | Path) -> None:
@@ -81,16 +107,28 @@ def write_solution(solution: Solution, out: str | Path) -> None:
     method, evidence = settings.described(solution.method), solution.evidence
     how = {"evidence": evidence, "budget": None, "delta": solution.delta, "seed": solution.seed, "exact_J": None}
     data = {"method": method, "sampler": None, **how, "flags": None, "command": None}
-    with _new(Path(out), solution.cmdp, solution.policy_class, data, Every()) as store:
-        slater = solution.slater if np.isfinite(solution.slater) else None
-        ran = {"method": method, "lam_max": solution.lam_max, "slater": slater, "seed": solution.seed}
-        store.decided(solution.margin, ran | {"evidence": evidence}, solution.method.K or 0)
-        store.write("trace/000001.npz", solution.trace.save)
-        store.saved, store.seconds = len(solution.trace), solution.seconds
-        store.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
+    slater = solution.slater if np.isfinite(solution.slater) else None
+    ran = {"method": method, "lam_max": solution.lam_max, "slater": slater, "seed": solution.seed, "evidence": evidence}
+    with _new(out, solution.cmdp, solution.policy_class, data, Every()) as store:
+        write_done(store, solution, solution.margin, ran)
 
 
-def _new(out: Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Every) -> Store:
+def write_done(store: Store, solution: Any, margin: Margin | None, ran: dict[str, Any]) -> None:
+    """All of a run that has come to its end."""
+    store.decided(margin, ran, solution.method.K or 0)
+    store.write("trace/000001.npz", solution.trace.save)
+    store.saved, store.seconds = len(solution.trace), solution.seconds
+    store.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
+
+
+def _new(out: str | Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Every) -> Store:
+    kind = settings.kind_of(policy, cmdp)
+    files = {} if kind == "tabular" else {"features.npz": lambda path: settings.save_class(path, policy)}
+    return new(Path(out), settings.about(cmdp), {**data, "policy": {"kind": kind}}, every, files)
+
+
+def new(out: Path, about: About, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None) -> Store:
+    """A new run folder with problem and settings, and with further files, each with what writes it."""
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
@@ -99,7 +137,7 @@ def _new(out: Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Eve
     try:
         partial.mkdir(parents=True)
         store = Store(partial, every, lock(partial), made=made or folder, replaced=made is None)
-        _describe(store, cmdp, policy, data)
+        _describe(store, about, data, files or {})
         partial.rename(folder)
         flush_folder(folder.parent)
     except BaseException as e:
@@ -111,21 +149,18 @@ def _new(out: Path, cmdp: CMDP, policy: Policy, data: dict[str, Any], every: Eve
     return store
 
 
-def _describe(store: Store, cmdp: CMDP, policy: Policy, data: dict[str, Any]) -> None:
+def _describe(store: Store, about: About, data: dict[str, Any], files: dict[str, Any]) -> None:
     """Problem and settings."""
-    kind = settings.kind_of(policy, cmdp)
-    about = {"policy": {"kind": kind}, "problem": settings.identity(cmdp)}
-    store.write("problem.npz", cmdp.save)
-    if kind != "tabular":
-        store.write("features.npz", lambda path: settings.save_class(path, policy))
-    store.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, **about})
+    for name, save in {about.file: about.save, **files}.items():
+        store.write(name, save)
+    store.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, "problem": about.identity})
     store.write_manifest("running")
 
 
 # ---------------------------------------------------------------------------------------------------------- going on
 
 
-def reopened(folder: Path, every: Every, cmdp: CMDP | None = None) -> Store:
+def reopened(folder: Path, every: Every, about: About | None = None) -> Store:
     """A run folder to go on with; refuses another problem, and what cannot be made good."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such run folder to resume")
@@ -135,7 +170,7 @@ def reopened(folder: Path, every: Every, cmdp: CMDP | None = None) -> Store:
         manifest = _manifest_of(folder)
         store = Store(folder, every, held, dict(manifest["files"]), float(manifest["seconds"]), manifest["K"])
         store.saved, store.phase = manifest["k"], manifest["phase"]
-        _check(store, cmdp)
+        _check(store, about)
         if manifest["version"] != __version__:
             text = f"{folder}: was begun with clearance {manifest['version']}, this is {__version__}"
             warnings.warn(f"{text}: the result may differ from an uninterrupted run", UserWarning, stacklevel=3)
@@ -149,23 +184,26 @@ def reopened(folder: Path, every: Every, cmdp: CMDP | None = None) -> Store:
         raise
 
 
-def _check(store: Store, cmdp: CMDP | None) -> None:
+def _check(store: Store, about: About | None) -> None:
     """Settings and problem are as they were written, and the problem given is the same."""
     for name in ("settings.json", "features.npz"):
         if name in store.files and not store.is_good(name):
             raise InputError(f"{store.folder / name}: is missing, cut off or altered: begin anew, in another folder")
     asked = run.read_settings(store.folder)
-    if cmdp is not None and settings.identity(cmdp) != asked["problem"]:
-        raise InputError(
-            f"{store.folder}: is a run on another problem; give that one, or none, or choose another --out"
-        )
-    if store.is_good("problem.npz"):
+    simulator = settings.on_simulator(asked)
+    if about is not None and about.identity != asked["problem"]:
+        other = "that one" if simulator else "that one, or none,"
+        raise InputError(f"{store.folder}: is a run on another problem; give {other} or choose another --out")
+    if about is None and simulator:
+        raise InputError(f"{store.folder}: is a run on a simulator, whose code is not in the folder: give it again")
+    name = "problem.json" if simulator else "problem.npz"
+    if store.is_good(name):
         return
-    what = f"{store.folder / 'problem.npz'}: is missing, cut off or altered"
-    if cmdp is None:
+    what = f"{store.folder / name}: is missing, cut off or altered"
+    if about is None:
         raise InputError(f"{what}: give the problem again, or begin anew in another folder")
     warnings.warn(f"{what}: written again from the problem given", DamagedRunWarning, stacklevel=4)
-    store.write("problem.npz", cmdp.save)
+    store.write(name, about.save)
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:

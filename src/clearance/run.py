@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clearance import checkpoint, stored
 from clearance.certificate import Certificate
@@ -19,9 +19,13 @@ from clearance.errors import InputError
 from clearance.files import digest, load_json, sha256
 from clearance.mixture import Mixture
 from clearance.problem import CMDP
+from clearance.simulator.problem import PROBLEM, Statement, from_description
 from clearance.trace import Trace
 
-SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "margin")}
+if TYPE_CHECKING:
+    from clearance.simulator.mixture import NetworkMixture
+
+SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +52,16 @@ class RunFolder:
     def damaged(self) -> tuple[str, ...]:
         return tuple(name for name, entry in self.manifest["files"].items() if not intact(self.folder / name, entry))
 
+    @property
+    def on_simulator(self) -> bool:
+        """Whether the problem is a simulator: then its statement is here, its code is not."""
+        return self.has("problem.json")
+
     @cached_property
-    def problem(self) -> CMDP:
+    def problem(self) -> CMDP | Statement:
+        """The finite model, or what was asked of a simulator."""
+        if self.on_simulator:
+            return read_statement(self._good("problem.json"))
         return CMDP.load(self._good("problem.npz"))
 
     @cached_property
@@ -82,8 +94,15 @@ class RunFolder:
         return Trace.joined(parts)
 
     @cached_property
-    def policy(self) -> Mixture | None:
-        return Mixture.load(self._good("policy.npz")) if self.has("policy.npz") else None
+    def policy(self) -> Mixture | NetworkMixture | None:
+        """The policy to use; of a run that is not done, if any, one of which nothing is guaranteed."""
+        if not self.has("policy.npz"):
+            return None
+        if self.on_simulator:
+            from clearance.simulator.mixture import NetworkMixture  # needs JAX, the rest of the folder does not
+
+            return NetworkMixture.load(self._good("policy.npz"))
+        return Mixture.load(self._good("policy.npz"))
 
     @cached_property
     def certificate(self) -> Certificate | None:
@@ -114,9 +133,14 @@ def load(folder: str | Path) -> RunFolder:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
-    if (folder / "problem.json").exists() and not (folder / "manifest.json").exists():
-        raise InputError(f"{folder}: is of a run on a simulator; this takes runs on finite models only as yet")
     return RunFolder(folder, read_manifest(folder / "manifest.json"))
+
+
+def read_statement(path: Path) -> Statement:
+    """What was asked of a simulator; its names, shapes and spaces are in the file too."""
+    data = load_json(path, PROBLEM)
+    with stored.reading(path):
+        return from_description(data)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

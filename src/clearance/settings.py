@@ -6,21 +6,25 @@ unions `Method`, `Direction` and `Sampler`, never imported.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from scipy import sparse
 
 from clearance.direction import Direction
 from clearance.errors import InputError
-from clearance.files import digest, load_npz, save_npz
+from clearance.files import digest, load_npz, save_json, save_npz
 from clearance.methods import Method
 from clearance.network import Policy, TwoLayer
 from clearance.policy import SoftmaxPolicy, softmax
 from clearance.problem import CMDP
 from clearance.sample import Sampler
+from clearance.simulator.problem import PROBLEM
+from clearance.simulator.problem import describe as statement
+from clearance.simulator.spaces import describe as space
 
 SCHEMA = "clearance/features/1"
 
@@ -32,13 +36,18 @@ def described(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def method_of(data: dict[str, Any] | None) -> Method | None:
-    made = None if data is None else _made(data, (*get_args(Method), *get_args(Direction)))
-    if made is not None and not isinstance(made, get_args(Method)):
-        raise InputError(f"settings.json: {type(made).__name__} is no method: give it again")
-    return made
+    return made_method(data, get_args(Method), get_args(Direction))
 
 
-def _made(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
+def made_method(data: dict[str, Any] | None, methods: tuple[Any, ...], parts: tuple[Any, ...]) -> Any:
+    """One of the methods, which may have parts that are dataclasses too; None for the default."""
+    method = None if data is None else made(data, (*methods, *parts))
+    if method is not None and not isinstance(method, methods):
+        raise InputError(f"settings.json: {type(method).__name__} is no method: give it again")
+    return method
+
+
+def made(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
     """The dataclass that `described` was given; lists were tuples."""
     kind = {k.__name__: k for k in kinds}.get(data["name"])
     if kind is None:
@@ -52,17 +61,46 @@ def _made(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
 
 def _value(value: Any, kinds: tuple[Any, ...]) -> Any:
     if isinstance(value, dict):
-        return _made(value, kinds)
+        return made(value, kinds)
     return tuple(_value(v, kinds) for v in value) if isinstance(value, list) else value
 
 
 def sampler_of(data: dict[str, Any], cmdp: CMDP, policy: Policy) -> Sampler:
-    return _made(data, get_args(Sampler), cmdp, policy)
+    return made(data, get_args(Sampler), cmdp, policy)
 
 
 def identity(problem: CMDP) -> str:
     """sha256 of what a problem is, however it was stored."""
     return digest("CMDP", problem.arrays())
+
+
+def on_simulator(asked: dict[str, Any]) -> bool:
+    """Whether these settings are of a run on a simulator."""
+    return asked["policy"]["kind"] == "design"
+
+
+class About(NamedTuple):
+    """The problem of a run, as its folder has it: its sha256, the name of its file, and what writes that."""
+
+    identity: str
+    file: str
+    save: Callable[[Path], None]
+
+
+def about(problem: Any) -> About:
+    """Of a finite model all of it; of a simulator what is asked of it, and its shapes."""
+    if isinstance(problem, CMDP):
+        return About(identity(problem), "problem.npz", problem.save)
+    if not hasattr(problem, "statement"):
+        raise InputError(f"the problem must be a CMDP or a simulator, got {type(problem).__name__}")
+    data = described_problem(problem)
+    return About(digest(data), "problem.json", lambda path: save_json(path, data))
+
+
+def described_problem(simulator: Any) -> dict[str, Any]:
+    """problem.json: the statement, and all that the bits of a run depend on beside the simulator's code."""
+    shapes = {"observation": list(simulator.obs_shape), "action": space(simulator.action), "lanes": simulator.n}
+    return {"schema": PROBLEM, **statement(simulator.statement), **shapes}
 
 
 # -------------------------------------------------------------------------------------------------- the policy class

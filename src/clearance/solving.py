@@ -92,6 +92,9 @@ def solve(
     delta: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    asked: dict[str, Any] | None = None,
 ) -> SimulatorSolution: ...
 
 
@@ -129,14 +132,16 @@ def solve(
     asked     flags and command line, to be noted in the run folder
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
-    if not isinstance(cmdp, CMDP):
-        return _on_simulator(cmdp, method, policy, sampler, budget, delta, seed, progress)
     if evidence not in BUDGET:
         raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
     if budget is not None and not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    if not isinstance(cmdp, CMDP):
+        given = {"policy": policy, "sampler": sampler, "budget": budget, "delta": delta, "seed": seed}
+        folder = {"out": out, "checkpoint_every": checkpoint_every, "asked": asked}
+        return _on_simulator(cmdp, method, progress=progress, **given, **folder)
     if method is not None and isinstance(method.kappa, tuple | list) and len(method.kappa) != cmdp.I:
         raise InputError(
             f"kappa has {len(method.kappa)} entries for {cmdp.I} constraints; give one number, or one each"
@@ -194,13 +199,11 @@ def _by_model(task: Task, progress: Progress | None, store: Store | None) -> Sol
     return Solution(cmdp, method, sampler.policy, run.trace, run.state, *facts)
 
 
-def _on_simulator(simulator: Any, method: Any, policy: Any, sampler: Any, *settings: Any) -> Any:
+def _on_simulator(simulator: Any, method: Any, **settings: Any) -> Any:
     """The same for a JAX environment or a Gymnasium problem, which needs the extra `sim`."""
     from clearance.simulator.solving import solve_simulator
 
-    budget, delta, seed, progress = settings
-    kept = {"budget": budget, "delta": delta, "seed": seed, "progress": progress}
-    return solve_simulator(simulator, method, policy=policy, sampler=sampler, **kept)
+    return solve_simulator(simulator, method, **settings)
 
 
 def _decided(store: Store | None, task: Task, margin: Margin, method: Method, lam_max: float) -> None:

@@ -13,18 +13,23 @@ import time
 import warnings
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from clearance import __version__, checkpoint
 from clearance.errors import InputError
-from clearance.files import digest, load_npz, save_json, save_npz, sha256
+from clearance.files import digest, finite, save_json, sha256
 from clearance.margin import Margin
+from clearance.methods import State
 from clearance.mixture import Mixture
 from clearance.record import Position
 from clearance.run import SCHEMAS, intact, load
 from clearance.trace import StoredTrace, Trace
+
+if TYPE_CHECKING:
+    from clearance.certificate import Certificate
+    from clearance.simulator.mixture import NetworkMixture
 
 # Iterations in a file of the trace: so many, or so many numbers of θ.
 ROWS, NUMBERS = 4096, 2**20
@@ -90,25 +95,17 @@ class Store:
     @property
     def margin(self) -> Margin | None:
         """The margin, if it was measured before."""
-        if not self.is_good("margin.npz"):
-            return None
-        z = load_npz(self.folder / "margin.npz")
-        policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
-        numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
-        counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
-        return Margin(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
+        return Margin.load(self.folder / "margin.npz") if self.is_good("margin.npz") else None
 
-    def decided(self, margin: Margin, method: dict[str, Any], K: int) -> None:
-        """The margin and the method that follows from it; at a resume they must be the same as before."""
-        self.K, self._before, self.phase = K, margin.steps, "learning"
+    def decided(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
+        """The margin, if one was measured, and the method that is run; at a resume they must be the same as before."""
+        self.K, self._before, self.phase = K, 0 if margin is None else margin.steps, "learning"
         data = {"schema": SCHEMAS["method"], **method}
         if self.is_good("method.json") and digest(load(self.folder).method) != digest(data):
             raise InputError(f"{self.folder / 'method.json'}: K, N, kappa or lam_max would be decided otherwise now: "
                              "was another version of clearance used?")  # fmt: skip
-        found = {name: value for name, value in vars(margin).items() if value is not None and name != "policy"}
-        if margin.policy is not None:
-            found |= {"weights": margin.policy.weights, "pi": margin.policy.pi}
-        self.write("margin.npz", lambda path: save_npz(path, {"schema": np.array(SCHEMAS["margin"]), **found}))
+        if margin is not None:
+            self.write("margin.npz", margin.save)
         self.write_json("method.json", data)
         self.write_manifest("running")
 
@@ -118,6 +115,11 @@ class Store:
     def at(self) -> Position:
         assert self._tail is not None
         return self._tail.at
+
+    @property
+    def learned(self) -> State | None:
+        """The state after the last iteration, if there was one."""
+        return self.at.state if self._tail is not None and self.at.state.k else None
 
     @property
     def room(self) -> float:
@@ -222,10 +224,10 @@ class Store:
 
     # ------------------------------------------------------------------------------------ the end
 
-    def finish(self, policy: Mixture, certificate: Any, status: str, env_steps: int) -> None:
+    def finish(self, policy: Mixture | NetworkMixture, certificate: Certificate, status: str, env_steps: int) -> None:
         """Policy and certificate; last the manifest, which says that all is there."""
         self.write("policy.npz", policy.save)
-        self.write_json("certificate.json", {"schema": SCHEMAS["certificate"], **certificate.asdict()})
+        self.write_json("certificate.json", {"schema": SCHEMAS["certificate"], **finite(certificate.asdict())})
         self.phase = "done" if status == "done" else self.phase
         self.write_manifest(status, env_steps=env_steps)
 

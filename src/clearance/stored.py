@@ -25,28 +25,35 @@ MAYBE_LISTS = ("lam", "complementarity")
 COUNTS = {"components": 1, "episodes": 0, "env_steps": 0}
 TEXTS = ("message", "scope")
 KINDS = ("method", "sampler")
-CLASSES = ("tabular", "features", "network")
+CLASSES = ("tabular", "features", "network", "design")
+# What stands for null in a certificate: a bound that is not there, a value that is not finite.
+GAPS = {"J_lower": -math.inf, "J_upper": math.inf, "J_g": math.nan, "slack": math.nan, "complementarity": math.nan}
 
 
 def certificate(where: Path, data: dict[str, Any]) -> Certificate:
     """The certificate that a file holds; or an error that names the field."""
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
     I = len(said["b"]) if isinstance(said.get("b"), list) else 0
+    gaps = said.get("verdict") in VERDICTS[1:]  # what is CERTIFIED has all its numbers
     rules = [
         ("verdict", said.get("verdict") in VERDICTS, f"one of {', '.join(VERDICTS)}"),
         ("mode", said.get("mode") in (None, *VERDICTS), f"null, or one of {', '.join(VERDICTS)}"),
         ("evidence", said.get("evidence") in ("exact", "samples"), "exact or samples"),
-        ("J_r", _is_number(said.get("J_r")), "a finite number"),
+        ("J_r", _is_number(said.get("J_r")) or (gaps and "J_r" in said and said["J_r"] is None), "a finite number"),
         ("b", _is_list(said.get("b"), I), "a list of finite numbers"),
         ("interval", _is_interval(said.get("interval"), 1 + I), f"null, or two lists of {1 + I} finite numbers"),
     ]
-    rules += [(k, _is_list(said.get(k), I + n), f"a list of {I + n} finite numbers") for k, n in LISTS.items()]
+    rules += [(k, _is_list(said.get(k), I + n, gaps, n), f"a list of {I + n} finite numbers") for k, n in LISTS.items()]
     rules += [(k, said.get(k) is None or _is_number(said[k]), "a finite number, or null") for k in MAYBE_NUMBERS]
-    rules += [(k, said.get(k) is None or _is_list(said[k], I), f"{I} finite numbers, or null") for k in MAYBE_LISTS]
+    rules += [
+        (k, said.get(k) is None or _is_list(said[k], I, gaps), f"{I} finite numbers, or null") for k in MAYBE_LISTS
+    ]
     rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
+    said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
+    said |= {"J_r": math.nan} if said["J_r"] is None else {}
     return Certificate(**(absent | said))
 
 
@@ -81,6 +88,7 @@ def settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
         ("delta", delta is None or (_is_number(delta) and 0 < delta < 1), "null, or in (0, 1)"),
         ("seed", _is_count(data.get("seed"), -(2**63)), "a whole number"),
         ("exact_J", data.get("exact_J") in (None, True, False), "null, true or false"),
+        ("deterministic", data.get("deterministic") in (None, True, False), "null, true or false"),
         ("policy", isinstance(policy, dict) and policy.get("kind") in CLASSES, ", ".join(CLASSES)),
         ("problem", isinstance(data.get("problem"), str), "a text"),
         ("flags", data.get("flags") is None or isinstance(data["flags"], dict), "null, or an object"),
@@ -120,8 +128,11 @@ def _is_count(x: Any, least: int) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and least <= x < 2**63
 
 
-def _is_list(x: Any, n: int) -> bool:
-    return isinstance(x, list) and len(x) == n and all(_is_number(v) for v in x)
+def _is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
+    """n numbers; with `gaps` any of them may be null, and the first `free` always: bounds of a reward without any."""
+    if not (isinstance(x, list) and len(x) == n):
+        return False
+    return all(_is_number(v) or (v is None and (gaps or i < free)) for i, v in enumerate(x))
 
 
 def _is_interval(x: Any, n: int) -> bool:

@@ -34,7 +34,7 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def number(x: float | None) -> str:
     """As people read it, six digits: 0.25, −3, 1.45·10⁻⁸; a dash where there is none."""
-    if x is None:
+    if x is None or not np.isfinite(x):
         return "—"
     digits, power = f"{x:.6g}".partition("e")[::2]
     return digits.replace("-", "−") + (f"·10{str(int(power)).translate(SUPERSCRIPT)}" if power else "")
@@ -75,7 +75,8 @@ def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tupl
         axes.level(level.y, "strong", level.text)
         told += f" Line: {level.text}."
     if chosen is not None:
-        said = f"The chosen policy: {number(chosen[0])}, between {number(chosen[1])} and {number(chosen[2])}"
+        between = "" if chosen[1] is None else f", between {number(chosen[1])} and {number(chosen[2])}"
+        said = f"The chosen policy: {number(chosen[0])}{between}"
         axes.point(end, *chosen, "c2", said)
         told += f" {said}."
         keys.append(("point c2", f"the chosen policy, {_how(view)}"))
@@ -93,13 +94,17 @@ def _curve(view: View, i: int) -> Curve:
     return curve(view.trace.steps, view.J[:, i] - b)
 
 
-def _chosen(view: View, i: int) -> tuple[float, float, float] | None:
-    """Value and bounds of signal i of the chosen policy, of a constraint its slack; None before there is one."""
-    if not view.certificate:
-        return None
+def _chosen(view: View, i: int) -> tuple[float, float | None, float | None] | None:
+    """Value and bounds of signal i of the chosen policy, of a constraint its slack; None before there is one.
+
+    A reward that declares no bounds has no confidence bounds either.
+    """
     said, b = view.certificate, view.b[i - 1] if i else 0.0
-    value = said["J_r"] if i == 0 else said["J_g"][i - 1]
-    return value - b, said["J_lower"][i] - b, said["J_upper"][i] - b
+    value = (said["J_r"] if i == 0 else said["J_g"][i - 1]) if said else np.nan
+    if not np.isfinite(value):
+        return None
+    low, high = said["J_lower"][i] - b, said["J_upper"][i] - b
+    return (value - b, low, high) if np.isfinite(low) and np.isfinite(high) else (value - b, None, None)
 
 
 def level_of(view: View, i: int) -> Level | None:

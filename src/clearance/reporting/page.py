@@ -55,7 +55,10 @@ def _several(views: Sequence[View], title: str) -> list[Element]:
 
 
 def _same_problem(views: Sequence[View]) -> bool:
-    return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r) for v in views}) == 1
+    """The same limits, and the same optimum or the same words about a simulator."""
+    known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
+    found = zip(views, known, strict=True)
+    return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1
 
 
 def _ranges(views: Sequence[View]) -> list[tuple[float, float]]:
@@ -140,10 +143,9 @@ def _found(view: View) -> list[tuple[str, str, str]]:
     said, gap = view.certificate, _gap(view)
     exact = said.get("evidence") == "exact"
     share = "" if gap is None or said["J_r"] <= 0 else f"{said['J_r'] / (said['J_r'] + gap):.2%} of the optimum"
-    facts = [
-        ("reward J_r", number(said["J_r"]), share),
-        ("gap to the optimum", number(gap), "" if gap is None else "at most" if exact else "as estimated"),
-    ]
+    facts = [("reward J_r", number(said["J_r"]), share)]
+    if gap is not None:
+        facts.append(("gap to the optimum", number(gap), "at most" if exact else "as estimated"))
     if said["slack"]:
         facts.append(("smallest slack", number(min(said["slack"])), "J_g − b, never below 0"))
     return [
@@ -191,6 +193,8 @@ def _prices(view: View, name: str) -> list[Element]:
 
 
 def _policy(view: View) -> list[Element]:
+    if view.statement is not None:
+        return [el("p", _network(view))]
     if view.policy is None:
         return [el("p", "Not shown: there is none yet, or it is no table of a finite model.")]
     M, drawn = view.policy.M, figures.policies(view)
@@ -205,16 +209,35 @@ def _policy(view: View) -> list[Element]:
     return [el("p", how + left), _cards(drawn)]
 
 
+def _network(view: View) -> str:
+    """A network in words: it is no table that could be drawn."""
+    if not view.certificate:
+        return "None yet."
+    M, asked = view.certificate["components"], view.settings["asked"]["policy"].get("design")
+    design = asked if isinstance(asked, dict) else {}
+    layers = _plain(design.get("hidden")) or "none"
+    kind = f"{_plain(design.get('kind'))}, hidden layers: {layers}"
+    if M == 1:
+        return f"One network ({kind}), with its actions drawn. It is in policy.npz."
+    how = "one is drawn at the beginning of an episode and followed to its end"
+    return f"A mixture of {M} networks ({kind}): {how}. They are in policy.npz."
+
+
 def _settings(view: View) -> list[Element]:
-    rows = [(key, _plain(value)) for key, value in _flat(view.settings)]
-    model = view.cmdp
-    if model is not None:
-        rows = [("states", f"{model.S:,}"), ("actions", str(model.A)), ("γ", f"{model.gamma:g}"), *rows]
+    rows = [*_about(view), *((key, _plain(value)) for key, value in _flat(view.settings))]
     return [
         el("h4", "To repeat it"),
         _again(view),
         el("details", el("summary", "All settings"), table(("setting", "value"), rows, "Settings")),
     ]
+
+
+def _about(view: View) -> list[tuple[str, str]]:
+    """The problem in a few rows."""
+    if view.cmdp is not None:
+        return [("states", f"{view.cmdp.S:,}"), ("actions", str(view.cmdp.A)), ("γ", f"{view.cmdp.gamma:g}")]
+    s = view.statement
+    return [] if s is None else [("simulator", s.name), ("J", s.meaning)]
 
 
 def _again(view: View) -> Element:

@@ -15,6 +15,7 @@ from clearance.oracle import Optimum, optimum
 from clearance.price import Frontier, frontier
 from clearance.problem import CMDP, Array
 from clearance.run import load
+from clearance.simulator.problem import Statement
 from clearance.trace import Trace
 
 # Up to so many pairs (s, a) the optimum and the price of safety are computed for a report: seconds, not minutes.
@@ -24,13 +25,13 @@ PRICE_POINTS = 13
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One run: its folder's name, the problem and policy (finite models), certificate and settings as plain data, and
-    the trace.
+    """One run: its folder's name, the problem, the policy (of finite models: a network is not drawn), certificate and
+    settings as plain data, and the trace.
     """
 
     title: str
     folder: str
-    cmdp: CMDP | None
+    problem: CMDP | Statement
     policy: Mixture | None
     certificate: dict[str, Any]
     settings: dict[str, Any]
@@ -38,12 +39,22 @@ class View:
     price: bool | None = None
 
     @property
+    def cmdp(self) -> CMDP | None:
+        """The finite model; None for a simulator."""
+        return self.problem if isinstance(self.problem, CMDP) else None
+
+    @property
+    def statement(self) -> Statement | None:
+        """What was asked of a simulator; None for a finite model."""
+        return self.problem if isinstance(self.problem, Statement) else None
+
+    @property
     def names(self) -> tuple[str, ...]:
-        return tuple(f"g{i}" for i in range(len(self.b))) if self.cmdp is None else self.cmdp.names
+        return self.problem.names
 
     @property
     def b(self) -> list[float]:
-        return self.certificate["b"] if self.certificate or self.cmdp is None else self.cmdp.b.tolist()
+        return self.certificate["b"] if self.certificate else self.problem.b.tolist()
 
     @property
     def J(self) -> Array:
@@ -91,19 +102,19 @@ def read(folder: str | Path, price: bool | None = None) -> View:
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}
     certificate = {} if run.certificate is None else run.certificate.asdict()
-    cmdp = run.problem if run.has("problem.npz") else None
-    if cmdp is not None and run.policy is not None:
-        run.policy.check(cmdp)
-    return checked(
-        View(run.folder.resolve().name, str(folder), cmdp, run.policy, certificate, settings, run.trace, price)
-    )
+    problem, policy = run.problem, None if run.on_simulator else run.policy
+    policy = policy if isinstance(policy, Mixture) else None
+    if isinstance(problem, CMDP) and policy is not None:
+        policy.check(problem)
+    title = run.folder.resolve().name
+    return checked(View(title, str(folder), problem, policy, certificate, settings, run.trace, price))
 
 
 def checked(view: View) -> View:
     """The same, if its parts fit together; or an error that names the file."""
-    if view.certificate and view.cmdp is not None and len(view.certificate["b"]) != view.cmdp.I:
+    if view.certificate and len(view.certificate["b"]) != view.problem.I:
         where = f"{view.folder}/certificate.json"
-        raise InputError(f"{where}: b must have {view.cmdp.I} numbers, one per constraint; solve again")
+        raise InputError(f"{where}: b must have {view.problem.I} numbers, one per constraint; solve again")
     _check_trace(view, len(view.b))
     return view
 

@@ -13,6 +13,8 @@ from clearance.simulator.gym import Gym, gymnasium, is_object
 from clearance.simulator.problem import Steps
 from clearance.simulator.spaces import Box, Space
 
+SHORT = 64  # steps of a walk that is made before a run, in every lane
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -58,6 +60,20 @@ def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Che
     finally:
         if not single:
             problem.close()
+
+
+def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
+    """Whether two short walks from the same seeds agree in every bit, and where they part; None if none could be made.
+
+    JAX environments are pure functions, and are taken at their word.
+    """
+    if not hasattr(simulator, "walk"):
+        return True, ""
+    first, again = _walk(simulator, steps, 0), _walk(simulator, steps, 0)
+    if isinstance(first, str) or isinstance(again, str):
+        return None, next(x for x in (first, again) if isinstance(x, str))
+    where = _difference(first, again)
+    return where is None, where or ""
 
 
 def _checked(problem: Gym, T: int, seed: int) -> Checked:

@@ -71,8 +71,9 @@ class NetworkMixture:
 
     def save(self, path: str | Path) -> None:
         """Write `policy.npz`: weights [M], theta [M, d], the description as JSON, and the normaliser."""
-        arrays = {"weights": self.weights, "theta": self.theta, "policy": np.array(self.policy.description())}
-        save_npz(path, arrays | {f"obs_{k}": v for k, v in self.normaliser._asdict().items()})
+        texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
+        normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
+        save_npz(path, {**texts, "weights": self.weights, "theta": self.theta, **normaliser})
 
     @classmethod
     def load(cls, path: str | Path) -> NetworkMixture:

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clearance.errors import InputError
+from clearance.files import finite
 from clearance.inputs import constraint_names, frozen, number, numbers
 from clearance.problem import Array
 from clearance.simulator.spaces import Space
 
 Bounds = tuple[Array, Array]
+PROBLEM = "clearance/problem/1"  # the schema of problem.json
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +112,23 @@ class Simulator(Protocol):
 def of_costs(limits: ArrayLike, gamma: float, name: str, names: Sequence[str] = (), **more: Any) -> Statement:
     """The statement of `cost ≤ limit`, as safe-RL users write it: g = −cost, b = −limit."""
     return Statement(name, gamma, -np.atleast_1d(np.asarray(limits, float)), tuple(names), **more)
+
+
+def describe(s: Statement) -> dict[str, Any]:
+    """The statement as JSON holds it; a bound that is not there is null."""
+    bounds = None if s.bounds is None else dict(zip(("low", "high"), (x.tolist() for x in s.bounds), strict=True))
+    data = {"name": s.name, "gamma": s.gamma, "b": s.b.tolist(), "names": list(s.names), "horizon": s.horizon}
+    return finite(data | {"bounds": bounds, "meaning": s.meaning})
+
+
+def from_description(data: dict[str, Any]) -> Statement:
+    """The inverse of `describe`."""
+    bounds = data["bounds"]
+    if bounds is not None:
+        ends = (("low", -np.inf), ("high", np.inf))
+        low, high = (np.array([end if x is None else x for x in bounds[key]], float) for key, end in ends)
+        bounds = low, high
+    return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds)
 
 
 def _horizon(H: Any) -> int | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from clearance.simulator.solution import SimulatorSolution
 from clearance.simulator.steps import NaturalSteps
 from clearance.solution import Attempt
 from clearance.statistical import gather
+from clearance.store import Every, Store
 
 BUDGET = 2e6  # environment steps for all, unless given
 LEARNING = 0.5  # the share of them for learning
@@ -50,39 +52,88 @@ def solve_simulator(
     delta: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    asked: dict[str, Any] | None = None,
 ) -> SimulatorSolution:
     """Learn a policy of a simulator that keeps its limits, and certify it; see `clearance.solve`.
 
     policy   `gaussian(…)` or `categorical(…)`; two layers of 64 with the head that fits the actions unless given
     budget   environment steps: half for learning, half for choice and certificate (2·10⁶ unless given)
+    out      the run folder: written while the run goes on, so that `resume` can go on with it (docs/run_folder.md)
     """
-    began, key, budget = time.perf_counter(), key_of(seed), BUDGET if budget is None else budget
     if method is not None and not isinstance(method, NaturalSteps):
         told = "simulators take PracticalCNPGPD() or PracticalCRPO()"
         raise InputError(f"method {type(method).__name__} is for finite models; {told}")
     sampler = _sampler(simulator, policy, seed) if sampler is None else sampler
-    method = (PracticalCNPGPD() if method is None else method).fitted(sampler.steps_per_lane, LEARNING * budget)
-    method = _with_kappa(method, simulator.statement, (1 - LEARNING) * budget, delta)
-    sampler = replace(sampler, warm=max(1, int(WARM * (method.K or 1))))
-    with _kept(sampler) as keep:
-        run = iterate(sampler, method, np.uint64(fold(key, LEARN)), np.inf, budget=LEARNING * budget, progress=progress)  # type: ignore[arg-type]
+    key_of(seed)
+    task = Task(sampler, method, budget, delta, int(seed))
+    if out is None:
+        return perform(task, progress)
+    from clearance.simulator.folder import created
+
+    with created(out, task, Every.of(checkpoint_every), asked) as store:
+        return perform(task, progress, store)
+
+
+class Task(NamedTuple):
+    """What `solve` was asked for; a run is a function of it."""
+
+    sampler: Practical
+    method: PracticalCNPGPD | PracticalCRPO | None
+    budget: float | None
+    delta: float
+    seed: int
+
+
+def perform(task: Task, progress: Progress | None, store: Store | None = None) -> SimulatorSolution:
+    """The run, or what is left of it; with a store, all of it is written there."""
+    began = time.perf_counter() - (0.0 if store is None else store.seconds)
+    sampler, method, budget = _decided(task)
+    simulator, key = sampler.simulator, key_of(task.seed)
+    if store is not None:
+        from clearance.simulator.folder import ran
+
+        store.decided(None, ran(method, simulator, task.seed), method.K or 0)
+    with _kept(sampler, store) as keep:
+        stream = np.uint64(fold(key, LEARN))
+        run = iterate(sampler, method, stream, np.inf, budget=LEARNING * budget, progress=progress, record=store)  # type: ignore[arg-type]
         keep.append(run.state)
-        spent = int(run.trace.steps.sum())
-        mixture, certificate, attempts, steps = _chosen(simulator, sampler, run, key, budget - spent, delta)
-    facts = run.status, int(seed), time.perf_counter() - began, spent + steps, delta, attempts
+        if store is not None and run.status == "interrupted":  # the rest is done when the run goes on
+            raise KeyboardInterrupt
+        mixture, certificate, attempts, steps = _chosen(simulator, sampler, run, key, budget - run.steps, task.delta)
+    facts = run.status, task.seed, max(time.perf_counter() - began, 0.0), run.steps + steps, task.delta, attempts
+    if store is not None:
+        store.finish(mixture, certificate, run.status, run.steps + steps)
     return SimulatorSolution(simulator, method, sampler.policy, run.trace, run.state, mixture, certificate, *facts)
 
 
+def _decided(task: Task) -> tuple[Practical, PracticalCNPGPD | PracticalCRPO, float]:
+    """The sampler with its warm-up, the method with K, N and κ decided, and the budget."""
+    sampler, budget = task.sampler, BUDGET if task.budget is None else task.budget
+    method = PracticalCNPGPD() if task.method is None else task.method
+    method = method.fitted(sampler.steps_per_lane, LEARNING * budget)
+    method = _with_kappa(method, sampler.cmdp, (1 - LEARNING) * budget, task.delta)
+    return replace(sampler, warm=max(1, int(WARM * (method.K or 1)))), method, budget
+
+
 @contextmanager
-def _kept(sampler: Practical) -> Iterator[list[State]]:
-    """An environment that fails takes nothing with it: the last iterate goes along with its fault."""
+def _kept(sampler: Practical, store: Store | None) -> Iterator[list[State]]:
+    """Whatever ends a run takes nothing with it: the last iterate goes into its folder, and along with a fault."""
     states: list[State] = []
     try:
         yield states
-    except EnvironmentFault as e:
-        state = states[-1] if states else e.learned
-        if state is not None:
-            e.learned = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
+    except BaseException as e:
+        fault = e if isinstance(e, EnvironmentFault) else None
+        state = states[-1] if states else store.learned if store is not None else fault and fault.learned
+        if state is None:
+            raise
+        last = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
+        if fault is not None:
+            fault.learned = last
+        if store is not None:
+            with suppress(InputError):  # a full disk must not hide what went wrong before
+                store.write("policy.npz", last.save)
         raise
 
 
@@ -117,7 +168,7 @@ def _chosen(
     simulator: Simulator, sampler: Practical, run: Run, key: np.uint64, budget: float, delta: float
 ) -> tuple[NetworkMixture, Certificate, tuple[Attempt, ...], int]:
     """The mixture to use, its certificate, what was tried, and the steps that took."""
-    index = thinned(len(run.trace), CANDIDATES, first=max(LATE, WARM))
+    index = run.trace.rows_of(thinned(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
     theta = run.trace.theta[index]
     normaliser = run.state.world.normaliser
     late = NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
