@@ -1,6 +1,23 @@
-"""The matrices of these tests are tiny: threads inside BLAS only get in each other's way."""
+"""The matrices of these tests are tiny: threads inside BLAS only get in each other's way.
+
+What JAX compiles is kept in a folder for as long as the tests run: every sampler compiles its own programs, and most of
+them are the same ones.
+"""
 
 import os
+import shutil
+import tempfile
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+own = "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ
+if own:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="clearance-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+def pytest_unconfigure() -> None:
+    if own:
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)

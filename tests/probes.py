@@ -130,13 +130,13 @@ def tilt(obs: Any, action: Any, after: Any, info: Any) -> float:
 
 
 class Wearing(Line):
-    """Breaks in its fortieth episode, counted over all lanes."""
+    """Breaks in its 400th episode, counted over all lanes."""
 
     episodes = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         Wearing.episodes += 1
-        if Wearing.episodes == 40:
+        if Wearing.episodes == 400:
             raise RuntimeError("worn out")
         return super().reset(seed=seed, options=options)
 

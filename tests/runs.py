@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import clearance as cl
+from clearance import loop
 from clearance.cli import main
+from clearance.methods import State
 
 # Every kind of run: exact and samples, both methods, with a budget (which decides where a run ends) and without.
 KINDS: dict[str, dict[str, Any]] = {
@@ -56,3 +60,18 @@ def cli(argv: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     status = main(argv.split())
     said = capsys.readouterr()
     return status, said.out, said.err
+
+
+def spoiled(at: int, name: str) -> Callable[..., Any]:
+    """Iterations as they are, but θ or λ is no longer finite after `at` of them."""
+    advance = loop._advance
+
+    def call(sampler: Any, method: Any, key: Any, state: State, n: int, lam_max: float) -> Any:
+        after, part = advance(sampler, method, key, state, n, lam_max)
+        rows = np.array(getattr(part, name))
+        rows[max(at - state.k, 0) :] = np.nan
+        if after.k >= at:
+            after = after._replace(**{name: np.full_like(getattr(after, name), np.inf)})
+        return after, dataclasses.replace(part, **{name: rows})
+
+    return call

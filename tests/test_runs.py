@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
-from runs import KINDS, Bomb, begin, bits, cli
+from runs import KINDS, Bomb, begin, bits, cli, spoiled
 
 import clearance as cl
 from clearance import checkpoint, files, loop, resuming, run, settings, solving, store
@@ -423,21 +423,6 @@ def test_a_clock_that_goes_wrong(clock: Callable[[int], float], monkeypatch: pyt
         m.setattr(loop, "_advance", watched)
         solution = begin("exact, Algorithm 1", "run", checkpoint_every="30s")
     assert bits("run") == bits("whole") and solution.seconds >= 0 and largest[0] <= 100
-
-
-def spoiled(at: int, name: str) -> Callable[..., Any]:
-    """Iterations as they are, but θ or λ is no longer finite after `at` of them."""
-    advance = loop._advance
-
-    def call(sampler: Any, method: Any, key: Any, state: State, n: int, lam_max: float) -> Any:
-        after, part = advance(sampler, method, key, state, n, lam_max)
-        rows = np.array(getattr(part, name))
-        rows[max(at - state.k, 0) :] = np.nan
-        if after.k >= at:
-            after = after._replace(**{name: np.full_like(getattr(after, name), np.inf)})
-        return after, dataclasses.replace(part, **{name: rows})
-
-    return call
 
 
 @pytest.mark.parametrize("name", ["theta", "lam"])

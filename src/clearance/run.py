@@ -139,8 +139,12 @@ def load(folder: str | Path) -> RunFolder:
 def read_statement(path: Path) -> Statement:
     """What was asked of a simulator; its names, shapes and spaces are in the file too."""
     data = load_json(path, PROBLEM)
-    with stored.reading(path):
-        return from_description(data)
+    try:
+        with stored.reading(path):
+            return from_description(data)
+    except InputError as e:
+        text = str(e)
+        raise InputError(text if text.startswith(f"{path}: ") else f"{path}: {text}; {stored.REMEDY}") from None
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
