@@ -73,7 +73,7 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
         weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, i), (b, a))
-        layer = eqx.nn.Linear(a, b, key=key)
+        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # its own numbers would be drawn for nothing
         layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(b))))
     return layers
 
