@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folders import HOSTILE, hostile_run, seal, small_run, solved
+from folders import HOSTILE, hostile_run, seal, simulator_run, small_run, solved
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +120,21 @@ def test_the_command_is_shown_word_for_word(tmp_path: Path) -> None:
     assert cli.main([*argv, "--out", str(folder)]) == 0
     shown = re.search(r"clearance solve two-state[^<\n]*", (cl.report(folder)).read_text("utf-8"))
     assert shown and sorted(shown[0].split()) == sorted(["clearance", *argv])
+
+
+def test_a_run_on_a_simulator(tmp_path: Path) -> None:
+    """Its numbers, what J means, the network in words; no gap and no price, and no bound where there is none."""
+    folder = simulator_run(tmp_path / "robot")
+    page, said = Page(cl.report(folder)), json.loads((folder / "certificate.json").read_text())
+    assert said["J_lower"][0] is None and said["J_upper"][0] is None
+    for x in (said["J_r"], *said["J_g"], *said["slack"], *said["J_lower"][1:], *said["J_upper"][1:], *said["lam"]):
+        assert number(x) in page.text
+    assert "over the first 1000 steps of an episode" in page.text and "samples, confidence 0.99" in page.text
+    assert "gap to the optimum" not in page.text and "Not shown: it needs a finite model" in page.text
+    assert "inf" not in re.sub(r"infinit|inform|infeasib", "", page.text) and "nan" not in page.text.lower()
+    assert "1,360,000" in page.text and "begun in Python" in page.text
+    two = simulator_run(tmp_path / "other", K=30)
+    assert "of one problem" in Page(cl.report([folder, two], tmp_path / "two.html")).text
 
 
 def test_the_same_run_gives_the_same_bytes(run: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Browser, browser  # noqa: F401
-from folders import HOSTILE, hostile_run, small_run
+from folders import HOSTILE, hostile_run, simulator_run, small_run
 
 import clearance as cl
 
@@ -98,6 +98,31 @@ def test_runs_stand_side_by_side(browser: Browser, hostile: Path) -> None:  # no
     browser.open(hostile, width=375)
     assert len(set(browser.ask(places))) == 1
     assert browser.overflow() <= 0
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed")
+    runs = [simulator_run(folder / "robot", name=HOSTILE), small_run(folder / "queue")]
+    return cl.report(runs, folder / "mixed.html")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(320, True), (1200, False)])
+def test_a_simulator_beside_a_model(browser: Browser, mixed: Path, width: int, dark: bool) -> None:  # noqa: F811
+    """Silent, fitting, hostile names as text; no optimum and no heat map where there is no model."""
+    browser.open(mixed, width=width, dark=dark)
+    assert browser.console() == [] and browser.requests() == [mixed.resolve().as_uri()] and browser.overflow() <= 0
+    assert browser.ask("document.querySelectorAll('script, b, iframe, img, [onload], [onerror]').length") == 0
+    words = browser.ask("[...document.querySelectorAll('.verdict')].map(v => v.innerText)")
+    assert len(words) == 2 and all(w.endswith("CERTIFIED") for w in words)
+    robot, queue = (f"document.querySelectorAll('article')[{n}]" for n in (0, 1))
+    charts = browser.ask(f"[...{robot}.querySelectorAll('svg.chart')].map(s => s.getAttribute('aria-label'))")
+    assert len(charts) == 4 and all("optimum" not in label for label in charts) and HOSTILE in charts[1]
+    assert browser.ask(f"{queue}.querySelectorAll('svg.chart').length") >= 7
+    shown = browser.ask(f"{robot}.textContent")
+    assert "A mixture of 2 networks (categorical, hidden layers: none)" in shown and "robot <b>" in shown
+    box = browser.ask(f"(b => [b.width, b.height])({robot}.querySelector('polyline.c0').getBBox())")
+    assert 200 < box[0] < 440 and 50 < box[1] < 270
 
 
 def test_a_bad_page_is_noticed(browser: Browser, tmp_path: Path) -> None:  # noqa: F811

@@ -79,7 +79,7 @@ def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tupl
         said = f"The chosen policy: {number(chosen[0])}{between}"
         axes.point(end, *chosen, "c2", said)
         told += f" {said}."
-        keys.append(("point c2", f"the chosen policy, {_how(view)}"))
+        keys.append(("point c2", f"the chosen policy, {_how(view) if between else 'as estimated'}"))
     rows = list(zip(seen.x, seen.mean, seen.low, seen.high, seen.so_far, strict=True))
     behind = numbers(("steps", "mean", "5 %", "95 %", "average so far"), rows, f"{title}: numbers")
     return figure(title, axes.figure(name, told), legend(keys), behind)
