@@ -53,9 +53,9 @@ def begin(folder: Path, flags: str, **how: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
 
 
-def finish(folder: Path, flags: str) -> str:
+def finish(folder: Path, flags: str, **how: Any) -> str:
     """The run to its end; what it says."""
-    process = begin(folder, flags)
+    process = begin(folder, flags, **how)
     out, err = process.communicate(timeout=600)
     assert process.returncode in (0, 4), (flags, err)
     return out
@@ -155,6 +155,106 @@ def kills(work: Path, quick: bool) -> str:
     rows.append(("all", sum(hits.values())))
     end = f"{begun} runs were killed, resumed and brought to their end; {same} of them have the trace, policy and "
     return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of the undisturbed run, bit for bit."
+
+
+MINE = """
+import math, os
+import gymnasium, jax, jax.numpy as jnp
+import clearance as cl
+
+def point():
+    def step(key, x, action):
+        x = x + 0.2 * (action - 0.5) + 0.05 * jax.random.normal(key)
+        return x, jnp.stack([x, (x > 0.5).astype(x.dtype)]), jnp.abs(x) > 3
+    asked = {"gamma": 1.0, "horizon": 20, "limits": [8.0], "bounds": ([-4.0, 0.0], [4.0, 1.0]), "name": "point"}
+    return cl.environment(jax.random.normal, step, lambda x: x[None], action=cl.Discrete(2), **asked)
+
+class Pole(gymnasium.Wrapper):
+    steps = 0
+    def step(self, action):
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        Pole.steps += 1
+        fault = os.path.exists("raises") or os.path.exists("gives NaN")
+        if fault and Pole.steps > 60_000:
+            if os.path.exists("raises"):
+                raise RuntimeError("a bearing is worn out")
+            reward = math.nan
+        return obs, reward, terminated, truncated, info | {"cost": float(abs(obs[2]) > 0.05)}
+
+def pole():
+    make = lambda: Pole(gymnasium.make("CartPole-v1"))
+    return cl.gymnasium(make, limits=40.0, horizon=100, num_envs=8, bounds=(0.0, 1.0), name="pole")
+"""
+ON_SIMULATORS = {
+    "JAX": "mine:point --K 60 --N 20000 --budget 2.4e6 --checkpoint-every 3",
+    "Gymnasium": "mine:pole --K 40 --N 4000 --budget 3.2e5 --checkpoint-every 2",
+}
+
+
+def simulators(work: Path, quick: bool) -> str:
+    """kill -9 of runs on simulators at random instants of their work, the same command again until they end."""
+    (work / "mine.py").write_text(MINE)
+    kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    how = {"cwd": work, "env": os.environ | kept}
+    wanted, rng, rows = (4 if quick else 40), random.Random(2023), []
+    hits: dict[str, Counter[str]] = {kind: Counter() for kind in ON_SIMULATORS}
+    ends: dict[str, list[bool]] = {kind: [] for kind in ON_SIMULATORS}
+    whole = {kind: _undisturbed(work / f"whole {kind}", flags, how) for kind, flags in ON_SIMULATORS.items()}
+    while sum(sum(c.values()) for c in hits.values()) < wanted:
+        for kind, flags in ON_SIMULATORS.items():
+            folder = work / "run"
+            for _ in range(rng.randint(3, 6)):
+                hits[kind].update(_killed(folder, flags, how, rng.uniform(0, 0.9) * whole[kind][1]))
+            finish(folder, flags, **how)
+            ends[kind].append(bits(folder) == whole[kind][0])
+            shutil.rmtree(folder)
+    for kind, seen in hits.items():
+        where = ", ".join(f"{phase}: {n}" for phase, n in sorted(seen.items()))
+        rows.append((kind, sum(seen.values()), where, f"{sum(ends[kind])} of {len(ends[kind])}"))
+    killed = table(("simulator", "instants", "killed while", "runs with the bits of the undisturbed one"), rows)
+    faults = [_mended(work, fault, how, whole["Gymnasium"][0]) for fault in ("raises", "gives NaN")]
+    heads = ("the environment", "what is said (exit 2)", "iterations saved", "when it is mended, resumed")
+    return f"{killed}\n\n{table(heads, faults)}"
+
+
+def _undisturbed(folder: Path, flags: str, how: dict[str, Any]) -> tuple[dict[str, str], float]:
+    """Its bits, and how long it works once all is compiled."""
+    finish(folder, flags, **how)
+    found = bits(folder)
+    shutil.rmtree(folder)
+    process = begin(folder, flags, **how)
+    while not (folder / "manifest.json").exists():
+        time.sleep(0.02)
+    started = time.monotonic()
+    process.communicate()
+    assert bits(folder) == found
+    return found, time.monotonic() - started
+
+
+def _killed(folder: Path, flags: str, how: dict[str, Any], after: float) -> list[str]:
+    """Kill a process so long after it has opened the run; the phase that it was in, nothing if it had ended."""
+    stamp = lambda: (folder / "manifest.json").stat().st_mtime_ns if (folder / "manifest.json").exists() else 0  # noqa: E731
+    before, process = stamp(), begin(folder, flags, **how)
+    while process.poll() is None and stamp() == before:
+        time.sleep(0.02)
+    time.sleep(after)
+    over = process.poll()
+    process.kill()
+    _, err = process.communicate()
+    assert over in (None, 0, 4), err
+    return [] if over is not None else [_phase(folder)]
+
+
+def _mended(work: Path, fault: str, how: dict[str, Any], whole: dict[str, str]) -> tuple[str, str, int, str]:
+    """An environment that does this in the middle of learning."""
+    (work / fault).touch()
+    says, k = _fails(work / "run", ON_SIMULATORS["Gymnasium"], **how)
+    assert cl.run.load(work / "run").policy is not None
+    (work / fault).unlink()
+    finish(work / "run", ON_SIMULATORS["Gymnasium"], **how)
+    same = "the same bits" if bits(work / "run") == whole else "OTHER BITS"
+    shutil.rmtree(work / "run")
+    return fault, says, k, same
 
 
 def forked(folder: Path, flags: str) -> int:
@@ -341,6 +441,7 @@ def memory(work: Path, quick: bool) -> str:
 STUDIES: dict[str, Callable[[Path, bool], str]] = {
     "Bad input": bad_input,
     "Killed at random instants": kills,
+    "Killed at random instants, on simulators": simulators,
     "Disks": disks,
     "Two processes": writers,
     "Clocks": clocks,

@@ -64,8 +64,8 @@ def small(simulator: Any, *_: Any) -> Practical:
 
 def learn(simulator: Any, out: str | Path | None, **more: Any) -> Any:
     method = PracticalCNPGPD(K=8, N=120, direction=Natural(iterations=2))
-    how = {"budget": 6e3, "seed": 5, "delta": 0.1, "checkpoint_every": 2} | more
-    return cl.solve(simulator, method, sampler=small(simulator), out=out, **how)
+    how = {"method": method, "budget": 6e3, "seed": 5, "delta": 0.1, "checkpoint_every": 2} | more
+    return cl.solve(simulator, sampler=small(simulator), out=out, **how)
 
 
 def slowly(*_: Any) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from clearance import resuming, settings, stored
 from clearance.loop import Progress
 from clearance.simulator.check import repeats
+from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.natural import Natural
 from clearance.simulator.policy import NetworkPolicy
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from clearance.simulator.solving import Task
 
 # What settings.json may name: looked up here, never imported.
-METHODS, PARTS, SAMPLERS = (PracticalCNPGPD,), (Natural,), (Practical,)
+METHODS, PARTS, SAMPLERS = (PracticalCNPGPD, PracticalCRPO), (Natural,), (Practical,)
 HOW = ("budget", "delta", "seed")
 
 

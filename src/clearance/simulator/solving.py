@@ -131,7 +131,7 @@ def _kept(sampler: Practical, store: Store | None) -> Iterator[list[State]]:
         last = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
         if fault is not None:
             fault.learned = last
-        if store is not None:
+        if store is not None and "certificate.json" not in store.files:  # else it is about the policy that is there
             with suppress(InputError):  # a full disk must not hide what went wrong before
                 store.write("policy.npz", last.save)
         raise
