@@ -167,7 +167,8 @@ def point():
         x = x + 0.2 * (action - 0.5) + 0.05 * jax.random.normal(key)
         return x, jnp.stack([x, (x > 0.5).astype(x.dtype)]), jnp.abs(x) > 3
     asked = {"gamma": 1.0, "horizon": 20, "limits": [8.0], "bounds": ([-4.0, 0.0], [4.0, 1.0]), "name": "point"}
-    return cl.environment(jax.random.normal, step, lambda x: x[None], action=cl.Discrete(2), **asked)
+    reset = lambda key: 0.5 * jax.random.normal(key)
+    return cl.environment(reset, step, lambda x: x[None], action=cl.Discrete(2), **asked)
 
 class Pole(gymnasium.Wrapper):
     steps = 0
@@ -186,7 +187,7 @@ def pole():
     return cl.gymnasium(make, limits=40.0, horizon=100, num_envs=8, bounds=(0.0, 1.0), name="pole")
 """
 ON_SIMULATORS = {
-    "JAX": "mine:point --K 60 --N 20000 --budget 2.4e6 --checkpoint-every 3",
+    "JAX": "mine:point --K 60 --N 10000 --budget 1.2e6 --checkpoint-every 3",
     "Gymnasium": "mine:pole --K 40 --N 4000 --budget 3.2e5 --checkpoint-every 2",
 }
 

@@ -51,7 +51,9 @@ def point() -> Any:
         return x, jnp.stack([x, (x > 0.5).astype(x.dtype)]), jnp.abs(x) > 3
 
     asked = {"gamma": 1.0, "horizon": 20, "limits": [6.0], "bounds": ([-4.0, 0.0], [4.0, 1.0]), "name": "point"}
-    return cl.environment(jax.random.normal, step, lambda x: x[None], action=cl.Discrete(2), lanes=32, **asked)
+    return cl.environment(
+        lambda key: 0.5 * jax.random.normal(key), step, lambda x: x[None], action=cl.Discrete(2), lanes=32, **asked
+    )
 
 
 KINDS: dict[str, Callable[[], Any]] = {"JAX": point, "Gymnasium": pole}
