@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import clearance as cl
+from clearance.simulator import zoo
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.natural import Natural
+from clearance.simulator.policy import Design
 from clearance.simulator.practical import Practical
 
 
@@ -44,29 +44,23 @@ def pole(name: str = "tilt", limit: float = 15.0, moody: bool = False, horizon: 
 
 
 def point() -> Any:
-    """A point on a line that is pushed to and fro; beyond 0.5 it costs."""
-
-    def step(key: Any, x: Any, action: Any) -> Any:
-        x = x + 0.2 * (action - 0.5) + 0.05 * jax.random.normal(key)
-        return x, jnp.stack([x, (x > 0.5).astype(x.dtype)]), jnp.abs(x) > 3
-
-    asked = {"gamma": 1.0, "horizon": 20, "limits": [6.0], "bounds": ([-4.0, 0.0], [4.0, 1.0]), "name": "point"}
-    return cl.environment(
-        lambda key: 0.5 * jax.random.normal(key), step, lambda x: x[None], action=cl.Discrete(2), lanes=32, **asked
-    )
+    """As in tests/test_simulators.py, so that what is compiled there serves here too."""
+    return zoo.navigation(horizon=40)
 
 
 KINDS: dict[str, Callable[[], Any]] = {"JAX": point, "Gymnasium": pole}
 
 
 def small(simulator: Any, *_: Any) -> Practical:
-    policy = cl.categorical(hidden=(), normalise=True).fitted(simulator.obs_shape, simulator.action, 3)
-    return Practical(simulator, policy, hidden=(4,), epochs=1)
+    hidden = (8,) if simulator.action.shape else ()
+    policy = Design(hidden=hidden).fitted(simulator.obs_shape, simulator.action, 3)
+    return Practical(simulator, policy, hidden=hidden or (4,), epochs=1)
 
 
 def learn(simulator: Any, out: str | Path | None, **more: Any) -> Any:
-    method = PracticalCNPGPD(K=8, N=120, direction=Natural(iterations=2))
-    how = {"method": method, "budget": 6e3, "seed": 5, "delta": 0.1, "checkpoint_every": 2} | more
+    size = 400 if simulator.action.shape else 120
+    method = PracticalCNPGPD(K=8, N=size, kappa=0.5, direction=Natural(iterations=4))
+    how = {"method": method, "budget": 50 * size, "seed": 5, "delta": 0.1, "checkpoint_every": 2} | more
     return cl.solve(simulator, sampler=small(simulator), out=out, **how)
 
 

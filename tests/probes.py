@@ -127,23 +127,3 @@ def faulty(what: str) -> Faulty:
 def tilt(obs: Any, action: Any, after: Any, info: Any) -> float:
     """A cost for CartPole: the pole's angle."""
     return abs(float(after[2]))
-
-
-class Wearing(Line):
-    """Breaks in its 400th episode, counted over all lanes."""
-
-    episodes = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        Wearing.episodes += 1
-        if Wearing.episodes == 400:
-            raise RuntimeError("worn out")
-        return super().reset(seed=seed, options=options)
-
-
-def wearing() -> Any:
-    """A problem on which learning cannot end well."""
-    import clearance as cl
-
-    Wearing.episodes = 0
-    return cl.gymnasium(Wearing, limits=8.0, horizon=4, num_envs=8, bounds=(0.0, TERMINAL))

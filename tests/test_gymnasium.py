@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
+from learners import pole, small
 from probes import RESET, TERMINAL, Choices, Faulty, Gymnaxlike, Line, Noisy
 
 import clearance as cl
@@ -517,34 +517,16 @@ def test_solve_and_certify_on_the_command_line(
     assert json.loads(out)["verdict"] in ("CERTIFIED", "UNDECIDED", "VIOLATED")
 
 
-def test_what_was_learned_outlives_an_environment(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, _, err = called("solve probes:wearing --budget 4e3 --out run", capsys)
-    assert status == 2 and re.search(r"Wearing, lane 7, reset .*raised RuntimeError: worn out", err)
-    assert "what was learned until then is in run/policy.npz, not certified" in err and err.count("\n") == 1
-    from clearance.simulator.mixture import NetworkMixture
-
-    assert NetworkMixture.load("run/policy.npz").M == 1
-
-
 def test_an_iteration_is_a_pure_function_of_its_state_and_key() -> None:
     """What a resume rests on: every iteration begins with reset(seed), so the same state and key give the same bits."""
-    from clearance.simulator.method import PracticalCNPGPD
-    from clearance.simulator.policy import Design
-    from clearance.simulator.practical import Practical
+    from clearance.simulator.natural import Natural
 
-    def learner() -> tuple[Any, Any]:
-        problem = cl.zoo.crpo_cartpole(num_envs=4)
-        policy = Design(hidden=(8,)).fitted(problem.obs_shape, problem.action, 0)
-        return PracticalCNPGPD(N=400, K=4, kappa=1.0), Practical(problem, policy, hidden=(8,), epochs=1)
-
-    method, sampler = learner()
-    states = [method.init(sampler.policy.init(), 2, sampler.begin())]
+    method = cl.PracticalCNPGPD(N=120, K=4, kappa=1.0, direction=Natural(iterations=4))
+    sampler = small(pole())
+    states = [method.init(sampler.policy.init(), 1, sampler.begin())]
     for k in range(3):
         states.append(method.step(np.uint64(k), sampler, states[-1], np.inf)[0])
-    method, fresh = learner()  # other environment objects, as after a restart
+    fresh = small(pole())  # other environment objects, as after a restart
     kept = states[1]._replace(world=jax.tree.map(np.asarray, states[1].world))  # what a file would hold
     for k in (1, 2):
         kept = method.step(np.uint64(k), fresh, kept, np.inf)[0]

@@ -92,7 +92,7 @@ def test_interrupted_again_and_again(kind: str, whole: Whole, monkeypatch: pytes
     for column in ("theta", "lam", "J_hat", "omega_norm", "steps"):
         assert np.array_equal(getattr(free.trace, column), getattr(found.trace, column))
     assert isinstance(found.policy, NetworkMixture) and np.array_equal(found.policy.theta, free.policy.theta)
-    assert found.manifest["env_steps"] == free.env_steps <= 6e3 and found.problem.names == free.cmdp.names
+    assert found.manifest["env_steps"] == free.env_steps <= 2e4 and found.problem.names == free.cmdp.names
     free.save("saved")
     saved = cl.run.load("saved")
     assert saved.certificate == found.certificate and np.array_equal(saved.trace.theta, found.trace.theta)
@@ -101,7 +101,7 @@ def test_interrupted_again_and_again(kind: str, whole: Whole, monkeypatch: pytes
 def test_the_other_method_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a method carries is in the checkpoint, and its settings come back from data."""
     assert {kind.__name__ for kind in folder.METHODS} == {kind.__name__ for kind in NaturalSteps.__subclasses__()}
-    crpo = cl.PracticalCRPO(K=6, N=120, direction=Natural(iterations=2), tolerance=0.5)
+    crpo = cl.PracticalCRPO(K=6, N=120, direction=Natural(iterations=4), tolerance=0.5)
     learn(pole(), "whole", method=crpo)
     unfinished(pole(), monkeypatch, 4, method=crpo)
     cl.resume("run", pole())
@@ -367,6 +367,19 @@ def test_a_simulator_of_the_zoo_needs_no_name(monkeypatch: pytest.MonkeyPatch, c
     assert status == 130 and "clearance solve crpo-cartpole --budget 5000.0 --K 4 --N 120 --resume run" in err
     assert cli("solve --resume run --json", capsys)[0] in (0, 4)
     assert cl.run.load("run").status == "done"
+
+
+def test_a_fault_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line that says what broke, where what was learned is, and how to go on."""
+    mine()
+    monkeypatch.setattr(solving, "_sampler", learners.small)
+    monkeypatch.setattr(Pole, "steps", 0)
+    monkeypatch.setattr(Pole, "breaks", 800)
+    status, out, err = cli("solve mine:problem --K 8 --N 120 --budget 6e3 --out run", capsys)
+    assert (status, out) == (2, "") and len(err.splitlines()) == 1 and "RuntimeError: a bearing is worn out" in err
+    go_on = "go on with: clearance solve mine:problem --budget 6000.0 --K 8 --N 120 --resume run\n"
+    assert err.endswith(f"what was learned until then is in run/policy.npz, not certified; when it is mended, {go_on}")
+    assert NetworkMixture.load("run/policy.npz").M == 1 and cl.run.load("run").status == "failed"
 
 
 def test_a_run_begun_in_python_goes_on_at_the_command_line(whole: Whole, capsys: Any) -> None:
