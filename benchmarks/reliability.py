@@ -215,7 +215,8 @@ def simulators(work: Path, quick: bool) -> str:
     killed = table(("simulator", "instants", "killed while", "runs with the bits of the undisturbed one"), rows)
     faults = [_mended(work, fault, how, whole["Gymnasium"][0]) for fault in ("raises", "gives NaN")]
     heads = ("the environment", "what is said (exit 2)", "iterations saved", "when it is mended, resumed")
-    return f"{killed}\n\n{table(heads, faults)}"
+    note = "Processes are fresh ones (JAX must not be forked), and are killed after they have opened the run."
+    return f"{killed}\n\n{note}\n\n{table(heads, faults)}"
 
 
 def _undisturbed(folder: Path, flags: str, how: dict[str, Any]) -> tuple[dict[str, str], float]:
