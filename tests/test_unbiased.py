@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clearance import zoo
+from clearance import CNPGPD, optimum, run, solve, zoo
 from clearance.errors import InputError
 from clearance.problem import evaluate
 from clearance.simulator import zoo as simulators
 from clearance.simulator.environment import of_model
 from clearance.simulator.policy import NetworkPolicy, categorical
+from clearance.simulator.practical import Practical
 from clearance.simulator.unbiased import Unbiased
 
 
@@ -76,3 +77,19 @@ def test_what_it_is_not_for(world: Any) -> None:
         Unbiased(pendulum, categorical(hidden=()).fitted((3,), env.action))
     with pytest.raises(InputError, match="normalise=False"):
         Unbiased(env, categorical().fitted(env.obs_shape, env.action))
+
+
+def test_algorithm_1_as_printed_learns_on_a_jax_environment(tmp_path: Any) -> None:
+    """C-NPG-PD with its own regression and its own draws, against the optimum of the model behind the environment."""
+    cmdp = zoo.two_state()
+    env, best = of_model(cmdp), optimum(cmdp)
+    method = CNPGPD(K=300, N=128, eta1=0.1, eta2=0.1, kappa=0.05)
+    sol = solve(env, method, policy=categorical(hidden=()), budget=1e6, seed=0, out=tmp_path / "run")
+    assert sol.certificate.verdict == "CERTIFIED" and not sol.policy_class.design.normalise
+    pi = [table(sol.policy.policy, theta) for theta in sol.policy.theta]
+    J = sol.policy.weights @ np.array([evaluate(cmdp, p).J for p in pi])  # exact, of the mixture that was certified
+    assert np.all(J[1:] >= cmdp.b) and best.J_r - 0.05 < J[0] <= best.J_r
+    again: Any = run.load(tmp_path / "run")
+    assert again.settings["method"]["name"] == "CNPGPD" and np.array_equal(again.policy.theta, sol.policy.theta)
+    with pytest.raises(InputError, match="go together"):
+        solve(env, method, sampler=Practical(env, sol.policy_class))

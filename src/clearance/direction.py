@@ -166,9 +166,9 @@ def fisher(draws: Draws) -> Array:
 
 def dense(score: Any) -> Array:
     """The scores as an array [N, d]."""
-    if isinstance(score, LinearOperator) and not hasattr(score, "toarray"):
-        return np.asarray(score @ np.eye(score.shape[1]))
-    return score.toarray() if hasattr(score, "toarray") else np.asarray(score)
+    if hasattr(score, "toarray"):
+        return score.toarray()
+    return np.asarray(score @ np.eye(score.shape[1]) if isinstance(score, LinearOperator) else score)
 
 
 Direction = SGD | WeightedSGD | AcceleratedSGD | LeastSquares | Tabular

@@ -21,7 +21,7 @@ from clearance.errors import InfeasibleError, InputError
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
 from clearance.margin import Margin, conservative_margin, exact_margin, kappa_of, sampled_margin
-from clearance.methods import Method, RegularisedCNPGPD, State
+from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
 from clearance.methods.method import margin_of
 from clearance.methods.regularised import FADED
 from clearance.mixture import Mixture
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from clearance.simulator.practical import Practical
     from clearance.simulator.problem import Simulator
     from clearance.simulator.solution import SimulatorSolution
+    from clearance.simulator.unbiased import Unbiased
 
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
@@ -84,10 +85,10 @@ def solve(
 @overload
 def solve(
     cmdp: Simulator,
-    method: PracticalCNPGPD | PracticalCRPO | None = None,
+    method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
-    sampler: Practical | None = None,
+    sampler: Practical | Unbiased | None = None,
     budget: float | None = None,
     delta: float = 0.01,
     seed: int = 0,

@@ -10,10 +10,12 @@ import json
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from clearance import resuming, settings, stored
+from clearance.direction import Direction
 from clearance.loop import Progress
+from clearance.methods import CNPGPD
 from clearance.simulator.check import repeats
 from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.method import PracticalCNPGPD
@@ -21,6 +23,7 @@ from clearance.simulator.natural import Natural
 from clearance.simulator.policy import NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator
+from clearance.simulator.unbiased import Unbiased
 from clearance.store import Every, Store
 
 if TYPE_CHECKING:
@@ -28,7 +31,8 @@ if TYPE_CHECKING:
     from clearance.simulator.solving import Task
 
 # What settings.json may name: looked up here, never imported.
-METHODS, PARTS, SAMPLERS = (PracticalCNPGPD, PracticalCRPO), (Natural,), (Practical,)
+METHODS, SAMPLERS = (PracticalCNPGPD, PracticalCRPO, CNPGPD), (Practical, Unbiased)
+PARTS = (Natural, *get_args(Direction))
 HOW = ("budget", "delta", "seed")
 
 

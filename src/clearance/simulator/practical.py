@@ -118,6 +118,10 @@ class Practical:
         values = self.critics.begin(self.policy.seed + 1)
         return World(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32))
 
+    def normaliser(self, world: World) -> Normaliser:
+        """What a policy's observations go through, as of now."""
+        return world.normaliser
+
     def batch(self, key: np.uint64, world: World, theta: Array, N: int) -> tuple[Draws, Array, World, int]:
         """About N steps: draws, Ĵ [1+I], the world after them, and the steps they cost."""
         parts = self._rollouts(key, world, theta, N)

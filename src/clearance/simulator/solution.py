@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clearance.certificate import Certificate
-from clearance.methods import State
+from clearance.methods import CNPGPD, State
 from clearance.problem import Array
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import NetworkPolicy
@@ -22,7 +22,7 @@ class SimulatorSolution:
     """`policy` is the one to use, `certificate` what is known of it; trace and state are those of the learning."""
 
     simulator: Simulator
-    method: NaturalSteps
+    method: NaturalSteps | CNPGPD
     policy_class: NetworkPolicy
     trace: Trace
     state: State
@@ -52,7 +52,7 @@ class SimulatorSolution:
     @property
     def last(self) -> NetworkMixture:
         """The last iterate: nothing is guaranteed of it."""
-        return NetworkMixture.single(self.policy_class, self.state.theta, self.state.world.normaliser)
+        return NetworkMixture.single(self.policy_class, self.state.theta, self.policy.normaliser)
 
     @property
     def kappa(self) -> Any:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +16,7 @@ from clearance.certificate import Certificate, by_samples
 from clearance.errors import EnvironmentFault, InputError
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
-from clearance.methods import State
+from clearance.methods import CNPGPD, State
 from clearance.problem import Array
 from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
@@ -29,6 +30,7 @@ from clearance.simulator.problem import Simulator, Statement
 from clearance.simulator.returns import Simulated
 from clearance.simulator.solution import SimulatorSolution
 from clearance.simulator.steps import NaturalSteps
+from clearance.simulator.unbiased import Unbiased
 from clearance.solution import Attempt
 from clearance.statistical import gather
 from clearance.store import Every, Store
@@ -39,15 +41,15 @@ CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 LEARN, CHOOSE, FRESH = 2**40 + 10, 2**40 + 11, 2**41  # streams
-Chosen = TypeVar("Chosen", bound=NaturalSteps)
+Chosen = TypeVar("Chosen", bound=NaturalSteps | CNPGPD)
 
 
 def solve_simulator(
     simulator: Simulator,
-    method: PracticalCNPGPD | PracticalCRPO | None = None,
+    method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
-    sampler: Practical | None = None,
+    sampler: Practical | Unbiased | None = None,
     budget: float | None = None,
     delta: float = 0.01,
     seed: int = 0,
@@ -58,14 +60,18 @@ def solve_simulator(
 ) -> SimulatorSolution:
     """Learn a policy of a simulator that keeps its limits, and certify it; see `clearance.solve`.
 
+    method   `CNPGPD` is Algorithm 1 as printed, on the unbiased draws of Algorithm 2 (JAX environments, γ < 1)
     policy   `gaussian(…)` or `categorical(…)`; two layers of 64 with the head that fits the actions unless given
     budget   environment steps: half for learning, half for choice and certificate (2·10⁶ unless given)
     out      the run folder: written while the run goes on, so that `resume` can go on with it (docs/run_folder.md)
     """
-    if method is not None and not isinstance(method, NaturalSteps):
-        told = "simulators take PracticalCNPGPD() or PracticalCRPO()"
+    if method is not None and not isinstance(method, NaturalSteps | CNPGPD):
+        told = "simulators take PracticalCNPGPD(), PracticalCRPO() or CNPGPD()"
         raise InputError(f"method {type(method).__name__} is for finite models; {told}")
-    sampler = _sampler(simulator, policy, seed) if sampler is None else sampler
+    unbiased = isinstance(method, CNPGPD)
+    sampler = _sampler(simulator, policy, seed, unbiased=unbiased) if sampler is None else sampler
+    if isinstance(sampler, Unbiased) != unbiased:
+        raise InputError("CNPGPD and the sampler Unbiased go together: Algorithm 1 wants the draws of Algorithm 2")
     key_of(seed)
     task = Task(sampler, method, budget, delta, int(seed))
     if out is None:
@@ -79,8 +85,8 @@ def solve_simulator(
 class Task(NamedTuple):
     """What `solve` was asked for; a run is a function of it."""
 
-    sampler: Practical
-    method: PracticalCNPGPD | PracticalCRPO | None
+    sampler: Practical | Unbiased
+    method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None
     budget: float | None
     delta: float
     seed: int
@@ -96,8 +102,11 @@ def perform(task: Task, progress: Progress | None, store: Store | None = None) -
 
         store.decided(None, ran(method, simulator, task.seed), method.K or 0)
     with _kept(sampler, store) as keep:
-        stream = np.uint64(fold(key, LEARN))
-        run = iterate(sampler, method, stream, np.inf, budget=LEARNING * budget, progress=progress, record=store)  # type: ignore[arg-type]
+        stream, lam_max = (
+            np.uint64(fold(key, LEARN)),
+            np.inf if not isinstance(method, CNPGPD) else method.lam_max or np.inf,
+        )
+        run = iterate(sampler, method, stream, lam_max, budget=LEARNING * budget, progress=progress, record=store)  # type: ignore[arg-type]
         keep.append(run.state)
         if store is not None and run.status == "interrupted":  # the rest is done when the run goes on
             raise KeyboardInterrupt
@@ -108,17 +117,19 @@ def perform(task: Task, progress: Progress | None, store: Store | None = None) -
     return SimulatorSolution(simulator, method, sampler.policy, run.trace, run.state, mixture, certificate, *facts)
 
 
-def _decided(task: Task) -> tuple[Practical, PracticalCNPGPD | PracticalCRPO, float]:
+def _decided(task: Task) -> tuple[Practical | Unbiased, PracticalCNPGPD | PracticalCRPO | CNPGPD, float]:
     """The sampler with its warm-up, the method with K, N and κ decided, and the budget."""
     sampler, budget = task.sampler, BUDGET if task.budget is None else task.budget
     method = PracticalCNPGPD() if task.method is None else task.method
-    method = method.fitted(sampler.steps_per_lane, LEARNING * budget)
-    method = _with_kappa(method, sampler.cmdp, (1 - LEARNING) * budget, task.delta)
+    margin = partial(_with_kappa, statement=sampler.cmdp, budget=(1 - LEARNING) * budget, delta=task.delta)
+    if isinstance(sampler, Unbiased) or isinstance(method, CNPGPD):
+        return sampler, margin(method), budget
+    method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget))
     return replace(sampler, warm=max(1, int(WARM * (method.K or 1)))), method, budget
 
 
 @contextmanager
-def _kept(sampler: Practical, store: Store | None) -> Iterator[list[State]]:
+def _kept(sampler: Practical | Unbiased, store: Store | None) -> Iterator[list[State]]:
     """Whatever ends a run takes nothing with it: the last iterate goes into its folder, and along with a fault."""
     states: list[State] = []
     try:
@@ -128,7 +139,7 @@ def _kept(sampler: Practical, store: Store | None) -> Iterator[list[State]]:
         state = states[-1] if states else store.learned if store is not None else fault and fault.learned
         if state is None:
             raise
-        last = NetworkMixture.single(sampler.policy, state.theta, state.world.normaliser)
+        last = NetworkMixture.single(sampler.policy, state.theta, sampler.normaliser(state.world))
         if fault is not None:
             fault.learned = last
         if store is not None and "certificate.json" not in store.files:  # else it is about the policy that is there
@@ -137,13 +148,16 @@ def _kept(sampler: Practical, store: Store | None) -> Iterator[list[State]]:
         raise
 
 
-def _sampler(simulator: Simulator, policy: Design | NetworkPolicy | None, seed: int) -> Practical:
+def _sampler(
+    simulator: Simulator, policy: Design | NetworkPolicy | None, seed: int, *, unbiased: bool
+) -> Practical | Unbiased:
     policy = Design() if policy is None else policy
     if isinstance(policy, Design):
+        policy = replace(policy, normalise=policy.normalise and not unbiased)
         policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
     if not isinstance(policy, NetworkPolicy):
         raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
-    return Practical(simulator, policy)
+    return Unbiased(simulator, policy) if unbiased else Practical(simulator, policy)  # type: ignore[arg-type]
 
 
 def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: float) -> Chosen:
@@ -165,12 +179,12 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
 
 
 def _chosen(
-    simulator: Simulator, sampler: Practical, run: Run, key: np.uint64, budget: float, delta: float
+    simulator: Simulator, sampler: Practical | Unbiased, run: Run, key: np.uint64, budget: float, delta: float
 ) -> tuple[NetworkMixture, Certificate, tuple[Attempt, ...], int]:
     """The mixture to use, its certificate, what was tried, and the steps that took."""
     index = run.trace.rows_of(thinned(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
     theta = run.trace.theta[index]
-    normaliser = run.state.world.normaliser
+    normaliser = sampler.normaliser(run.state.world)
     late = NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
     lam = run.trace.lam[len(run.trace) // 2 :].mean(0)
     if getattr(simulator, "exact", None) is not None:

@@ -26,7 +26,7 @@ from clearance.simulator.backend import jax, jax_key, jnp, real
 from clearance.simulator.critic import Critics, Values
 from clearance.simulator.environment import Environment
 from clearance.simulator.natural import Scores
-from clearance.simulator.policy import Net, NetworkPolicy
+from clearance.simulator.policy import Net, NetworkPolicy, Normaliser
 from clearance.simulator.problem import Statement
 from clearance.simulator.rollout import choose
 
@@ -68,6 +68,10 @@ class Unbiased:
 
     def begin(self) -> Values:
         return self.critics.begin(self.policy.seed + 1)
+
+    def normaliser(self, world: Values) -> Normaliser:
+        """Observations go in as they are."""
+        return Normaliser.identity(self.policy.inputs)
 
     def batch(self, key: np.uint64, world: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
         """N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), and the steps they cost."""
