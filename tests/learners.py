@@ -51,7 +51,7 @@ def point() -> Any:
 KINDS: dict[str, Callable[[], Any]] = {"JAX": point, "Gymnasium": pole}
 
 
-def small(simulator: Any, *_: Any) -> Practical:
+def small(simulator: Any, *_: Any, **__: Any) -> Practical:
     hidden = (8,) if simulator.action.shape else ()
     policy = Design(hidden=hidden).fitted(simulator.obs_shape, simulator.action, 3)
     return Practical(simulator, policy, hidden=hidden or (4,), epochs=1)
