@@ -176,7 +176,7 @@ class Pole(gymnasium.Wrapper):
         obs, reward, terminated, truncated, info = self.env.step(action)
         Pole.steps += 1
         fault = os.path.exists("raises") or os.path.exists("gives NaN")
-        if fault and Pole.steps > 60_000:
+        if fault and Pole.steps > 10_000:
             if os.path.exists("raises"):
                 raise RuntimeError("a bearing is worn out")
             reward = math.nan
@@ -187,8 +187,8 @@ def pole():
     return cl.gymnasium(make, limits=40.0, horizon=100, num_envs=8, bounds=(0.0, 1.0), name="pole")
 """
 ON_SIMULATORS = {
-    "JAX": "mine:point --K 60 --N 10000 --budget 1.2e6 --checkpoint-every 3",
-    "Gymnasium": "mine:pole --K 40 --N 4000 --budget 3.2e5 --checkpoint-every 2",
+    "JAX": "mine:point --K 40 --N 2000 --budget 1.6e5 --checkpoint-every 2",
+    "Gymnasium": "mine:pole --K 30 --N 800 --budget 4.8e4 --checkpoint-every 2",
 }
 
 
