@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from clearance import run, theory, zoo
     from clearance.certificate import Certificate, certify
+    from clearance.cluster import Ray
     from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
     from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
-    from clearance.executor import run_all
+    from clearance.executor import Local, run_all
     from clearance.infeasible import Infeasibility, diagnose
     from clearance.methods import (
         CNPGPD,
@@ -77,6 +78,7 @@ _HOME = {
     "InfeasibleError": "errors",
     "InputError": "errors",
     "LeastSquares": "direction",
+    "Local": "executor",
     "MissingExtraError": "errors",
     "Mixture": "mixture",
     "ModelBased": "methods",
@@ -92,6 +94,7 @@ _HOME = {
     "PracticalCNPGPD": "simulator.method",
     "PracticalCRPO": "simulator.crpo",
     "RPGPD": "methods",
+    "Ray": "cluster",
     "RegularisedCNPGPD": "methods",
     "RunFolder": "run",
     "SGD": "direction",
@@ -154,6 +157,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LeastSquares",
+    "Local",
     "MissingExtraError",
     "Mixture",
     "ModelBased",
@@ -163,6 +167,7 @@ __all__ = [
     "Optimum",
     "PracticalCNPGPD",
     "PracticalCRPO",
+    "Ray",
     "RegularisedCNPGPD",
     "RunFolder",
     "SideProcess",

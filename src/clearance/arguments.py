@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from clearance import flags, show
@@ -107,6 +108,20 @@ def policy_class(text: str, cmdp: Any) -> Any:
         )
     check_fits(cmdp, policy)
     return policy
+
+
+@contextlib.contextmanager
+def executor(args: argparse.Namespace) -> Iterator[Any]:
+    """Who does the work, as --cluster and --threads ask for."""
+    if args.cluster in (None, "local"):
+        from clearance.executor import Local
+
+        yield Local(getattr(args, "threads", None))
+        return
+    from clearance.cluster import Ray
+
+    with Ray(None if args.cluster == "ray" else args.cluster) as ray:
+        yield ray
 
 
 def sampler(text: str | None, cmdp: Any, policy: Any) -> Any:

@@ -158,8 +158,8 @@ def _reproduce(args: argparse.Namespace) -> int:
 
     plot._pyplot()  # a missing extra is said before the work, not after it, and so is a folder that cannot be made
     flags.check_folder(args.out)
-    with watch.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
-        study = run_bai2023(args.seeds, args.K, threads=args.threads, progress=bar.advance_to)
+    with arguments.executor(args) as executor, watch.Progress(args, args.seeds * len(SETTINGS), what="runs") as bar:
+        study = run_bai2023(args.seeds, args.K, progress=bar.advance_to, executor=executor)
     paths = write_bai2023(study, args.out)
     if args.json:
         keys = ("class_optimum", "class_slater", "slater", "optimum", "lam_max", "seconds")
@@ -272,5 +272,6 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--seeds", type=flags.count(10_000), default=40)
     p.add_argument("--K", type=flags.whole, default=7000)
     p.add_argument("--threads", type=flags.count(1_000), default=2)
+    flags.add_cluster(p)
     p.add_argument("--out", type=flags.place, default="results/bai2023", help="folder for table and figures")
     return top

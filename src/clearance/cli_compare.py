@@ -35,6 +35,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     p.add_argument("--budget", type=flags.steps, default=1e6, help="environment steps of one run (1e6)")
     p.add_argument("--K", type=flags.count(10**7), default=500, help="iterations of one run (500)")
     p.add_argument("--threads", type=flags.count(1_000), default=2, help="runs at the same time (2)")
+    flags.add_cluster(p)
     p.add_argument("--out", type=flags.place, metavar="FOLDER", help="folder for tables, curves and figures")
 
 
@@ -60,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         plot._pyplot()
         flags.check_folder(args.out)
-    with watch.Progress(args, compare.how_many(problems, names, args.seeds), what="runs") as bar:
-        options = {"seeds": args.seeds, "budget": args.budget, "K": args.K, "threads": args.threads}
+    total = compare.how_many(problems, names, args.seeds)
+    with arguments.executor(args) as executor, watch.Progress(args, total, what="runs") as bar:
+        options = {"seeds": args.seeds, "budget": args.budget, "K": args.K, "executor": executor}
         results = compare.compare(problems, names, **options, progress=bar.advance_to)
     rows = compare.summary(results)
     files = _write(results, rows, args.out) if args.out else []

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from clearance import flags, show, watch
+from clearance import arguments, flags, show, watch
 
 if TYPE_CHECKING:
     from clearance.price import Frontier
@@ -22,6 +22,7 @@ def add_flags(p: argparse.ArgumentParser) -> None:
     p.add_argument("--points", type=flags.count(MOST, least=2), default=21, help="points on the curve (21)")
     p.add_argument("--learned", type=flags.count(MOST, least=0), default=0, help="at so many limits, run solve (0)")
     p.add_argument("--seed", type=flags.count(2**63 - 1, least=0), default=0, help="of what is learned (0)")
+    flags.add_cluster(p)
     p.add_argument("--out", type=flags.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
 
 
@@ -35,7 +36,8 @@ def run(args: argparse.Namespace, cmdp: CMDP) -> int:
         if args.out.endswith(FIGURES):
             plot._pyplot()  # a missing extra is said before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
-    with watch.Progress(args, args.points + args.learned, what="points") as bar:
+    total = args.points + args.learned
+    with arguments.executor(args) as executor, watch.Progress(args, total, what="points") as bar:
         curve = frontier(
             cmdp,
             args.constraint,
@@ -44,6 +46,7 @@ def run(args: argparse.Namespace, cmdp: CMDP) -> int:
             learned=args.learned,
             seed=args.seed,
             progress=bar.advance_to,
+            executor=executor,
         )
     if args.out and args.out.endswith(FIGURES):
         plot.frontier(curve, args.out, title=os.path.basename(args.problem))

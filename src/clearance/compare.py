@@ -20,7 +20,7 @@ import numpy as np
 from clearance import methods as m
 from clearance.direction import WeightedSGD
 from clearance.errors import InputError
-from clearance.executor import run_all
+from clearance.executor import Executor, run_all
 from clearance.methods.method import ranges
 from clearance.network import two_layer
 from clearance.oracle import Optimum, optimum
@@ -194,6 +194,7 @@ def compare(
     K: int = ROUNDS,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> list[Result]:
     """Tune every method on every problem, then run it with every seed; results by problem, method, seed."""
     for name in names:
@@ -207,7 +208,8 @@ def compare(
         p, name, x, y = job
         return score(run(p, problems[p], name, (x, y), TUNING_SEED, budget, K), name)
 
-    scores = run_all(tried, trials, threads=threads, progress=_shifted(progress, 0, total))
+    who: dict[str, Any] = {"threads": threads, "executor": executor}
+    scores = run_all(tried, trials, progress=_shifted(progress, 0, total), **who)
     settings = dict(zip(cells, _best_settings(scores), strict=True))
     jobs = [(p, name, seed) for p, name in cells for seed in range(seeds)]
 
@@ -215,7 +217,7 @@ def compare(
         p, name, seed = job
         return run(p, problems[p], name, settings[p, name], seed, budget, K)
 
-    return run_all(one, jobs, threads=threads, progress=_shifted(progress, len(trials), total))
+    return run_all(one, jobs, progress=_shifted(progress, len(trials), total), **who)
 
 
 def how_many(problems: Iterable[str], names: Sequence[str], seeds: int) -> int:

@@ -31,6 +31,9 @@ class EnvironmentFault(InputError):
         self.env, self.lane, self.step, self.value = env, lane, step, value
         self.learned: Any = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, vars(self))
+
 
 def _short(value: object) -> str:
     text = " ".join(repr(value).split())
@@ -48,6 +51,9 @@ class InfeasibleError(RuntimeError):
         super().__init__(message)
         self.slater, self.cmdp, self.proven = slater, cmdp, proven
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, vars(self))
+
     @cached_property
     def diagnosis(self) -> Infeasibility | None:
         """Which limits conflict and what to relax, computed when asked for; None where the problem is not known."""
@@ -61,6 +67,17 @@ class MissingExtraError(ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'clearance[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.args, vars(self))
+
+
+def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any]) -> Exception:
+    """An error as it was in another process, whatever it asks of who makes it."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(content)
+    return error
 
 
 class SolverError(RuntimeError):

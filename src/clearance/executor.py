@@ -1,14 +1,84 @@
-"""Many runs at once: seeds, κ, instances. The kernels release the GIL, so threads of one process are enough."""
+"""Who does the work: many runs at once, over threads of this process or over a Ray cluster (`clearance.cluster`).
+
+Algorithms give a function and jobs and take the outcomes as they come; they do not know who runs them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Any, TypeVar
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from clearance.errors import InputError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+_here = threading.local()  # what a job can ask about itself
+
+
+class Outcome(Protocol):
+    """A job that has ended."""
+
+    def result(self) -> Any:
+        """What it gave; or raises what it raised."""
+        ...
+
+
+Outcomes = Generator[tuple[int, Outcome], None, None]
+
+
+class Executor(Protocol):
+    """Whoever runs jobs: `Local`, or `clearance.Ray`."""
+
+    def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
+        """(i, the outcome of function(jobs[i])) for every i, as they end. Who stops asking stops the work: jobs that
+        have not begun are dropped, and those at work are told (`halted`, or Ctrl-C in their process) and waited for.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Threads of this process; as many as there are cores unless given. The kernels release the GIL.
+
+    BLAS has one thread in each job: the last bits of its products depend on how many it has, and results must not
+    depend on who computes them.
+    """
+
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be at least 1, got {self.threads!r}")
+
+    def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
+        stop, threads = threading.Event(), self.threads or os.cpu_count() or 1
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads, initializer=_listen, initargs=(stop,)) as pool:
+            futures = {pool.submit(function, job): i for i, job in enumerate(jobs)}
+            try:
+                for future in as_completed(futures):
+                    yield futures[future], future
+            except BaseException:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _listen(stop: threading.Event) -> None:
+    _here.stop = stop
+
+
+def halted() -> bool:
+    """Whether the job that asks should save what it has and end."""
+    stop = getattr(_here, "stop", None)
+    return stop is not None and stop.is_set()
 
 
 def run_all(
@@ -17,23 +87,20 @@ def run_all(
     *,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> list[Result]:
-    """[function(job) for job in jobs], over threads; the results are the same bits for any number of them.
+    """[function(job) for job in jobs]; the results are the same bits for any number of workers.
 
     threads   as many as there are cores unless given
     progress  called with (done, of how many) whenever one has finished
+    executor  who does it; threads of this process unless given
     A failure, or Ctrl-C, drops the jobs that have not begun.
     """
     jobs = list(jobs)
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        futures = {pool.submit(function, job): i for i, job in enumerate(jobs)}
-        results: dict[int, Any] = {}
-        try:
-            for future in as_completed(futures):
-                results[futures[future]] = future.result()
-                if progress is not None:
-                    progress(len(results), len(jobs))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    results: dict[int, Any] = {}
+    with closing((executor or Local(threads)).stream(function, jobs)) as outcomes:
+        for i, outcome in outcomes:
+            results[i] = outcome.result()
+            if progress is not None:
+                progress(len(results), len(jobs))
     return [results[i] for i in range(len(jobs))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +103,26 @@ def every(text: str) -> str:
     except InputError:
         raise ArgumentTypeError(f"must be a time as 30s, 5m or 2h, or a number of iterations, got {text!r}") from None
     return text
+
+
+def cluster(text: str) -> str:
+    """Who does the work: local, ray, or where a Ray cluster answers."""
+    from clearance.cluster import host_and_port
+
+    try:
+        _ = text in ("local", "ray") or host_and_port(text)
+    except InputError as e:
+        raise ArgumentTypeError(str(e).removeprefix("cluster ")) from None
+    return text
+
+
+def add_cluster(p: ArgumentParser) -> None:
+    p.add_argument(
+        "--cluster",
+        type=cluster,
+        metavar="ray|ADDRESS",
+        help="run on Ray: one on this machine (ray), or the cluster at HOST:PORT or ray://HOST:PORT (threads)",
+    )
 
 
 def place(text: str) -> str:

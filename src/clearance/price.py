@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from clearance.certificate import Verdict
 from clearance.enclosure import enclose
 from clearance.errors import InfeasibleError, InputError, infeasible_message
+from clearance.executor import Executor, run_all
 from clearance.files import whole
 from clearance.infeasible import HAIRS, selected, toward
 from clearance.oracle import Optimum, Scaled, optimum, slater_margin
@@ -112,12 +113,14 @@ def frontier(
     learned: int = 0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Frontier:
     """What the limits of a problem cost: the optimum at `points` values of one limit, or of κ.
 
     constraint  which limit varies over "b", by index or name; the first unless given
     learned     at so many limits along the curve, `solve` learns a policy, which is certified
     progress    is told how many of the points are done, and of how many
+    executor    who computes the points that do not depend on each other; threads of this process unless given
     Raises `InfeasibleError` when the problem's own limits cannot be met.
     """
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
@@ -130,17 +133,18 @@ def frontier(
     # Where safety is free up to the last limit that can be met, the curve is one point.
     wide = last.limit - first.limit > 1e-8 * curve.scale
     done = [first, last] if wide else [last]
+    told = progress or (lambda *_: None)
+    if wide:
+        even = run_all(curve.point, _even(first, last, points), executor=executor,
+                       progress=lambda n, _: told(2 + n, points + learned))  # fmt: skip
+        done = sorted([*done, *even])
     while wide and len(done) < points:
-        x = _even(done, points) if len(done) < (points + 1) // 2 else _most_telling(done)
-        done = sorted([*done, curve.point(x)])
-        if progress is not None:
-            progress(len(done), points + learned)
-    found = []
-    for j in range(learned):  # in the middle of equal parts: at the end of the curve nothing is left to learn with
-        x = first.limit + (last.limit - first.limit) * (j + 0.5) / learned
-        found.append(_learn(curve.at(x), x, seed))
-        if progress is not None:
-            progress(points + j + 1, points + learned)
+        done = sorted([*done, curve.point(_most_telling(done))])
+        told(len(done), points + learned)
+    # In the middle of equal parts: at the end of the curve nothing is left to learn with.
+    limits = [first.limit + (last.limit - first.limit) * (j + 0.5) / learned for j in range(learned)]
+    found = run_all(lambda x: _learn(curve.at(x), x, seed), limits, executor=executor,
+                    progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
     limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
     name = "" if i is None else cmdp.names[i]
     return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found))
@@ -216,10 +220,10 @@ class _Curve:
         return last  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def _even(done: list[Point], points: int) -> float:
-    """The next of the evenly spaced limits, which are the first half of all points."""
-    first, last = done[0].limit, done[-1].limit
-    return first + (last - first) * (len(done) - 1) / ((points + 1) // 2 - 1)
+def _even(first: Point, last: Point, points: int) -> list[float]:
+    """The evenly spaced limits between the ends; with those they are the first half of all points."""
+    n = (points + 1) // 2 - 1
+    return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
 
 
 def _most_telling(done: list[Point]) -> float:

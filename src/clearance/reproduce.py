@@ -15,7 +15,7 @@ import numpy as np
 
 from clearance.direction import SGD
 from clearance.errors import InputError
-from clearance.executor import run_all
+from clearance.executor import Executor, run_all
 from clearance.methods import CNPGPD
 from clearance.oracle import optimum
 from clearance.policy import SoftmaxPolicy, class_model
@@ -168,6 +168,7 @@ def run_bai2023(
     threads: int = 2,
     settings: Iterable[Setting] = SETTINGS,
     progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> Study:
     """The experiment of Bai et al. 2023 on its one instance, with Algorithm 1 as the paper proves it; η₁ = η₂ = 0.1."""
     if seeds < 1:
@@ -182,7 +183,7 @@ def run_bai2023(
     def one(job: tuple[Setting, int]) -> tuple[Array, float, int, float]:
         return _one_run(cmdp, policy, job[0], K, N, lam_max, job[1])
 
-    results = run_all(one, jobs, threads=threads, progress=progress)
+    results = run_all(one, jobs, threads=threads, progress=progress, executor=executor)
     runs = [_collect(setting, results[i * seeds : (i + 1) * seeds]) for i, setting in enumerate(settings)]
     seconds = time.perf_counter() - began
     return Study(cmdp, best_class.J_r, best_class.slater, best.slater, best.J_r, lam_max, runs, seconds)

@@ -1,0 +1,223 @@
+"""The same jobs on a Ray cluster: one Ray task each, repeated elsewhere when a worker or its node dies.
+
+    with cl.Ray() as executor:                    # a Ray of our own, on this machine; or one that runs here already
+        cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
+
+The function goes into the object store once, and from there once to every node that needs it; jobs and results travel
+with the tasks. Ray comes with the extra `cluster`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from clearance import __version__
+from clearance.errors import InputError, MissingExtraError, SolverError
+from clearance.executor import Outcomes
+
+LIVES = 5  # how often a job may lose its worker
+AHEAD = 4  # tasks handed out for each core of the cluster
+GRACE = 30.0  # seconds that jobs are given to save what they have
+STORE = 200 * 2**20  # bytes of the object store of a Ray of our own
+ANSWER = 5.0  # seconds within which a cluster must answer
+
+
+@dataclass(eq=False)
+class Ray:
+    """An executor on Ray.
+
+    address  None: the Ray that runs on this machine, or one that is started for us, on the loopback interface alone,
+             and ends with us. "HOST:PORT" or "ray://HOST:PORT" joins a cluster
+    cores    of one job: BLAS and XLA have as many threads in it
+    """
+
+    address: str | None = None
+    cores: int = 1
+    _ours: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.address is not None:
+            host_and_port(self.address)
+        if self.cores < 1:
+            raise InputError(f"cores must be at least 1, got {self.cores!r}")
+
+    def __enter__(self) -> Ray:
+        self.connected()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, if it was joined or started here."""
+        if self._ours:
+            self._ours = False
+            _package().shutdown()
+
+    def connected(self) -> Any:
+        """The package `ray`, connected."""
+        ray = _package()
+        if not ray.is_initialized():
+            _start(ray) if self.address is None else _join(ray, self.address)
+            self._ours = True
+        return ray
+
+    @property
+    def workers(self) -> int:
+        """Jobs that the cluster can run at the same time, as it is now."""
+        return max(1, int(self.connected().cluster_resources().get("CPU", 1)) // self.cores)
+
+    def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
+        ray = self.connected()
+        task = ray.remote(_called).options(num_cpus=self.cores, max_retries=LIVES - 1)
+        shared, waiting, running = put(ray, function), deque(enumerate(jobs)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < AHEAD * self.workers:
+                    i, job = waiting.popleft()
+                    running[task.remote(__version__, self.cores, shared, job)] = i
+                for ref in ray.wait(list(running), num_returns=1)[0]:
+                    yield running.pop(ref), _received(ray, ref)
+        except BaseException:
+            _stopped(ray, list(running))
+            raise
+
+
+class Received(NamedTuple):
+    """The outcome of a task: a value, or an error; and the warnings on the way."""
+
+    value: Any
+    error: Exception | None
+    said: tuple[Warning, ...] = ()
+
+    def result(self) -> Any:
+        for warning in self.said:
+            warnings.warn(warning, stacklevel=3)
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def _called(version: str, cores: int, function: Any, job: Any) -> Received:
+    """One job, in a worker. Errors and warnings are values here: Ray would wrap the former and print the latter."""
+    prepare(cores)
+    if version != __version__:
+        text = f"a worker has clearance {__version__}, this is {version}: install the same on every node"
+        return Received(None, InputError(text))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            return Received(function(job), None, _told(said))
+        except Exception as e:
+            return Received(None, e, _told(said))
+
+
+def _told(said: list[Any]) -> tuple[Warning, ...]:
+    return tuple(w.message for w in said if isinstance(w.message, UserWarning))
+
+
+def prepare(cores: int) -> None:
+    """Threads of this worker process: as many as the job has cores."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(cores, "blas")
+    if cores == 1 and "jax" not in sys.modules:
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+
+def _received(ray: Any, ref: Any) -> Received:
+    try:
+        return ray.get(ref)
+    except ray.exceptions.RayError as e:
+        return Received(None, lost(e))
+
+
+def lost(e: Exception) -> SolverError:
+    """What to say when Ray has given a job up."""
+    first = next(iter(str(e).strip().splitlines()), type(e).__name__)
+    return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
+
+
+def _stopped(ray: Any, running: list[Any]) -> None:
+    """Ctrl-C in every task that is at work, and time to save."""
+    with suppress(Exception):  # the cluster may be what is gone
+        for ref in running:
+            ray.cancel(ref)
+        ray.wait(running, num_returns=len(running), timeout=GRACE)
+
+
+def put(ray: Any, function: Any) -> Any:
+    """Into the object store, once for all jobs."""
+    try:
+        return ray.put(function)
+    except (TypeError, pickle.PicklingError, AttributeError) as e:
+        raise InputError(f"this cannot be sent to other processes: {str(e).splitlines()[0]}") from None
+
+
+# ------------------------------------------------------------------------------------------------ joining and starting
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise InputError(f"cluster must be local, ray, ray://HOST:PORT or HOST:PORT, got {address!r}")
+    return host.strip("[]"), int(port)
+
+
+def _package() -> Any:
+    """Ray, told not to call home."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "cluster") from None
+    return ray
+
+
+QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+
+
+def _start(ray: Any) -> None:
+    """The Ray that runs on this machine; else one of our own, without a dashboard."""
+    try:
+        ray.init("auto", **QUIET)
+    except ConnectionError:
+        with _loopback():
+            ray.init("local", include_dashboard=False, object_store_memory=STORE, **QUIET)
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """A Ray that is started within listens on the loopback interface alone, as it does by itself on desktops: its own
+    switch for that, in this process, where it was read already, and in those that are started.
+    """
+    from ray._private import ray_constants as constants
+
+    before, name = constants.ENABLE_RAY_CLUSTER, constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        del os.environ[name]
+
+
+def _join(ray: Any, address: str) -> None:
+    host, port = host_and_port(address)
+    try:
+        with socket.create_connection((host, port), timeout=ANSWER):
+            pass
+        ray.init(address, **QUIET)
+    except (OSError, ConnectionError, RuntimeError, ValueError) as e:
+        first = next(iter(str(e).strip().splitlines()), type(e).__name__)
+        raise InputError(f"cluster {address}: cannot be joined: {first}: is Ray running there?") from None
