@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from clearance.solution import Solution
     from clearance.solving import ConservatismWarning, solve
     from clearance.store import DamagedRunWarning
+    from clearance.sweeping import Sweep, sweep
     from clearance.trace import Trace
 
 __version__ = "0.1.0"
@@ -101,6 +102,7 @@ _HOME = {
     "SideProcess": "simulator.bridge",
     "Solution": "solution",
     "SolverError": "errors",
+    "Sweep": "sweeping",
     "Table": "sample",
     "Tabular": "direction",
     "Trace": "trace",
@@ -127,6 +129,7 @@ _HOME = {
     "slater_margin": "oracle",
     "softmax": "policy",
     "solve": "solving",
+    "sweep": "sweeping",
     "two_layer": "network",
 }
 _MODULES = ("run", "theory", "zoo")
@@ -173,6 +176,7 @@ __all__ = [
     "SideProcess",
     "Solution",
     "SolverError",
+    "Sweep",
     "Table",
     "Tabular",
     "Trace",
@@ -200,6 +204,7 @@ __all__ = [
     "slater_margin",
     "softmax",
     "solve",
+    "sweep",
     "theory",
     "two_layer",
     "zoo",

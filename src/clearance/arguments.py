@@ -48,6 +48,18 @@ def factory(text: str) -> Any:
     return _foreign("PROBLEM", module, name, call=True)
 
 
+def is_simulator(text: str) -> bool:
+    """Whether PROBLEM names a simulator; what a factory gives is known when it is called."""
+    from clearance.problem import CMDP
+    from clearance.zoo import MODELS, SIMULATORS
+
+    if text in SIMULATORS or text.startswith("gym:"):
+        return True
+    module, _, name = text.partition(":")
+    foreign = module and name and text not in MODELS and not text.endswith(".npz") and not os.path.isfile(text)
+    return bool(foreign) and not isinstance(factory(text), CMDP)
+
+
 def function(flag: str, text: str) -> Any:
     """A function of the user's, as `package.module:name`."""
     module, colon, name = text.partition(":")

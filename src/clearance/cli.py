@@ -18,6 +18,7 @@ from clearance import (
     cli_report,
     cli_simulator,
     cli_solve,
+    cli_sweep,
     flags,
     show,
     watch,
@@ -196,8 +197,13 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
-def _parser() -> argparse.ArgumentParser:
+def reader_of_solve() -> Callable[[Sequence[str]], argparse.Namespace]:
+    """What reads the command line after `clearance solve`."""
+    parser = _parser()
+    return lambda words: parser.parse_args(["solve", *words])
 
+
+def _parser() -> argparse.ArgumentParser:
     top = _Parser(prog="clearance", description="Constrained reinforcement learning with zero constraint violation.")
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
@@ -231,6 +237,12 @@ def _parser() -> argparse.ArgumentParser:
     evidence_flags(p, None, None, delta=None, seed=None)
     cli_solve.add_flags(p)
     cli_simulator.add_flags(p)
+    p.check = cli_solve.check
+    p = command("sweep", cli_sweep.run, "solve every point of a grid into its own run folder", many="?")
+    evidence_flags(p, None, None, delta=None, seed=None)
+    cli_solve.add_flags(p)
+    cli_simulator.add_flags(p)
+    cli_sweep.add_flags(p)
     p.check = cli_solve.check
     p = command("export", cli_solve.run_export, "the trace of a run folder as a table", takes_problem=False)
     p.add_argument("folder", metavar="RUN", help="a folder that solve --out wrote")

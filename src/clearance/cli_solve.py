@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
 }
 # Flags that say where things go and how they are shown: they may differ from one process to the next.
 OWN = ("command", "run", "check", "json", "problem", "out", "resume", "checkpoint_every", "tensorboard")
+OWN += ("grid", "cluster", "threads", "workers")
 
 
 def add_flags(p: argparse.ArgumentParser) -> None:
@@ -120,29 +121,31 @@ def _saved(e: Exception, folder: str, go_on: str) -> str:
 def _begun(args: argparse.Namespace, folder: str | None) -> Any:
     from clearance.solving import solve
 
-    given = given_flags(args)
+    cmdp = arguments.problem(args.problem)
+    how = meant(args, cmdp)
+    if folder:
+        flags.check_new_folder(folder)
+    with watchers(args, cmdp, how["method"].K or 0) as progress:
+        return solve(cmdp, **how, progress=progress, out=folder, checkpoint_every=args.checkpoint_every)
+
+
+def completed(args: argparse.Namespace) -> argparse.Namespace:
+    """With what holds for the flags that were not given."""
     for name, value in DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
-    cmdp = arguments.problem(args.problem)
-    method, policy = arguments.method(args), arguments.policy_class(args.policy, cmdp)
-    if folder:
-        flags.check_new_folder(folder)
-    with watchers(args, cmdp, method.K or 0) as progress:
-        return solve(
-            cmdp,
-            method,
-            policy=policy,
-            sampler=arguments.sampler(args.sampler, cmdp, policy),
-            evidence=args.evidence,
-            budget=args.budget,
-            delta=args.delta,
-            seed=args.seed,
-            progress=progress,
-            out=folder,
-            checkpoint_every=args.checkpoint_every,
-            asked={"flags": given, "command": command(args, given)},
-        )
+    return args
+
+
+def meant(args: argparse.Namespace, cmdp: Any) -> dict[str, Any]:
+    """What the flags ask of `solve` on a model."""
+    given = given_flags(args)
+    args = completed(args)
+    policy = arguments.policy_class(args.policy, cmdp)
+    settings = {name: getattr(args, name) for name in ("evidence", "budget", "delta", "seed")}
+    sampler = arguments.sampler(args.sampler, cmdp, policy)
+    asked = {"flags": given, "command": command(args, given)}
+    return {"method": arguments.method(args), "policy": policy, "sampler": sampler, "asked": asked, **settings}
 
 
 def _resumed(args: argparse.Namespace, folder: str) -> Any:

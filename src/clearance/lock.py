@@ -8,6 +8,10 @@ from pathlib import Path
 from clearance.errors import InputError
 
 
+class BusyError(InputError):
+    """Another process is writing this folder."""
+
+
 def lock(folder: Path) -> int:
     """The folder's lock, as an open file: held until it is closed, or its process ends, however it ends."""
     import fcntl  # not everywhere: reading run folders must not need it
@@ -24,7 +28,7 @@ def lock(folder: Path) -> int:
     except BlockingIOError:
         holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
-        raise InputError(
+        raise BusyError(
             f"{folder}: another process (number {holder}) is writing this run: wait for it, or choose another folder"
         ) from None
     except OSError as e:

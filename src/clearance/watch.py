@@ -64,6 +64,10 @@ class Progress:
     def advance_to(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done)
 
+    def reach(self, done: int, total: int) -> None:
+        """The same where the total is known later."""
+        self.bar.update(self.task, completed=done, total=total)
+
 
 class Rate:
     """Steps per second, over the last few seconds."""

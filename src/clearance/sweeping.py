@@ -1,0 +1,324 @@
+"""sweep: every point of a grid solved into its own run folder, by whoever is asked, and a table of what was found.
+
+A folder that says `done` is the record that its point is finished: rows of the table are read from there, so that
+nothing is lost or counted twice, however often workers die and jobs are repeated. A half-finished folder goes on from
+its checkpoint.
+
+Workers that see the grid's folder (it has a token) write there. For others the run folder travels through the object
+store, and is written here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearance import grid as grids
+from clearance import run, table
+from clearance.errors import InfeasibleError, InputError, SolverError
+from clearance.executor import Executor, Local, halted
+from clearance.files import flush_folder, load_json, save_json
+from clearance.grid import Grid, Point
+from clearance.lock import BusyError, lock
+from clearance.problem import CMDP
+from clearance.settings import identity
+
+SCHEMA, PROBLEMS = "clearance/grid/1", "clearance/problems/1"
+FINAL = ("done", "infeasible", "undecided")  # rows that a resume keeps
+WAIT = 120.0  # seconds for a worker that was given up to let go of its folder
+SELDOM = 1.0  # seconds between two writings of the table
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a sweep has found: rows of the table, one for each point that has ended; their run folders are in `folder`.
+
+    rows  point, folder, the values on the axes, status (done, infeasible, undecided or failed), verdict, J_r, J_g,
+          slack, gap, env_steps, seconds, message
+    """
+
+    folder: Path
+    grid: Grid
+    rows: list[dict[str, Any]]
+
+    @property
+    def finished(self) -> bool:
+        return len(self.rows) == len(self.grid) and all(row["status"] in FINAL for row in self.rows)
+
+
+def sweep(
+    problem: CMDP | str | None = None,
+    grid: Mapping[str, Iterable[Any]] | None = None,
+    *,
+    out: str | Path,
+    executor: Executor | None = None,
+    checkpoint_every: str | int = "30s",
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Sweep:
+    """Solve every point of a grid, each into its own folder of `out`; `table.csv` and `table.json` there say all.
+
+    problem   a model, or a text as on the command line: a zoo name, a file, gym:ENV_ID, module:factory
+    grid      axes: {name: values}; names and values are those of the flags of `clearance solve`, and `problem`
+    settings  flags that are the same at every point: method="cnpgpd", K=500
+    executor  who does it: threads of this process unless given, or `clearance.Ray(…)`
+    Called again with the same `out`, or with nothing else, it goes on: what is finished is not computed again.
+    """
+    out = Path(out).absolute()
+    asked = None if problem is None and grid is None else _asked(problem, grid or {}, settings, out)
+    cmdp = problem if isinstance(problem, CMDP) else None
+    return perform(out, asked, executor or Local(), str(checkpoint_every), progress, cmdp)
+
+
+def perform(
+    out: Path,
+    asked: Grid | None,
+    executor: Executor,
+    every: str,
+    progress: Callable[[int, int], None] | None,
+    cmdp: CMDP | None = None,
+) -> Sweep:
+    """The grid that is asked for, or the one in the folder, or what is left of it."""
+    out = out.absolute()
+    with opened(out, asked, cmdp) as (found, token):
+        points, problems = _checked(found)
+        _must_be_the_same(out, problems)
+        return _run(Work(str(out), token, problems, every), found, points, executor, progress)
+
+
+def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[str, Any], out: Path) -> Grid:
+    text = str(out / "problem.npz") if isinstance(problem, CMDP) else problem
+    return Grid.of(grid, ({} if text is None else {"problem": text}) | settings)
+
+
+# ------------------------------------------------------------------------------------------------ the grid's folder
+
+
+@contextlib.contextmanager
+def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[tuple[Grid, str]]:
+    """The grid of a folder, new or to go on with, and its token; locked while it is in use."""
+    if not (out / "grid.json").exists():
+        if asked is None:
+            raise InputError(f"{out}: there is no grid to go on with; give PROBLEM and --grid")
+        _begin(out, asked, cmdp)
+    held = lock(out)
+    try:
+        data = load_json(out / "grid.json", SCHEMA)
+        found = _read(out, data)
+        if asked is not None and asked.asdict() != found.asdict():
+            raise InputError(f"{out}: holds another grid; give that one, or none, or choose another folder")
+        yield found, str(data["token"])
+    finally:
+        os.close(held)
+
+
+def _begin(out: Path, asked: Grid, cmdp: CMDP | None) -> None:
+    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: exists and is not an empty folder; choose another")
+    if cmdp is None:  # what cannot be run is not begun
+        _checked(asked)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{out}: cannot write: {e.strerror or e}") from None
+    if cmdp is not None:
+        cmdp.save(out / "problem.npz")
+    save_json(out / "grid.json", {"schema": SCHEMA, "token": secrets.token_hex(16), **asked.asdict()})
+
+
+def _read(out: Path, data: dict[str, Any]) -> Grid:
+    axes, fixed = data.get("axes"), data.get("fixed")
+    good = isinstance(axes, dict) and isinstance(fixed, dict) and isinstance(data.get("token"), str)
+    good = good and all(isinstance(v, list) and all(isinstance(x, str) for x in v) for v in axes.values())
+    if not (good and all(isinstance(v, str) for v in fixed.values())):
+        raise InputError(f"{out / 'grid.json'}: is altered: axes and fixed must be texts; begin anew elsewhere")
+    return Grid({name: tuple(values) for name, values in axes.items()}, fixed)
+
+
+def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
+    """All points, whose flags are right one by one and together; and the models among the problems."""
+    from clearance import arguments, cli, cli_simulator, cli_solve
+
+    points, read = grid.points(), cli.reader_of_solve()
+    known = {name for name in vars(read(["two-state"])) if name not in grids.NOT_AXES} | {"problem"}
+    for name in (*grid.axes, *grid.fixed):
+        if name not in known:
+            raise InputError(f"grid {name}: is no setting of solve; see clearance solve --help")
+    problems = {}
+    for text in grid.problems:
+        if not arguments.is_simulator(text):
+            problems[text] = arguments.problem(text)
+    for point in points:
+        args = cli_solve.completed(read(point.words))
+        (arguments if args.problem in problems else cli_simulator).method(args)
+    return points, problems
+
+
+def _must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
+    """The models are those that the grid was begun with: a file may have changed since."""
+    now, path = {text: identity(cmdp) for text, cmdp in problems.items()}, out / "problems.json"
+    if not path.exists():
+        save_json(path, {"schema": PROBLEMS, "sha256": now})
+    before = load_json(path, PROBLEMS).get("sha256")
+    changed = [text for text in now if not isinstance(before, dict) or before.get(text) != now[text]]
+    if changed:
+        raise InputError(f"{changed[0]}: is not the model that the grid in {out} was begun with: begin another grid")
+
+
+# ------------------------------------------------------------------------------------------------ the work
+
+
+class Found(NamedTuple):
+    """What a worker says of a point: its status, and the files of the run folder where it has no access to ours."""
+
+    status: str
+    message: str = ""
+    files: dict[str, bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """One point of the grid in `home`, wherever it is run."""
+
+    home: str
+    token: str
+    problems: dict[str, CMDP]
+    every: str
+
+    def __call__(self, point: Point) -> Found:
+        try:
+            if self.is_shared:
+                return self._solved(point, Path(self.home) / point.name)
+            with tempfile.TemporaryDirectory() as place:
+                found = self._solved(point, Path(place) / point.name)
+                return found._replace(files=_files(Path(place) / point.name))
+        except InfeasibleError as e:
+            return Found("infeasible" if e.proven else "undecided", str(e))
+        except KeyboardInterrupt:
+            return Found("interrupted")
+        except (InputError, SolverError) as e:
+            return Found("failed", str(e))
+        except Exception as e:  # one point that fails must not take the others along
+            return Found("failed", f"{type(e).__name__}: {e}")
+
+    @property
+    def is_shared(self) -> bool:
+        with contextlib.suppress(InputError):
+            return load_json(Path(self.home) / "grid.json", SCHEMA).get("token") == self.token
+        return False
+
+    def _solved(self, point: Point, folder: Path) -> Found:
+        """Begun, or gone on with; a worker that was given up may still hold the folder for a moment."""
+        deadline = time.monotonic() + WAIT
+        while True:
+            try:
+                return self._perform(point, folder)
+            except BusyError:
+                if time.monotonic() > deadline or halted():
+                    raise
+                time.sleep(0.2)
+
+    def _perform(self, point: Point, folder: Path) -> Found:
+        if is_done(folder):
+            return Found("done")
+        solution = _performed(point.words, self.problems, folder, self.every, _stop)
+        return Found(solution.status)
+
+
+def _performed(words: list[str], models: dict[str, Any], folder: Path, every: str, progress: Any) -> Any:
+    """`clearance solve` with these words, begun in a folder or gone on with there, and nothing said."""
+    from clearance import cli, cli_simulator, cli_solve
+    from clearance.resuming import resume
+    from clearance.solving import solve
+
+    args = cli.reader_of_solve()(words)
+    simulator = None if args.problem in models else cli_simulator.found(args)
+    problem: Any = models.get(args.problem, simulator)
+    try:
+        if os.path.exists(folder / "settings.json"):
+            return resume(folder, problem, checkpoint_every=every, progress=progress)
+        how = cli_solve.meant(args, problem) if simulator is None else cli_simulator.meant(args)
+        return solve(problem, **how, progress=progress, out=folder, checkpoint_every=every)
+    finally:
+        if hasattr(simulator, "close"):
+            simulator.close()  # type: ignore[union-attr]
+
+
+def _stop(*_: object) -> None:
+    """Between iterations: the run saves itself and ends."""
+    if halted():
+        raise KeyboardInterrupt
+
+
+def is_done(folder: Path) -> bool:
+    with contextlib.suppress(InputError):
+        return run.load(folder).status == "done"
+    return False
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Everything in a run folder but its lock."""
+    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "lock"]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
+
+
+# ------------------------------------------------------------------------------------------------ the results
+
+
+def _run(
+    work: Work, grid: Grid, points: list[Point], executor: Executor, progress: Callable[[int, int], None] | None
+) -> Sweep:
+    out = Path(work.home)
+    rows = table.kept(out, points, FINAL)
+    left, last = [p for p in points if p.index not in rows], 0.0
+    told = progress or (lambda *_: None)
+    told(len(rows), len(points))
+    try:
+        with contextlib.closing(executor.stream(work, left)) as outcomes:
+            for i, outcome in outcomes:
+                found = _settled(out, left[i], outcome)
+                if found.status == "interrupted":
+                    raise KeyboardInterrupt
+                rows[left[i].index] = table.row(out, left[i], found.status, found.message)
+                told(len(rows), len(points))
+                if time.monotonic() - last > SELDOM:
+                    table.write(out, grid, rows)
+                    last = time.monotonic()
+    finally:
+        table.write(out, grid, rows)
+    return Sweep(out, grid, [rows[p.index] for p in points if p.index in rows])
+
+
+def _settled(out: Path, point: Point, outcome: Any) -> Found:
+    """What became of a point; its folder written here if it came along."""
+    try:
+        found: Found = outcome.result()
+    except SolverError as e:  # its workers died
+        return Found("failed", str(e))
+    if found.files is not None:
+        _written(out / point.name, found.files)
+    return found
+
+
+def _written(folder: Path, files: dict[str, bytes]) -> None:
+    """A run folder from elsewhere, as a whole or not at all; what was there of the same point is replaced."""
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    try:
+        for name, data in files.items():
+            path = partial / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        flush_folder(folder.parent)
+    except OSError as e:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
