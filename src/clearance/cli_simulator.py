@@ -197,3 +197,9 @@ def certify(args: argparse.Namespace, simulator: Any) -> int:
     result = {"status": "done", **show.certificate(certificate), "env_steps": certificate.env_steps}
     show.answer(args, result, f"{args.policy} on {args.problem}", names=simulator.statement.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+def meant(args: argparse.Namespace) -> dict[str, Any]:
+    """What the flags ask of `solve` on a simulator."""
+    delta, seed = 0.01 if args.delta is None else args.delta, args.seed or 0
+    return {"method": method(args), "budget": args.budget, "delta": delta, "seed": seed}

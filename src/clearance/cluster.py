@@ -67,8 +67,13 @@ class Ray:
         """The package `ray`, connected."""
         ray = _package()
         if not ray.is_initialized():
+            _quieten()
             _start(ray) if self.address is None else _join(ray, self.address)
             self._ours = True
+        elif self.address is not None and not self.address.startswith("ray://"):
+            joined = ray.get_runtime_context().gcs_address
+            if self.address != joined:
+                raise InputError(f"cluster {self.address}: this process has joined {joined} already: leave that first")
         return ray
 
     @property
@@ -182,6 +187,19 @@ def _package() -> Any:
     except ImportError:
         raise MissingExtraError("ray", "cluster") from None
     return ray
+
+
+def _quieten() -> None:
+    """What Ray says of workers and nodes that die: their first sentence, on standard error. It prints pages, and on
+    standard output, which is for our answers alone.
+    """
+    from ray._private import worker
+
+    def say(data: dict[str, Any], ignore_prefix: bool = False) -> None:
+        first = "".join(data.get("lines", [])[:1]).strip().partition(". ")[0].partition("\n")[0]
+        sys.stderr.write(f"ray: {first[:200]}\n" if first else "")
+
+    worker.print_to_stdstream = say
 
 
 QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}

@@ -33,7 +33,7 @@ NOT_AXES = ("out", "resume", "json", "tensorboard", "checkpoint_every", "command
 class Point(NamedTuple):
     """One run: its number, the name of its folder, its values on the axes, and its command line after `solve`."""
 
-    index: int
+    number: int
     name: str
     values: dict[str, str]
     words: list[str]

@@ -135,12 +135,12 @@ def _begin(out: Path, asked: Grid, cmdp: CMDP | None) -> None:
 
 
 def _read(out: Path, data: dict[str, Any]) -> Grid:
-    axes, fixed = data.get("axes"), data.get("fixed")
-    good = isinstance(axes, dict) and isinstance(fixed, dict) and isinstance(data.get("token"), str)
-    good = good and all(isinstance(v, list) and all(isinstance(x, str) for x in v) for v in axes.values())
-    if not (good and all(isinstance(v, str) for v in fixed.values())):
-        raise InputError(f"{out / 'grid.json'}: is altered: axes and fixed must be texts; begin anew elsewhere")
-    return Grid({name: tuple(values) for name, values in axes.items()}, fixed)
+    axes, fixed, token = (data.get(name) for name in ("axes", "fixed", "token"))
+    if isinstance(axes, dict) and isinstance(fixed, dict) and isinstance(token, str):
+        lists = all(isinstance(v, list) and all(isinstance(x, str) for x in v) for v in axes.values())
+        if lists and all(isinstance(v, str) for v in fixed.values()):
+            return Grid({name: tuple(values) for name, values in axes.items()}, fixed)
+    raise InputError(f"{out / 'grid.json'}: is altered: axes, fixed and token must be texts; begin anew elsewhere")
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
@@ -278,7 +278,7 @@ def _run(
 ) -> Sweep:
     out = Path(work.home)
     rows = table.kept(out, points, FINAL)
-    left, last = [p for p in points if p.index not in rows], 0.0
+    left, last = [p for p in points if p.number not in rows], 0.0
     told = progress or (lambda *_: None)
     told(len(rows), len(points))
     try:
@@ -287,14 +287,14 @@ def _run(
                 found = _settled(out, left[i], outcome)
                 if found.status == "interrupted":
                     raise KeyboardInterrupt
-                rows[left[i].index] = table.row(out, left[i], found.status, found.message)
+                rows[left[i].number] = table.row(out, left[i], found.status, found.message)
                 told(len(rows), len(points))
                 if time.monotonic() - last > SELDOM:
                     table.write(out, grid, rows)
                     last = time.monotonic()
     finally:
         table.write(out, grid, rows)
-    return Sweep(out, grid, [rows[p.index] for p in points if p.index in rows])
+    return Sweep(out, grid, [rows[p.number] for p in points if p.number in rows])
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:

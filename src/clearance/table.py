@@ -20,7 +20,7 @@ COLUMNS = ("status", "verdict", "J_r", "worst_slack", "gap", "env_steps", "secon
 
 def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
     """The row of a point that has ended so."""
-    begin = {"point": point.index, "folder": point.name, **point.values, "status": status}
+    begin = {"point": point.number, "folder": point.name, **point.values, "status": status}
     if status != "done":
         return begin | {"message": message}
     found = run.load(out / point.name)
@@ -38,7 +38,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or goes on
             if run.load(out / point.name).status == "done":
-                rows[point.index] = row(out, point, "done")
+                rows[point.number] = row(out, point, "done")
     return rows
 
 
