@@ -7,6 +7,10 @@ them are the same ones.
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -21,3 +25,13 @@ if own:
 def pytest_unconfigure() -> None:
     if own:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[Any]:
+    """A Ray cluster of two nodes with one core each, and an executor on it."""
+    pytest.importorskip("ray")
+    from rays import cluster
+
+    with cluster(2) as found:
+        yield found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import clearance as cl
 
-SMALL = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 # A node that is gone is missed after a second, not after a quarter of a minute.
 HASTY = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
@@ -20,20 +21,29 @@ HASTY = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "hea
 @contextmanager
 def cluster(nodes: int = 2) -> Iterator[tuple[Any, cl.Ray]]:
     """A head that does no work, nodes with one core each, and an executor on them."""
-    executor = cl.Ray()
+    executor, path = cl.Ray(), os.environ.get("PYTHONPATH")
     from ray.cluster_utils import Cluster
 
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([path] if path else [])])
     head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": HASTY}
     found = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(nodes):
-            found.add_node(**SMALL)
+            add_node(found)
         executor = cl.Ray(found.address)
         executor.connected()
         yield found, executor
     finally:
         executor.close()
         found.shutdown()
+        os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
+
+
+def add_node(found: Any) -> Any:
+    """One more node. Ray's tool for tests forks for that, here, and JAX, where it is loaded, warns of it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+        return found.add_node(**SMALL)
 
 
 def worker_of(folder: Path) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rays import SMALL, belongs, cluster, kill_worker_of, wait_for, worker_of
+from rays import add_node, belongs, kill_worker_of, wait_for, worker_of
 from runs import bits, cli
 
 import clearance as cl
@@ -25,12 +25,7 @@ from clearance.cluster import Received, host_and_port
 from clearance.executor import halted
 
 pytest.importorskip("ray")
-
-
-@pytest.fixture(scope="module")
-def pair() -> Any:
-    with cluster(2) as found:
-        yield found
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +73,10 @@ def test_errors_survive_the_way(error: Exception) -> None:
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    found = clusters._called("0.0.0", 1, abs, -1)
+    found = clusters.call_quietly("0.0.0", 1, abs, -1)
     with pytest.raises(cl.InputError, match=r"a worker has clearance .* this is 0\.0\.0: install the same"):
         found.result()
-    assert clusters._called(cl.__version__, 1, abs, -1) == Received(1, None)
+    assert clusters.call_quietly(cl.__version__, 1, abs, -1) == Received(1, None)
 
 
 def test_a_job_that_kills_its_worker_is_given_up(pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +128,33 @@ def test_local_jobs_hear_that_they_should_stop() -> None:
 
 
 # ------------------------------------------------------------------------------------------------ the command line
+
+
+OWN = """
+import os, subprocess, sys, jax
+jax.numpy.ones(3).sum()                              # Ray must be started without a fork of this process
+import clearance as cl
+with cl.Ray() as ray:
+    assert cl.run_all(abs, range(-3, 3), executor=ray) == [3, 2, 1, 0, 1, 2]
+    print(subprocess.run(["ss", "-ltnp"], capture_output=True, text=True).stdout, len(os.environ["RAY_AUTH_TOKEN"]))
+assert "RAY_AUTH_TOKEN" not in os.environ
+ray = cl.Ray()
+ray.connected()
+print("KEEPER", ray._keeper.process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.slow
+def test_a_ray_of_our_own(tmp_path: Path) -> None:
+    """On the loopback interface alone, for those who know its token, nothing in the home folder; it ends with us."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", OWN], env=env, capture_output=True, text=True)
+    listening = [line.split()[3] for line in done.stdout.splitlines() if "raylet" in line or "gcs_server" in line]
+    assert len(listening) >= 3 and all("127.0.0.1" in place for place in listening), done
+    assert not (tmp_path / ".ray").exists() and "\n 64\n" in done.stdout
+    keeper = int(done.stdout.split("KEEPER")[1])
+    wait_for(lambda: not Path(f"/proc/{keeper}").exists() or " Z " in Path(f"/proc/{keeper}/stat").read_text())
 
 
 def test_without_the_extra(tmp_path: Path) -> None:
@@ -239,7 +261,7 @@ LONG: dict[str, Any] = {"method": "cnpgpd", "K": 12_000, "N": 40, "checkpoint_ev
 def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     """Points at work are repeated elsewhere, from their own checkpoints: the same bits as undisturbed."""
     (nodes, ray), grid = pair, {"seed": range(6)}
-    doomed = nodes.add_node(**SMALL)
+    doomed = add_node(nodes)
     thread, ended = sweep_in_background(problem="two-state", grid=grid, out="grid", executor=ray, **LONG)
     points = [f"{i:03d}" for i in range(6)]
     there = lambda: [p for p in points if at_work("grid", p) and belongs(worker_of(Path("grid", p)), doomed)]  # noqa: E731

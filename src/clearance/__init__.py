@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from clearance.simulator.check import check_env
     from clearance.simulator.crpo import PracticalCRPO
     from clearance.simulator.environment import environment
+    from clearance.simulator.fleet import Fleet
     from clearance.simulator.gym import gymnasium
     from clearance.simulator.method import PracticalCNPGPD
     from clearance.simulator.mixture import NetworkMixture
@@ -73,6 +74,7 @@ _HOME = {
     "Discrete": "simulator.spaces",
     "EnvironmentFault": "errors",
     "Exact": "sample",
+    "Fleet": "simulator.fleet",
     "Frontier": "price",
     "Generative": "sample",
     "Infeasibility": "infeasible",
@@ -154,6 +156,7 @@ __all__ = [
     "Discrete",
     "EnvironmentFault",
     "Exact",
+    "Fleet",
     "Frontier",
     "Generative",
     "Infeasibility",

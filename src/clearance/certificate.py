@@ -22,10 +22,12 @@ from clearance.mixture import Mixture
 from clearance.oracle import Optimum, optimum
 from clearance.problem import CMDP, Array
 from clearance.sample.returns import Acted, Returns
+from clearance.sample.spread import spread
 from clearance.sample.streams import key_of
 from clearance.statistical import Evidence, Verdict, gather
 
 if TYPE_CHECKING:
+    from clearance.executor import Executor
     from clearance.simulator.mixture import NetworkMixture
     from clearance.simulator.problem import Simulator
 
@@ -96,6 +98,7 @@ def certify(
     seed: int = 0,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     base: ArrayLike | None = None,
+    executor: Executor | None = None,
 ) -> Certificate:
     """Does this policy meet every limit of this finite model, or of this simulator (then a `NetworkMixture`)?
 
@@ -105,11 +108,10 @@ def certify(
               "samples": the model is only simulated, for at most `budget` steps, and the verdict holds at level `delta`
     bounds    declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
     base      V̂ [S, 1+I], a guess of the values as control variate: any keeps the verdict valid (samples)
+    executor  who draws the episodes (samples): the evidence is the same, bit for bit, whoever it is
     """
     if not isinstance(cmdp, CMDP):
-        from clearance.simulator.solving import certify_simulator
-
-        return certify_simulator(cmdp, policy, delta=delta, budget=budget, seed=seed)
+        return _of_simulator(cmdp, policy, executor, delta=delta, budget=budget, seed=seed)
     rule = policy if callable(policy) and not isinstance(policy, Mixture) else None
     evidence = evidence or ("exact" if rule is None else "samples")
     if evidence not in ("exact", "samples"):
@@ -130,21 +132,41 @@ def certify(
         mode = _exact(cmdp, most_likely(mixture), best, False).verdict if look else None
     else:
         declared = None if bounds is None else _declared(cmdp, bounds)
-        key = key_of(seed)
         V = None if base is None else _table(cmdp, base)
-        source = Acted(cmdp, rule, declared) if mixture is None else Returns(cmdp, mixture, V, declared)  # type: ignore[arg-type]
-        seen = gather(source, cmdp.b, delta, np.uint64(fold(key, FRESH)), budget)
-        found = by_samples(cmdp, mixture, seen, delta)
-        mode = None
-        if mixture is not None and _stochastic(mixture) and found.verdict == "CERTIFIED":
-            likely = Returns(cmdp, most_likely(mixture), V, declared)
-            left = min(budget - seen.steps, seen.steps)
-            again = gather(likely, cmdp.b, delta, np.uint64(fold(key, FRESH + 1)), left)
-            mode, found = again.verdict, replace(found, env_steps=seen.steps + again.steps)
+        sources: list[Any] = [Acted(cmdp, rule, declared)] if rule is not None else []
+        if mixture is not None:
+            sources = [Returns(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
+        elif executor is not None:
+            raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
+        with spread(sources, executor) as drawn:
+            found, mode = _sampled(cmdp, mixture, drawn, key_of(seed), delta, budget)
     if found.verdict == "CERTIFIED" and mode not in (None, "CERTIFIED"):
         text = f"{found.message}; draw its actions: the most likely ones alone are {mode}"
         return replace(found, mode=mode, message=text)
     return replace(found, mode=mode)
+
+
+def _of_simulator(simulator: Simulator, policy: Any, executor: Executor | None, **how: Any) -> Certificate:
+    from clearance.simulator.fleet import Fleet
+    from clearance.simulator.solving import certify_simulator
+
+    if executor is None:
+        return certify_simulator(simulator, policy, **how)
+    with Fleet(simulator, executor) as fleet:
+        return certify_simulator(fleet, policy, **how)
+
+
+def _sampled(
+    cmdp: CMDP, mixture: Mixture | None, sources: list[Any], key: np.uint64, delta: float, budget: float
+) -> tuple[Certificate, Verdict | None]:
+    """What samples say of the policy, and of its most likely actions, with fresh ones."""
+    seen = gather(sources[0], cmdp.b, delta, np.uint64(fold(key, FRESH)), budget)
+    found = by_samples(cmdp, mixture, seen, delta)
+    if mixture is None or not _stochastic(mixture) or found.verdict != "CERTIFIED":
+        return found, None
+    left = min(budget - seen.steps, seen.steps)
+    again = gather(sources[1], cmdp.b, delta, np.uint64(fold(key, FRESH + 1)), left)
+    return replace(found, env_steps=seen.steps + again.steps), again.verdict
 
 
 def _exact(cmdp: CMDP, mixture: Mixture, best: Optimum | None, compare: bool) -> Certificate:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import socket
 import sys
 import warnings
@@ -18,11 +19,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from subprocess import PIPE, Popen
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clearance import __version__
 from clearance.errors import InputError, MissingExtraError, SolverError
 from clearance.executor import Outcomes
+
+if TYPE_CHECKING:
+    from clearance.crew import Crew
 
 LIVES = 5  # how often a job may lose its worker
 AHEAD = 4  # tasks handed out for each core of the cluster
@@ -38,17 +43,25 @@ class Ray:
     address  None: the Ray that runs on this machine, or one that is started for us, on the loopback interface alone,
              and ends with us. "HOST:PORT" or "ray://HOST:PORT" joins a cluster
     cores    of one job: BLAS and XLA have as many threads in it
+    workers  of a fleet or a certificate; as many as the cluster has room for unless given
+    patience seconds that one part of their work may take, before its worker is given up and replaced
     """
 
     address: str | None = None
     cores: int = 1
+    workers: int | None = None
+    patience: float = 600.0
     _ours: bool = field(default=False, init=False)
+    _keeper: Keeper | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.address is not None:
             host_and_port(self.address)
-        if self.cores < 1:
-            raise InputError(f"cores must be at least 1, got {self.cores!r}")
+        for name, value in (("cores", self.cores), ("workers", 1 if self.workers is None else self.workers)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, got {value!r}")
+        if not self.patience > 0:
+            raise InputError(f"patience must be a positive number of seconds, got {self.patience!r}")
 
     def __enter__(self) -> Ray:
         self.connected()
@@ -62,13 +75,16 @@ class Ray:
         if self._ours:
             self._ours = False
             _package().shutdown()
+        if self._keeper is not None:
+            self._keeper.end()
+            self._keeper = None
 
     def connected(self) -> Any:
         """The package `ray`, connected."""
         ray = _package()
         if not ray.is_initialized():
             _quieten()
-            _start(ray) if self.address is None else _join(ray, self.address)
+            self._keeper = _start(ray) if self.address is None else _join(ray, self.address)
             self._ours = True
         elif self.address is not None and not self.address.startswith("ray://"):
             joined = ray.get_runtime_context().gcs_address
@@ -77,17 +93,17 @@ class Ray:
         return ray
 
     @property
-    def workers(self) -> int:
+    def room(self) -> int:
         """Jobs that the cluster can run at the same time, as it is now."""
         return max(1, int(self.connected().cluster_resources().get("CPU", 1)) // self.cores)
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
         ray = self.connected()
-        task = ray.remote(_called).options(num_cpus=self.cores, max_retries=LIVES - 1)
+        task = ray.remote(call_quietly).options(num_cpus=self.cores, max_retries=LIVES - 1)
         shared, waiting, running = put(ray, function), deque(enumerate(jobs)), {}
         try:
             while waiting or running:
-                while waiting and len(running) < AHEAD * self.workers:
+                while waiting and len(running) < AHEAD * self.room:
                     i, job = waiting.popleft()
                     running[task.remote(__version__, self.cores, shared, job)] = i
                 for ref in ray.wait(list(running), num_returns=1)[0]:
@@ -95,6 +111,11 @@ class Ray:
         except BaseException:
             _stopped(ray, list(running))
             raise
+
+    def crew(self, tool: Any, make: Callable[[], Any]) -> Crew:
+        from clearance.crew import Hands
+
+        return Hands(self, make, self.workers or self.room, self.patience)
 
 
 class Received(NamedTuple):
@@ -112,7 +133,7 @@ class Received(NamedTuple):
         return self.value
 
 
-def _called(version: str, cores: int, function: Any, job: Any) -> Received:
+def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
     """One job, in a worker. Errors and warnings are values here: Ray would wrap the former and print the latter."""
     prepare(cores)
     if version != __version__:
@@ -205,29 +226,75 @@ def _quieten() -> None:
 QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 
 
-def _start(ray: Any) -> None:
-    """The Ray that runs on this machine; else one of our own, without a dashboard."""
+def _start(ray: Any) -> Keeper | None:
+    """The Ray that runs on this machine; else one of our own, and the process that keeps it."""
     try:
         ray.init("auto", **QUIET)
+        return None
     except ConnectionError:
-        with _loopback():
-            ray.init("local", include_dashboard=False, object_store_memory=STORE, **QUIET)
+        # A Ray of our own serves those who know its token: other users of this machine do not.
+        before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+    process = Popen([sys.executable, "-c", KEEPER, str(STORE)], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
+    keeper = Keeper(process, before)
+    address = process.stdout.readline().strip()  # type: ignore[union-attr]
+    if not address:
+        said = keeper.end().strip().splitlines()
+        raise InputError(f"Ray could not be started: {said[-1] if said else 'it said nothing'}")
+    with _loopback():
+        ray.init(address, **QUIET)
+    return keeper
+
+
+class Keeper(NamedTuple):
+    """The process that keeps a Ray of our own, and the settings for authentication without it."""
+
+    process: Popen[str]
+    before: dict[str, str | None]
+
+    def end(self) -> str:
+        """End it; what it said."""
+        said = self.process.communicate()[1]  # closes its standard input, and waits
+        _authenticated(self.before)
+        return said
+
+
+def _authenticated(by: dict[str, str | None]) -> dict[str, str | None]:
+    """Ray's settings for authentication, in this process and those it starts; gives back those before."""
+    from ray import _raylet
+
+    before = {name: os.environ.get(name) for name in by}
+    for name, value in by.items():
+        os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    core: Any = _raylet
+    core.Config.initialize("")  # Ray has read both as it was loaded
+    core.AuthenticationTokenLoader.instance().reset_cache()
+    return before
+
+
+# Keeps a Ray of our own, without dashboard, until its standard input closes: so Ray ends with us, however we end. A
+# process of its own, because Ray forks to start, which JAX, once it has begun, forbids.
+KEEPER = """
+import os, sys
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+import ray
+how = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
+context = ray.init("local", object_store_memory=int(sys.argv[1]), **how)
+print(context.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
 
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """A Ray that is started within listens on the loopback interface alone, as it does by itself on desktops: its own
-    switch for that, in this process, where it was read already, and in those that are started.
-    """
+    """Ray's own switch for desktops, by which it stays on the loopback interface: it was read as Ray was loaded."""
     from ray._private import ray_constants as constants
 
-    before, name = constants.ENABLE_RAY_CLUSTER, constants.ENABLE_RAY_CLUSTERS_ENV_VAR
-    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"
+    before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     try:
         yield
     finally:
         constants.ENABLE_RAY_CLUSTER = before
-        del os.environ[name]
 
 
 def _join(ray: Any, address: str) -> None:

@@ -9,13 +9,17 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from clearance.errors import InputError
+
+if TYPE_CHECKING:
+    from clearance.crew import Crew
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -41,6 +45,10 @@ class Executor(Protocol):
         """(i, the outcome of function(jobs[i])) for every i, as they end. Who stops asking stops the work: jobs that
         have not begun are dropped, and those at work are told (`halted`, or Ctrl-C in their process) and waited for.
         """
+        ...
+
+    def crew(self, tool: Any, make: Callable[[], Any]) -> Crew:
+        """Workers that keep a tool: this one, or such as `make` makes."""
         ...
 
 
@@ -69,6 +77,21 @@ class Local:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def crew(self, tool: Any, make: Callable[[], Any]) -> Crew:
+        from clearance.crew import Alone
+
+        return Alone(tool)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """The same for work in this thread."""
+    return _blas().limit(limits=1, user_api="blas")
 
 
 def _listen(stop: threading.Event) -> None:

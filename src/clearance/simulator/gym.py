@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,12 +50,14 @@ class Gym:
 
     statement  what is asked;  lanes: the environments;  sign: −1 where they give costs, 1 where utilities
     action     the space of actions, as policies see it
+    again      makes the same problem in another process; None where the environment was given as an object
     """
 
     statement: Statement
     lanes: Lanes
     sign: float
     action: Space
+    again: Callable[[], Gym] | None = None
 
     @property
     def n(self) -> int:
@@ -126,7 +129,10 @@ def gymnasium(
         horizon=horizon,
         bounds=_bounds(bounds, len(limit), sign),
     )
-    return Gym(statement, lanes, sign, from_description(lanes.action))
+    settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
+    settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name}
+    again = None if is_object(env) else partial(gymnasium, env, **settings)
+    return Gym(statement, lanes, sign, from_description(lanes.action), again)
 
 
 # ------------------------------------------------------------------------------------------------ what is asked

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -130,6 +130,10 @@ class NetworkPolicy:
     design: Design
     seed: int = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Once in every process: what is compiled for a policy there is compiled once."""
+        return _known, (self.description(), self.seed)
+
     @cached_property
     def head(self) -> Head:
         return head_of(self.space)
@@ -215,3 +219,8 @@ class NetworkPolicy:
             return cls(tuple(data["obs_shape"]), from_description(data["action"]), design)
         except (ValueError, KeyError, TypeError) as e:
             raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None
+
+
+@cache
+def _known(description: str, seed: int) -> NetworkPolicy:
+    return replace(NetworkPolicy.from_description(description), seed=seed)

@@ -20,6 +20,7 @@ from clearance.simulator.advantage import first_returns, gae, occupancy_weights
 from clearance.simulator.backend import jax, jax_key, jnp, real
 from clearance.simulator.critic import Critics, Values
 from clearance.simulator.environment import Environment
+from clearance.simulator.fleet import Acting, each, streams, walk
 from clearance.simulator.jacobian import GROUPS, side_by_side
 from clearance.simulator.natural import Scores
 from clearance.simulator.policy import NetworkPolicy, Normaliser
@@ -204,13 +205,13 @@ class Practical:
         return world._replace(size=size, spread=spread, miss=miss, batches=world.batches + 1)
 
     def _walk(self, key: np.uint64, world: World, theta: Array, N: int) -> tuple[Steps, Any]:
-        """Steps of a simulator with `walk`, and the latents behind its actions; walks side by side as more lanes."""
-        sim: Any = self.simulator
-        T, rng = self.steps_per_lane, np.random.default_rng(int(key))
-        actor = Recorder(self.policy, self.policy.plain(theta, world.normaliser), rng)
-        walks = [sim.walk(actor, rng.integers(2**31, size=sim.n), T) for _ in range(max(1, round(N / (T * sim.n))))]
-        latent = np.stack(actor.latent).reshape(len(walks), T, sim.n, -1)
-        return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(list(latent), 1)
+        """Steps of a simulator in groups of lanes, and the latents behind its actions; groups side by side as lanes."""
+        T, n = self.steps_per_lane, self.simulator.n
+        frozen = Normaliser(*(np.asarray(x) for x in world.normaliser))
+        acting, groups = Acting(self.policy, theta, frozen, T), max(1, round(N / (T * n)))
+        walks, latents = zip(*each(self.simulator, walk, acting, streams(key, groups)), strict=True)
+        latent = [u.reshape(T, n, -1) for u in latents]
+        return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(latent, 1)
 
 
 @jax.jit

@@ -20,8 +20,10 @@ from clearance.errors import InputError
 from clearance.kernels import fold
 from clearance.problem import Array
 from clearance.sample.returns import Batch
+from clearance.sample.spread import blocks, joined
 from clearance.simulator.backend import jax, jax_key, jnp, real
 from clearance.simulator.environment import Environment
+from clearance.simulator.fleet import each
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Normaliser
 from clearance.simulator.problem import Simulator, Statement
@@ -78,10 +80,7 @@ class Simulated:
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
         """Episodes begin .. begin + n − 1 of the stream `key`."""
-        size = self.simulator.n
-        parts = [self._block(key, b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
-        X, component, steps = zip(*parts, strict=True)
-        return np.concatenate(X), np.concatenate(component), int(sum(steps))
+        return joined(each(self.simulator, _drawn, (self.mixture, key), blocks(begin, n, self.simulator.n)))
 
     def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
         rng = np.random.default_rng(int(fold(key, begin)))
@@ -128,6 +127,12 @@ class Simulated:
         X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
         seen = steps.h[steps.valid]
         return X, seen.min(0), seen.max(0), int(steps.valid.sum())
+
+
+def _drawn(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
+    """One block of episodes, wherever it is drawn."""
+    mixture, key = shared
+    return Simulated(simulator, mixture)._block(key, *job)
 
 
 def _episodes(env: Any, policy: Any, factor: float) -> Any:
