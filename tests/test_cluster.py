@@ -21,8 +21,9 @@ from runs import bits, cli
 
 import clearance as cl
 from clearance import cluster as clusters
-from clearance.cluster import Received, host_and_port
+from clearance.cluster import Received
 from clearance.executor import halted
+from clearance.keeper import host_and_port
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them

@@ -132,7 +132,7 @@ def executor(args: argparse.Namespace) -> Iterator[Any]:
         return
     from clearance.cluster import Ray
 
-    with Ray(None if args.cluster == "ray" else args.cluster) as ray:
+    with Ray(None if args.cluster == "ray" else args.cluster, workers=getattr(args, "workers", None)) as ray:
         yield ray
 
 

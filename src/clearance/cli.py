@@ -105,7 +105,14 @@ def _certify(args: argparse.Namespace) -> int:
 
     cmdp = arguments.problem(args.problem)
     settings = {"evidence": args.evidence, "delta": args.delta, "budget": args.budget, "seed": args.seed}
-    certificate = certify(cmdp, arguments.policy(args.policy), **settings)
+    policy = arguments.policy(args.policy)
+    if args.cluster is None:
+        certificate = certify(cmdp, policy, **settings)
+    elif args.evidence != "samples":
+        raise InputError("--cluster is for episodes: give --evidence samples, or leave it out")
+    else:
+        with arguments.executor(args) as executor:
+            certificate = certify(cmdp, policy, **settings, executor=executor)
     result = {"status": "done", **show.certificate(certificate), "env_steps": certificate.env_steps}
     show.answer(args, result, f"{args.policy} on {args.problem}", names=cmdp.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
@@ -237,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     evidence_flags(p, None, None, delta=None, seed=None)
     cli_solve.add_flags(p)
     cli_simulator.add_flags(p)
+    flags.add_cluster(p, workers=True)
     p.check = cli_solve.check
     p = command("sweep", cli_sweep.run, "solve every point of a grid into its own run folder", many="?")
     evidence_flags(p, None, None, delta=None, seed=None)
@@ -254,6 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("policy", metavar="POLICY", help="policy.npz with weights [M] and pi [M, S, A], or module:rule")
     evidence_flags(p, None, 1e6)
     cli_simulator.add_flags(p)
+    flags.add_cluster(p, workers=True)
     cli_simulator.add_flags(command("check", _check, "is the problem well formed, and can its limits be met?"))
 
     p = command("frontier", _frontier, "what the limits cost: reward against one limit, or against kappa")

@@ -6,6 +6,8 @@ import argparse
 import dataclasses
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,24 @@ def run(args: argparse.Namespace) -> int | None:
     if args.command == "solve" and args.resume:
         recall(args)
     simulator = found(args) if args.command in commands else None
-    return None if simulator is None else commands[args.command](args, simulator)
+    if simulator is None:
+        return None
+    with _manned(args, simulator) as simulator:
+        return commands[args.command](args, simulator)
+
+
+@contextmanager
+def _manned(args: argparse.Namespace, simulator: Any) -> Iterator[Any]:
+    """The simulator as it is; with --cluster, as a fleet that the cluster runs."""
+    from clearance import arguments
+
+    if getattr(args, "cluster", None) is None:
+        yield simulator
+        return
+    from clearance.simulator.fleet import Fleet
+
+    with arguments.executor(args) as executor, Fleet(simulator, executor) as fleet:
+        yield fleet
 
 
 def found(args: argparse.Namespace) -> Any:
@@ -59,7 +78,10 @@ def found(args: argparse.Namespace) -> Any:
     if hasattr(given, "statement"):
         _refuse(args, f"{text} comes with its own limits")
         return given
-    return made(given, args) if hasattr(given, "step") and hasattr(given, "reset") else None
+    if not (hasattr(given, "step") and hasattr(given, "reset")):
+        return None
+    # Workers have to make it again.
+    return made(given if getattr(args, "cluster", None) is None else partial(arguments.factory, text), args)
 
 
 def made(env: Any, args: argparse.Namespace) -> Any:
@@ -114,21 +136,12 @@ def solve(args: argparse.Namespace, simulator: Any) -> int:
 def _begun(args: argparse.Namespace, simulator: Any, folder: str | None) -> Any:
     from clearance.simulator.solving import solve_simulator
 
-    learner, given = method(args), cli_solve.given_flags(args)
+    how = meant(args)
     if folder:
         flags.check_new_folder(folder)
     with cli_solve.watchers(args, simulator.statement, 0) as progress:
-        return solve_simulator(
-            simulator,
-            learner,
-            budget=args.budget,
-            delta=0.01 if args.delta is None else args.delta,
-            seed=args.seed or 0,
-            progress=progress,
-            out=folder,
-            checkpoint_every=args.checkpoint_every,
-            asked={"flags": given, "command": cli_solve.command(args, given)},
-        )
+        every = args.checkpoint_every
+        return solve_simulator(simulator, **how, progress=progress, out=folder, checkpoint_every=every)
 
 
 def _resumed(args: argparse.Namespace, simulator: Any, folder: str) -> Any:
@@ -201,5 +214,7 @@ def certify(args: argparse.Namespace, simulator: Any) -> int:
 
 def meant(args: argparse.Namespace) -> dict[str, Any]:
     """What the flags ask of `solve` on a simulator."""
+    given = cli_solve.given_flags(args)
+    asked = {"flags": given, "command": cli_solve.command(args, given)}
     delta, seed = 0.01 if args.delta is None else args.delta, args.seed or 0
-    return {"method": method(args), "budget": args.budget, "delta": delta, "seed": seed}
+    return {"method": method(args), "budget": args.budget, "delta": delta, "seed": seed, "asked": asked}

@@ -122,6 +122,8 @@ def _begun(args: argparse.Namespace, folder: str | None) -> Any:
     from clearance.solving import solve
 
     cmdp = arguments.problem(args.problem)
+    if getattr(args, "cluster", None) is not None:
+        raise InputError("--cluster is for simulators; one run on a model has one process: see clearance sweep")
     how = meant(args, cmdp)
     if folder:
         flags.check_new_folder(folder)

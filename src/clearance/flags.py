@@ -107,7 +107,7 @@ def every(text: str) -> str:
 
 def cluster(text: str) -> str:
     """Who does the work: local, ray, or where a Ray cluster answers."""
-    from clearance.cluster import host_and_port
+    from clearance.keeper import host_and_port
 
     try:
         _ = text in ("local", "ray") or host_and_port(text)
@@ -116,7 +116,9 @@ def cluster(text: str) -> str:
     return text
 
 
-def add_cluster(p: ArgumentParser) -> None:
+def add_cluster(p: ArgumentParser, *, workers: bool = False) -> None:
+    if workers:
+        p.add_argument("--workers", type=count(100_000), help="of a simulator or certificate on Ray (all of its cores)")
     p.add_argument(
         "--cluster",
         type=cluster,

@@ -28,6 +28,7 @@ RANGE = re.compile(r"(-?\d+):(-?\d+)(?::(\d+))?")
 SWITCHES = ("printed",)  # flags without a value
 # Flags of solve that are not about a single run, or that the grid sets itself.
 NOT_AXES = ("out", "resume", "json", "tensorboard", "checkpoint_every", "command", "run", "check", "problem")
+NOT_AXES += ("cluster", "workers")
 
 
 class Point(NamedTuple):

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +24,12 @@ from clearance import grid as grids
 from clearance import run, table
 from clearance.errors import InfeasibleError, InputError, SolverError
 from clearance.executor import Executor, Local, halted
-from clearance.files import flush_folder, load_json, save_json
+from clearance.files import flush_folder, load_json
 from clearance.grid import Grid, Point
-from clearance.lock import BusyError, lock
+from clearance.grid_folder import SCHEMA, must_be_the_same, opened
+from clearance.lock import BusyError
 from clearance.problem import CMDP
-from clearance.settings import identity
 
-SCHEMA, PROBLEMS = "clearance/grid/1", "clearance/problems/1"
 FINAL = ("done", "infeasible", "undecided")  # rows that a resume keeps
 WAIT = 120.0  # seconds for a worker that was given up to let go of its folder
 SELDOM = 1.0  # seconds between two writings of the table
@@ -88,59 +86,17 @@ def perform(
 ) -> Sweep:
     """The grid that is asked for, or the one in the folder, or what is left of it."""
     out = out.absolute()
+    if asked is not None and cmdp is None:
+        _checked(asked)  # what cannot be run is not begun
     with opened(out, asked, cmdp) as (found, token):
         points, problems = _checked(found)
-        _must_be_the_same(out, problems)
+        must_be_the_same(out, problems)
         return _run(Work(str(out), token, problems, every), found, points, executor, progress)
 
 
 def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[str, Any], out: Path) -> Grid:
     text = str(out / "problem.npz") if isinstance(problem, CMDP) else problem
     return Grid.of(grid, ({} if text is None else {"problem": text}) | settings)
-
-
-# ------------------------------------------------------------------------------------------------ the grid's folder
-
-
-@contextlib.contextmanager
-def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[tuple[Grid, str]]:
-    """The grid of a folder, new or to go on with, and its token; locked while it is in use."""
-    if not (out / "grid.json").exists():
-        if asked is None:
-            raise InputError(f"{out}: there is no grid to go on with; give PROBLEM and --grid")
-        _begin(out, asked, cmdp)
-    held = lock(out)
-    try:
-        data = load_json(out / "grid.json", SCHEMA)
-        found = _read(out, data)
-        if asked is not None and asked.asdict() != found.asdict():
-            raise InputError(f"{out}: holds another grid; give that one, or none, or choose another folder")
-        yield found, str(data["token"])
-    finally:
-        os.close(held)
-
-
-def _begin(out: Path, asked: Grid, cmdp: CMDP | None) -> None:
-    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: exists and is not an empty folder; choose another")
-    if cmdp is None:  # what cannot be run is not begun
-        _checked(asked)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"{out}: cannot write: {e.strerror or e}") from None
-    if cmdp is not None:
-        cmdp.save(out / "problem.npz")
-    save_json(out / "grid.json", {"schema": SCHEMA, "token": secrets.token_hex(16), **asked.asdict()})
-
-
-def _read(out: Path, data: dict[str, Any]) -> Grid:
-    axes, fixed, token = (data.get(name) for name in ("axes", "fixed", "token"))
-    if isinstance(axes, dict) and isinstance(fixed, dict) and isinstance(token, str):
-        lists = all(isinstance(v, list) and all(isinstance(x, str) for x in v) for v in axes.values())
-        if lists and all(isinstance(v, str) for v in fixed.values()):
-            return Grid({name: tuple(values) for name, values in axes.items()}, fixed)
-    raise InputError(f"{out / 'grid.json'}: is altered: axes, fixed and token must be texts; begin anew elsewhere")
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
@@ -160,17 +116,6 @@ def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
         args = cli_solve.completed(read(point.words))
         (arguments if args.problem in problems else cli_simulator).method(args)
     return points, problems
-
-
-def _must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
-    """The models are those that the grid was begun with: a file may have changed since."""
-    now, path = {text: identity(cmdp) for text, cmdp in problems.items()}, out / "problems.json"
-    if not path.exists():
-        save_json(path, {"schema": PROBLEMS, "sha256": now})
-    before = load_json(path, PROBLEMS).get("sha256")
-    changed = [text for text in now if not isinstance(before, dict) or before.get(text) != now[text]]
-    if changed:
-        raise InputError(f"{changed[0]}: is not the model that the grid in {out} was begun with: begin another grid")
 
 
 # ------------------------------------------------------------------------------------------------ the work
