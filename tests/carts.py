@@ -22,7 +22,7 @@ def far(obs: Any, action: Any, after: Any, info: Any) -> float:
 
 
 class Cart(gymnasium.Wrapper):
-    """CartPole whose n-th process does something bad at its k-th step, as the file `how` says: "kill 2 30"."""
+    """CartPole that does something bad, so often, from its k-th step on, as the file `how` says: "kill 2 30"."""
 
     def __init__(self, how: str = "") -> None:
         super().__init__(gymnasium.make("CartPole-v1"))
@@ -35,7 +35,7 @@ class Cart(gymnasium.Wrapper):
         return super().step(action)
 
     def _suffer(self, what: str, times: str, at: str) -> None:
-        if self.steps != int(at):
+        if self.steps < int(at):
             return
         done = list(self.how.parent.glob("suffered*"))  # type: ignore[union-attr]
         if len(done) >= int(times):

@@ -130,7 +130,7 @@ def parse(argv: list[str]) -> None:
         assert not e.code, argv
         return
     problem = getattr(args, "problem", None)
-    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.npz$|:", problem), (
+    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.npz$|\.toml$|:", problem), (
         f"no such problem: {argv}"
     )
 

@@ -20,6 +20,9 @@ pytest.importorskip("ray")
 pytestmark = pytest.mark.xdist_group("ray")
 
 
+SLOW = pytest.mark.slow
+
+
 def on(pair: Any, **how: Any) -> cl.Ray:
     return cl.Ray(pair[0].address, **how)
 
@@ -27,7 +30,7 @@ def on(pair: Any, **how: Any) -> cl.Ray:
 # ------------------------------------------------------------------------------------------------ certificates
 
 
-@pytest.mark.parametrize("policy", ["certified", "undecided"])
+@pytest.mark.parametrize("policy", ["certified", pytest.param("undecided", marks=SLOW)])
 def test_a_certificate_of_a_model_by_many(policy: str, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of the evidence: verdict, bounds, episodes and steps, in blocks that do not divide the looks."""
     monkeypatch.setattr("clearance.sample.spread.BLOCK", 1000)
@@ -60,7 +63,7 @@ def walked(simulator: Any, groups: int = 6) -> list[bytes]:
     return [np.asarray(x).tobytes() for steps, latent in found for x in (*steps, latent)]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=SLOW), 2])
 def test_the_same_bits_for_any_number_of_workers(workers: int, pair: Any) -> None:
     calm = walked(carts.cart())
     with cl.Fleet(carts.cart(), on(pair, workers=workers)) as fleet:
@@ -75,7 +78,9 @@ def how(tmp_path: Path) -> Path:
     return tmp_path / "how"
 
 
-@pytest.mark.parametrize("what", ["kill 3 30", "hang 1 30", "raise 1 30"])
+@pytest.mark.parametrize(
+    "what", ["kill 1 30", *(pytest.param(x, marks=SLOW) for x in ("kill 3 30", "hang 1 30", "raise 1 30"))]
+)
 def test_workers_that_die_hang_or_fail_once(what: str, pair: Any, how: Path) -> None:
     """A worker is replaced, and its group repeated with the same streams."""
     calm, sim = walked(carts.cart()), carts.cart(str(how))
@@ -86,6 +91,7 @@ def test_workers_that_die_hang_or_fail_once(what: str, pair: Any, how: Path) -> 
     assert len(list(how.parent.glob("suffered*"))) == int(what.split()[1])
 
 
+@SLOW
 def test_a_node_that_dies_among_groups(pair: Any) -> None:
     nodes, _ = pair
     doomed = add_node(nodes)
@@ -106,7 +112,8 @@ def _all_there(fleet: Any) -> bool:
     return not fleet.crew._starting
 
 
-@pytest.mark.parametrize("what, said", [("raise 99 30", "the pole is made of glass"), ("kill 99 30", "the worker")])
+@SLOW
+@pytest.mark.parametrize("what, said", [("raise 99 10", "the pole is made of glass"), ("kill 99 10", "the worker")])
 def test_an_environment_that_keeps_failing(what: str, said: str, pair: Any, how: Path) -> None:
     sim = carts.cart(str(how))
     how.write_text(what)
@@ -128,6 +135,7 @@ def test_what_no_worker_can_make_again() -> None:
 # ------------------------------------------------------------------------------------------------ learning
 
 
+@SLOW
 def test_learning_with_workers_that_die(pair: Any, how: Path) -> None:
     """Learning, choice and certificate: the same bits as alone, undisturbed."""
     calm, sim = carts.bits(carts.learned(carts.cart())), carts.cart(str(how))
@@ -137,7 +145,7 @@ def test_learning_with_workers_that_die(pair: Any, how: Path) -> None:
     assert len(list(how.parent.glob("suffered*"))) == 2
 
 
-@pytest.mark.slow
+@SLOW
 def test_what_was_learned_is_kept_when_an_environment_keeps_failing(pair: Any, how: Path) -> None:
     sim = carts.cart(str(how))
     with cl.Fleet(sim, on(pair, workers=1)) as fleet:
@@ -150,7 +158,7 @@ def test_what_was_learned_is_kept_when_an_environment_keeps_failing(pair: Any, h
         assert e.value.learned is not None
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_jax_environment_in_groups(pair: Any) -> None:
     from clearance.simulator.environment import of_model
 

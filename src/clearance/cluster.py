@@ -82,7 +82,7 @@ class Ray:
             quieten()
             self._keeper = start(ray) if self.address is None else join(ray, self.address)
             self._ours = True
-        elif self.address is not None and not self.address.startswith("ray://"):
+        elif not self._ours and self.address is not None and not self.address.startswith("ray://"):
             joined = ray.get_runtime_context().gcs_address
             if self.address != joined:
                 raise InputError(f"cluster {self.address}: this process has joined {joined} already: leave that first")
