@@ -151,7 +151,7 @@ def test_what_was_learned_is_kept_when_an_environment_keeps_failing(pair: Any, h
     with cl.Fleet(sim, on(pair, workers=1)) as fleet:
 
         def later(part: Any, state: Any, K: int) -> None:
-            how.write_text("raise 99 150" if state.k == 1 else "raise 99 30")
+            how.write_text("raise 99 10")
 
         with pytest.raises(cl.EnvironmentFault, match="the pole is made of glass") as e:
             carts.learned(fleet, progress=later)
