@@ -53,7 +53,10 @@ def worker_of(folder: Path) -> int:
 
 def belongs(pid: int, node: Any) -> bool:
     """Whether a worker is one of this node."""
-    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:  # gone meanwhile
+        return False
     return parent in [p.process.pid for p in node.all_processes["raylet"]]
 
 

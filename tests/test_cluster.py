@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import numpy as np
@@ -229,12 +230,6 @@ def sweep_in_background(**how: Any) -> tuple[threading.Thread, list[Any]]:
     return thread, ended
 
 
-def at_work(out: str, name: str) -> Path | None:
-    """The folder of a point that is at work and has a checkpoint."""
-    folder = Path(out, name)
-    return folder if list(folder.glob("checkpoint/*.npz")) and not (folder / "policy.npz").exists() else None
-
-
 def test_a_grid_on_a_cluster_is_the_grid_here(pair: Any) -> None:
     there = cl.sweep("two-state", GRID, out="there", executor=pair[1], **SET)
     here = cl.sweep("two-state", GRID, out="here", **SET)
@@ -258,41 +253,51 @@ def test_a_grid_whose_folder_workers_cannot_see(pair: Any, monkeypatch: pytest.M
 
 
 LONG: dict[str, Any] = {"method": "cnpgpd", "K": 12_000, "N": 40, "checkpoint_every": 200}
+POINTS = 7
+
+
+def at_work(out: str) -> list[Path]:
+    """The folders of points that are at work and have a checkpoint."""
+    begun = [p.parent for p in sorted(Path(out).glob("*/lock")) if list(p.parent.glob("checkpoint/*.npz"))]
+    return [folder for folder in begun if not (folder / "policy.npz").exists()]
 
 
 def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     """Points at work are repeated elsewhere, from their own checkpoints: the same bits as undisturbed."""
-    (nodes, ray), grid = pair, {"seed": range(6)}
+    (nodes, ray), grid = pair, {"seed": range(POINTS)}
     doomed = add_node(nodes)
     thread, ended = sweep_in_background(problem="two-state", grid=grid, out="grid", executor=ray, **LONG)
-    points = [f"{i:03d}" for i in range(6)]
-    there = lambda: [p for p in points if at_work("grid", p) and belongs(worker_of(Path("grid", p)), doomed)]  # noqa: E731
-    wait_for(lambda: at_work("grid", "000") and there())
-    kill_worker_of(Path("grid/000"))
-    point = wait_for(there)[0]
-    k = cl.run.load(f"grid/{point}").k
+    hit = wait_for(lambda: at_work("grid"))[0]
+    kill_worker_of(hit)
+    assert not (hit / "policy.npz").exists() and cl.run.load(hit).k < 12_000
+    wait_for(lambda: [f for f in at_work("grid") if belongs(worker_of(f), doomed)])
     nodes.remove_node(doomed, allow_graceful=False)
     thread.join(timeout=100)
-    assert ended and ended[0].finished and 0 < k < 12_000
+    assert ended and ended[0].finished
     cl.sweep("two-state", grid, out="calm", **LONG)
-    assert found_in("grid") == found_in("calm")
+    assert found_in("grid", POINTS) == found_in("calm", POINTS)
 
 
 def test_an_interrupted_grid_goes_on(pair: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C on a cluster; then here: what was finished is not touched, what was begun goes on from its checkpoint."""
-    argv = "two-state --grid seed=0:5 --method cnpgpd --K 12000 --N 40 --checkpoint-every 200"
+    argv = f"two-state --grid seed=0:{POINTS} --method cnpgpd --K 12000 --N 40 --checkpoint-every 200"
     command = [sys.executable, "-m", "clearance", "sweep", *argv.split(), "--out", "grid", "--json"]
-    process = subprocess.Popen([*command, "--cluster", pair[0].address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: Path("grid/000/policy.npz").exists() and at_work("grid", "002"))
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    with subprocess.Popen([*command, "--cluster", pair[0].address], stdout=PIPE, stderr=PIPE) as process:
+        try:
+            wait_for(lambda: list(Path("grid").glob("*/certificate.json")) and at_work("grid"))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130 and out == b"", (out, err)
     assert b"go on with: clearance sweep --resume grid" in err
-    before = Path("grid/000/manifest.json").stat().st_mtime_ns
-    half = cl.run.load("grid/002")
-    assert half.status == "interrupted" and 0 < half.k < 12000
+    runs = {p.parent.name: cl.run.load(p.parent) for p in sorted(Path("grid").glob("*/manifest.json"))}
+    done = {
+        name: Path("grid", name, "manifest.json").stat().st_mtime_ns for name, r in runs.items() if r.status == "done"
+    }
+    assert done and any(r.status == "interrupted" and 0 < r.k < 12_000 for r in runs.values())
     status, out, _ = cli("sweep --resume grid --json", capsys)
-    assert status == 0 and json.loads(out)["certified"] == 5
-    assert Path("grid/000/manifest.json").stat().st_mtime_ns == before
-    cl.sweep("two-state", {"seed": "0:5"}, out="calm", **LONG)
-    assert found_in("grid", 5) == found_in("calm", 5)
+    assert status == 0 and json.loads(out)["certified"] == POINTS
+    assert done == {name: Path("grid", name, "manifest.json").stat().st_mtime_ns for name in done}
+    cl.sweep("two-state", {"seed": range(POINTS)}, out="calm", **LONG)
+    assert found_in("grid", POINTS) == found_in("calm", POINTS)
