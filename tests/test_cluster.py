@@ -278,6 +278,7 @@ def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     assert found_in("grid", POINTS) == found_in("calm", POINTS)
 
 
+@pytest.mark.slow  # it depends on the moment: seen to end before the signal is heard
 def test_an_interrupted_grid_goes_on(pair: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C on a cluster; then here: what was finished is not touched, what was begun goes on from its checkpoint."""
     argv = f"two-state --grid seed=0:{POINTS} --method cnpgpd --K 12000 --N 40 --checkpoint-every 200"

@@ -195,6 +195,7 @@ def run_blocks(text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mine", raising=False)  # of another page, or of another test
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(text):
         assert re.fullmatch(r"|no-run|exit \d|needs \w+", block.test), f"{name}:{block.line}: {block.test}"

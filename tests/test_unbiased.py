@@ -79,6 +79,7 @@ def test_what_it_is_not_for(world: Any) -> None:
         Unbiased(env, categorical().fitted(env.obs_shape, env.action))
 
 
+@pytest.mark.slow
 def test_algorithm_1_as_printed_learns_on_a_jax_environment(tmp_path: Any) -> None:
     """C-NPG-PD with its own regression and its own draws, against the optimum of the model behind the environment."""
     cmdp = zoo.two_state()

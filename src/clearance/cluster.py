@@ -10,7 +10,6 @@ with the tasks. Ray comes with the extra `cluster`.
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import warnings
 from collections import deque
@@ -181,5 +180,5 @@ def put(ray: Any, function: Any) -> Any:
     """Into the object store, once for all jobs."""
     try:
         return ray.put(function)
-    except (TypeError, pickle.PicklingError, AttributeError) as e:
+    except Exception as e:  # each kind of object that cannot be sent has its own
         raise InputError(f"this cannot be sent to other processes: {str(e).splitlines()[0]}") from None

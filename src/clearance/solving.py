@@ -21,7 +21,7 @@ from clearance.errors import InfeasibleError, InputError
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
 from clearance.margin import Margin, conservative_margin, exact_margin, kappa_of, sampled_margin
-from clearance.methods import CNPGPD, Method, RegularisedCNPGPD, State
+from clearance.methods import CNPGPD, OPGPD, Method, ModelBased, RegularisedCNPGPD, State
 from clearance.methods.method import margin_of
 from clearance.methods.regularised import FADED
 from clearance.mixture import Mixture
@@ -306,6 +306,8 @@ def _sampler(cmdp: CMDP, method: Method | None, policy: Policy | None, sampler: 
         )
     if isinstance(sampler, Table) and isinstance(sampler.policy, TwoLayer):
         raise InputError("sampler Table is for softmax over features: use NetworkCritic() or Exact() for a network")
+    if isinstance(method, OPGPD | ModelBased) and not sampler.policy.tabular:  # said before anything is compiled
+        raise InputError(f"{type(method).__name__} is for tabular softmax only: choose another method")
     if isinstance(direction, Tabular) and not sampler.policy.tabular:
         raise InputError("direction Tabular is for tabular softmax only: use SGD() or LeastSquares()")
     return sampler

@@ -58,8 +58,6 @@ class ModelBased:
         """Plan once more on what was drawn; Ĵ is that of the empirical model."""
         if not isinstance(sampler, Generative):
             raise InputError("ModelBased wants samples of every pair: use the sampler Generative")
-        if not sampler.policy.tabular:
-            raise InputError("ModelBased is for tabular softmax only: choose another method")
         world, steps = (state.world, 0) if state.k else sampler.collect(key, state.world, self.N)
         model = sampler.model(world)
         at = evaluate(model, sampler.policy.pi(state.theta))

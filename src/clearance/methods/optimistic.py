@@ -50,8 +50,6 @@ class OPGPD:
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """The step from the memory (π̂ as logits, λ̂), and the guess that becomes the next iterate."""
         cmdp = sampler.cmdp
-        if not sampler.policy.tabular:
-            raise InputError("OPGPD is for tabular softmax only: choose another method")
         draws, J_hat, world, steps = sampler.batch(key, state.world, state.theta, self.N)
         move = self.eta * (1 - cmdp.gamma) * Tabular()(draws, state.lam, cmdp.gamma)  # η A_L, as η ω (1−γ)
         theta_hat, lam_hat = state.memory
