@@ -7,6 +7,8 @@ import pytest
 
 from clearance.reproduce import SETTINGS, published, run_bai2023
 
+pytestmark = pytest.mark.xdist_group("reproduction")  # one process, which makes the study once
+
 
 @pytest.fixture(scope="module")
 def study():
