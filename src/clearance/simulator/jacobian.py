@@ -3,9 +3,9 @@
     forwards   dx_{l+1} = (1 − x_{l+1}²) (W_l dx_l + dW_l x_l + db_l)             J v
     backwards  g_l = (W_lᵀ g_{l+1}) (1 − x_l²),   dW_l = Σ_n g_{l+1} x_lᵀ         Jᵀ u
 
-Rows go through in chunks whose activations stay in the cache, and in groups that threads share between them: three
-times as fast as automatic differentiation over all rows. Sums run in the order of the groups, and their number does not
-depend on the machine, so that the bits do not either.
+Rows go through in chunks whose activations stay in the cache, which takes a third of the CPU time of automatic
+differentiation over all rows (.56 against 1.58 µs a product and row), and in groups that threads share between them.
+Sums run in the order of the groups, and their number is fixed, so that the bits do not depend on the number of cores.
 """
 
 from __future__ import annotations
