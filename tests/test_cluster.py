@@ -35,6 +35,36 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+# ------------------------------------------------------------------------------------------------ a Ray of our own
+
+
+OWN = """
+import os, subprocess, sys, jax
+jax.numpy.ones(3).sum()                              # Ray must be started without a fork of this process
+import clearance as cl
+with cl.Ray() as ray:
+    assert cl.run_all(abs, range(-3, 3), executor=ray) == [3, 2, 1, 0, 1, 2]
+    print(subprocess.run(["ss", "-ltnp"], capture_output=True, text=True).stdout, len(os.environ["RAY_AUTH_TOKEN"]))
+assert "RAY_AUTH_TOKEN" not in os.environ
+ray = cl.Ray()
+ray.connected()
+print("KEEPER", ray._keeper.process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.slow  # before there is a cluster for the others: it would join that one
+def test_a_ray_of_our_own(tmp_path: Path) -> None:
+    """On the loopback interface alone, for those who know its token, nothing in the home folder; it ends with us."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-W", "error", "-c", OWN], env=env, capture_output=True, text=True)
+    listening = [line.split()[3] for line in done.stdout.splitlines() if "raylet" in line or "gcs_server" in line]
+    assert len(listening) >= 3 and all("127.0.0.1" in place for place in listening), done
+    assert not (tmp_path / ".ray").exists() and "\n 64\n" in done.stdout
+    keeper = int(done.stdout.split("KEEPER")[1])
+    wait_for(lambda: not Path(f"/proc/{keeper}").exists() or " Z " in Path(f"/proc/{keeper}/stat").read_text())
+
+
 # ------------------------------------------------------------------------------------------------ the executor
 
 
@@ -132,33 +162,6 @@ def test_local_jobs_hear_that_they_should_stop() -> None:
 # ------------------------------------------------------------------------------------------------ the command line
 
 
-OWN = """
-import os, subprocess, sys, jax
-jax.numpy.ones(3).sum()                              # Ray must be started without a fork of this process
-import clearance as cl
-with cl.Ray() as ray:
-    assert cl.run_all(abs, range(-3, 3), executor=ray) == [3, 2, 1, 0, 1, 2]
-    print(subprocess.run(["ss", "-ltnp"], capture_output=True, text=True).stdout, len(os.environ["RAY_AUTH_TOKEN"]))
-assert "RAY_AUTH_TOKEN" not in os.environ
-ray = cl.Ray()
-ray.connected()
-print("KEEPER", ray._keeper.process.pid, flush=True)
-os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.mark.slow
-def test_a_ray_of_our_own(tmp_path: Path) -> None:
-    """On the loopback interface alone, for those who know its token, nothing in the home folder; it ends with us."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | {"HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-W", "error", "-c", OWN], env=env, capture_output=True, text=True)
-    listening = [line.split()[3] for line in done.stdout.splitlines() if "raylet" in line or "gcs_server" in line]
-    assert len(listening) >= 3 and all("127.0.0.1" in place for place in listening), done
-    assert not (tmp_path / ".ray").exists() and "\n 64\n" in done.stdout
-    keeper = int(done.stdout.split("KEEPER")[1])
-    wait_for(lambda: not Path(f"/proc/{keeper}").exists() or " Z " in Path(f"/proc/{keeper}/stat").read_text())
-
-
 def test_without_the_extra(tmp_path: Path) -> None:
     """Everything else works, and --cluster says what to install."""
     (tmp_path / "ray.py").write_text("raise ImportError('no ray')")
@@ -200,6 +203,7 @@ def test_commands_give_the_same_answer(argv: str, pair: Any, capsys: pytest.Capt
     assert answer(f"--cluster {pair[0].address}") == answer("")
 
 
+@pytest.mark.slow
 def test_reproduce_gives_the_same_study(pair: Any) -> None:
     from clearance.reproduce import SETTINGS, run_bai2023
 
@@ -278,14 +282,24 @@ def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     assert found_in("grid", POINTS) == found_in("calm", POINTS)
 
 
-@pytest.mark.slow  # it depends on the moment: seen to end before the signal is heard
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from clearance.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
 def test_an_interrupted_grid_goes_on(pair: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Ctrl-C on a cluster; then here: what was finished is not touched, what was begun goes on from its checkpoint."""
-    argv = f"two-state --grid seed=0:{POINTS} --method cnpgpd --K 12000 --N 40 --checkpoint-every 200"
-    command = [sys.executable, "-m", "clearance", "sweep", *argv.split(), "--out", "grid", "--json"]
+    lengths = "1000,60000,60001"  # the first is done when the signal comes, the others have far to go
+    argv = f"two-state --grid K={lengths} --method cnpgpd --N 40 --checkpoint-every 200"
+    command = [sys.executable, "-c", LISTENING, "sweep", *argv.split(), "--out", "grid", "--json"]
     with subprocess.Popen([*command, "--cluster", pair[0].address], stdout=PIPE, stderr=PIPE) as process:
         try:
-            wait_for(lambda: list(Path("grid").glob("*/certificate.json")) and at_work("grid"))
+            wait_for(lambda: Path("grid/000/certificate.json").exists() and at_work("grid"))
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
         finally:
@@ -293,12 +307,12 @@ def test_an_interrupted_grid_goes_on(pair: Any, capsys: pytest.CaptureFixture[st
     assert process.returncode == 130 and out == b"", (out, err)
     assert b"go on with: clearance sweep --resume grid" in err
     runs = {p.parent.name: cl.run.load(p.parent) for p in sorted(Path("grid").glob("*/manifest.json"))}
-    done = {
-        name: Path("grid", name, "manifest.json").stat().st_mtime_ns for name, r in runs.items() if r.status == "done"
-    }
-    assert done and any(r.status == "interrupted" and 0 < r.k < 12_000 for r in runs.values())
+    done, told = Path("grid/000/manifest.json"), {name: (r.status, r.k) for name, r in runs.items()}
+    assert told.pop("000") == ("done", 1000) and told
+    assert all(status == "interrupted" and 0 < k < 60_000 for status, k in told.values()), told
+    before = done.stat().st_mtime_ns
     status, out, _ = cli("sweep --resume grid --json", capsys)
-    assert status == 0 and json.loads(out)["certified"] == POINTS
-    assert done == {name: Path("grid", name, "manifest.json").stat().st_mtime_ns for name in done}
-    cl.sweep("two-state", {"seed": range(POINTS)}, out="calm", **LONG)
-    assert found_in("grid", POINTS) == found_in("calm", POINTS)
+    assert status == 0 and json.loads(out)["certified"] == 3
+    assert done.stat().st_mtime_ns == before
+    cl.sweep("two-state", {"K": lengths.split(",")}, out="calm", method="cnpgpd", N=40, checkpoint_every=200)
+    assert found_in("grid", 3) == found_in("calm", 3)

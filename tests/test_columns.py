@@ -57,6 +57,7 @@ def test_whole_zoo_both_ways() -> None:
         same_optimum(cl.zoo.MODELS[name](), 1e-7)
 
 
+@pytest.mark.slow
 def test_many_constraints_are_stabilised() -> None:
     """I = 50 on a model of 200 states: far fewer oracle calls than columns of an unstabilised Kelley method take."""
     cmdp = garnet(200, I=50, gamma=0.9, level=0.0, seed=3)

@@ -34,7 +34,7 @@ def world() -> Any:
     return cmdp, env, policy, theta
 
 
-@pytest.mark.parametrize("resets", [True, False])
+@pytest.mark.parametrize("resets", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize("control", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: bool) -> None:
     cmdp, env, policy, theta = world
@@ -57,6 +57,7 @@ def test_gradient_and_values_are_unbiased(world: Any, resets: bool, control: boo
     assert np.mean(z**2) < 2.5
 
 
+@pytest.mark.slow
 def test_control_variates_reduce_the_spread(world: Any) -> None:
     _, env, policy, theta = world
     spread = []
