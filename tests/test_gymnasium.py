@@ -498,6 +498,8 @@ def test_check_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("solve crpo-cartpole --method npgpd", "--method npgpd is for finite models"),
         ("solve crpo-cartpole --method crpo --eta2 1", "--eta2 is not for PracticalCRPO"),
         ("certify crpo-cartpole nothing.npz", "nothing.npz"),
+        ("solve crpo-cartpole --evidence exact", "--evidence exact: only samples can tell of this simulator"),
+        ("solve crpo-cartpole --budget 1e4 --out r", "budget 10000 is too small: choice and certificate need at least"),
     ],
 )
 def test_what_the_command_line_refuses(argv: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from clearance.loop import iterate
 from clearance.problem import evaluate
 from clearance.sample.streams import key_of
 from clearance.simulator import zoo
+from clearance.simulator.choice import TESTS
 from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.environment import Environment, of_model
 from clearance.simulator.lqr import LQR, LinearPolicy
@@ -321,6 +322,27 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     assert state.lam > 0 or info.J_hat[1] > 1.0 - 0.75 * state.memory
 
 
+def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
+    """σ at most std · std_last^(share of the way), for σ that is learned and the same in all states."""
+    method = PracticalCNPGPD(K=100, std_last=0.01, kappa=0.0)
+    assert [method.std_at(k) for k in (0, 40, 65, 90, 99)] == pytest.approx([1.0, 1.0, 0.1, 0.01, 0.01])
+    env = zoo.navigation(horizon=40)
+    for scale, falls in (("free", True), ("state", False), ("fixed", False)):
+        policy = gaussian(hidden=(8,), scale=scale, std=0.5).fitted(env.obs_shape, env.action)  # type: ignore[arg-type]
+        theta = policy.init()
+        quiet = policy.quieter(theta, 0.1)
+        out = policy.plain(quiet, Normaliser.identity(policy.inputs))(np.zeros((1, *env.obs_shape)))
+        assert np.exp(out[0, -2:]) == pytest.approx(0.05 if falls else 0.5, rel=1e-6)
+        assert np.array_equal(quiet[:-2], theta[:-2]) and np.array_equal(policy.quieter(quiet, 1.0), quiet)
+    sampler = small()[0]
+    method = PracticalCNPGPD(K=1, N=400, kappa=0.0, std_last=0.5)
+    begin = method.init(sampler.policy.init(), 1, sampler.begin())
+    late, _ = method.step(np.uint64(3), sampler, begin._replace(k=1), np.inf)
+    assert np.all(late.theta[-2:] <= np.log(0.3) + 1e-12)
+    with pytest.raises(InputError, match="std_last"):
+        PracticalCNPGPD(std_last=0.0)
+
+
 def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> None:
     """Steps up J_r while the limits hold, up J_g while they do not: against the gradients of each."""
     for limit, turn in ((1e6, 0), (-1e6, 1)):
@@ -344,6 +366,8 @@ def test_solve_keeps_the_limit_and_saves_the_run(tmp_path: Any) -> None:
     sol = cl.solve(env, method, policy=gaussian(hidden=(16,)), budget=6e5, seed=0)
     assert sol.certificate.verdict == "CERTIFIED" and sol.env_steps <= 6e5
     assert sol.certificate.J_r > 1.0  # it has reached the goal
+    levels = [a.delta for a in sol.attempts]
+    assert levels == [x * 0.01 for x in TESTS[: len(levels)]] and sum(TESTS) <= 1 + 1e-12
     sol.save(tmp_path / "run")
     again = NetworkMixture.load(tmp_path / "run" / "policy.npz")
-    assert cl.certify(env, again, budget=2e5, seed=3).verdict == "CERTIFIED"
+    assert cl.certify(env, again, budget=6e5, seed=3).verdict == "CERTIFIED"

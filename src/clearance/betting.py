@@ -51,7 +51,7 @@ class Bets:
         self.log_prior = np.full(len(BETS), -np.log(len(BETS)))
         if self.likely is not None:
             slack, sd = self.likely
-            best = np.clip(max(slack, 0.0) * self.width / max(sd, 1e-9 * self.width) ** 2, BETS[-1], BETS[0])
+            best = np.clip(max(slack, 0.0) * self.width / max(sd, 1e-9 * self.width) ** 2, BETS[-1], 3 * BETS[0])
             near = np.exp(-0.5 * (np.log(BETS / best) / 0.6) ** 2)
             self.log_prior = np.log(0.9 * near / near.sum() + 0.1 / len(BETS))
 

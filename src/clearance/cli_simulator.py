@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int | None:
     simulator = found(args) if args.command in commands else None
     if simulator is None:
         return None
+    _check_evidence(args, simulator)
     with _manned(args, simulator) as simulator:
         return commands[args.command](args, simulator)
 
@@ -99,6 +100,14 @@ def _refuse(args: argparse.Namespace, why: str) -> None:
     for name in ASKED:
         if getattr(args, name, None) is not None:
             raise InputError(f"--{name} is for environments; {why}: leave it out")
+
+
+def _check_evidence(args: argparse.Namespace, simulator: Any) -> None:
+    """A simulator knows its values, or it is sampled: there is nothing to choose."""
+    kind = "samples" if getattr(simulator, "exact", None) is None else "exact"
+    if getattr(args, "evidence", None) not in (None, kind):
+        why = {"samples": "only samples can tell of this simulator", "exact": "the values of this simulator are known"}
+        raise InputError(f"--evidence {args.evidence}: {why[kind]}: leave it out")
 
 
 def check(args: argparse.Namespace, simulator: Any) -> int:

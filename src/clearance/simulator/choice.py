@@ -1,7 +1,8 @@
 """From late iterates to a certified mixture: look at all, choose, test on fresh episodes, choose again.
 
-The j-th mixture that is put to the test spends δ/(j(j+1)). What a test has seen of its components is known to the next
-choice; its own verdict rests on its own episodes alone.
+Three mixtures may be put to the test, and spend .8 δ, .15 δ and .05 δ: the first matters most. A test takes a
+part of what is left if some mixture should pass with that, else everything: small tests would all fail. What a test has
+seen of its components is known to the next choice; its own verdict rests on its own episodes alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from clearance.solution import Attempt
 from clearance.statistical import Component, affordable_episodes, gather
 
 LOOK, AGAIN = 0.1, 0.05  # shares of the budget: a first look at all candidates, a second one at those in use
-TESTS = (0.6, 0.6, 1.0)  # shares of what is left that the tests may take
-PLANNED = 0.8  # the share of a test within which it should pass
-PRIOR = 1.3  # logarithm of what it costs the bets not to know the best one
+TESTS = (0.8, 0.15, 0.05)  # shares of δ
+PART = 0.6  # the share of what is left that is enough for a test, if some mixture should pass with it
+PLANNED = 0.85  # the share of a test within which it should pass
+PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
+GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, at least
 PESSIMISM = 1.0  # standard errors by which candidates are lowered
 
 
@@ -34,6 +37,11 @@ def slack_needed(sd: Array, width: Array, n: float, delta: float) -> Array:
     L = (np.log(1 / delta) + PRIOR) / max(n, 1.0)
     free = sd * np.sqrt(2 * L)
     return np.where(free * width <= sd**2, free, width * L + sd**2 / (2 * width))
+
+
+def least_episodes(candidates: int) -> int:
+    """Fewer are not enough for a look at all candidates, a second one, and a test."""
+    return 2 * GLANCE * candidates + SMALLEST
 
 
 @dataclass(eq=False)
@@ -85,26 +93,29 @@ class Choice:
         """All tests until one has passed or the budget is spent."""
         M = self.candidates.M
         for m in range(M):
-            self.measure(m, max(4, int(LOOK * self.budget / self.episode / M)))
-        for j, share in enumerate(TESTS, 1):
-            level, left = self.delta / (j * (j + 1)), self.budget - self.steps
-            episodes = affordable_episodes(share * left, self.episode)
-            if episodes < 16:
+            self.measure(m, max(GLANCE, int(LOOK * self.budget / self.episode / M)))
+        for j, part in enumerate(TESTS, 1):
+            level, left = part * self.delta, self.budget - self.steps
+            if self.attempts and left < SMALLEST * self.episode:
                 break
-            for m in np.flatnonzero(self.weights(PLANNED * episodes, level)):
-                self.measure(int(m), max(4, int(AGAIN * left / self.episode)))
-            self._test(j, self.weights(PLANNED * episodes, level), share * (self.budget - self.steps), level)
+            for m in np.flatnonzero(self.planned(level)[0]):
+                self.measure(int(m), max(GLANCE, int(AGAIN * left / self.episode)))
+            self._test(j, *self.planned(level), level)
             if self.attempts[-1].evidence.verdict == "CERTIFIED":
                 break
         return tuple(self.attempts)
 
-    def weights(self, episodes: float, delta: float) -> Array:
-        """w [M] of the best mixture that a test should pass, or of the safest one where none would."""
-        b = self.simulator.statement.b
+    def planned(self, delta: float) -> tuple[Array, float]:
+        """w [M] of the best mixture that a test should pass, or of the safest one where none would; and its steps."""
+        b, left = self.simulator.statement.b, self.budget - self.steps
         sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
         low = self.J - PESSIMISM * np.sqrt(self.variance / self.n[:, None])
-        w = best_weights(low, b, slack_needed(sd, self.width, episodes, delta))
-        return safest_weights(low, b) if w is None else w
+        for steps in (PART * left, left):
+            episodes = PLANNED * affordable_episodes(steps, self.episode)
+            w = best_weights(low, b, slack_needed(sd, self.width, episodes, delta))
+            if w is not None:
+                return w, steps
+        return safest_weights(low, b), left
 
     def _test(self, j: int, w: Array, budget: float, delta: float) -> None:
         mean = w @ self.J

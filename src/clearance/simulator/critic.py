@@ -6,6 +6,7 @@ is rescaled so that the values stay what they were (van Hasselt et al. 2016).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -34,14 +35,14 @@ class Values(NamedTuple):
 class Critics:
     """1+I networks of the same shape.
 
-    epochs, batch  passes over the data of one iteration, and rows per step of Adam
+    epochs, batch  passes over the data of one iteration (.25: a quarter of its rows), and rows per step of Adam
     """
 
     inputs: int
     signals: int
     hidden: tuple[int, ...] = (64, 64)
     rate: float = 1e-3
-    epochs: int = 4
+    epochs: float = 4
     batch: int = 512
 
     @cached_property
@@ -100,7 +101,9 @@ class Critics:
     def order(self, key: np.uint64, N: int) -> Any:
         """Rows [steps of Adam, batch] of some epochs, each in an order of its own. NumPy shuffles ten times as fast."""
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
-        return np.concatenate([rng.permutation(N)[: N // size * size].reshape(-1, size) for _ in range(self.epochs)])
+        epochs = [rng.permutation(N)[: N // size * size] for _ in range(math.ceil(self.epochs))]
+        steps = round(self.epochs * (N // size))
+        return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
         """Steps of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I], in that order."""

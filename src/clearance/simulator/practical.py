@@ -82,12 +82,12 @@ class Practical:
 
     simulator: Simulator
     policy: NetworkPolicy
-    discount: float = 0.99
+    discount: float = 0.995
     decay: float = 0.95
     warm: int = 20
     hidden: tuple[int, ...] = (64, 64)
     rate: float = 1e-3
-    epochs: int = 4
+    epochs: float = 4
     batch_rows: int = 512
 
     @property

@@ -32,6 +32,11 @@ from clearance.simulator.rollout import act, choose
 UNBOUNDED = 1e12  # stands for the bound of a reward that has none
 
 
+def episode_steps(s: Statement) -> float:
+    """Steps of an episode that does not terminate, on average."""
+    return 1 / (1 - math.sqrt(s.gamma)) if s.horizon is None else float(s.horizon)
+
+
 @dataclass(frozen=True, eq=False)
 class Simulated:
     """Episodes of a mixture of network policies: the source of `statistical.gather`."""
@@ -70,8 +75,7 @@ class Simulated:
 
     @property
     def episode_steps(self) -> float:
-        H = self.statement.horizon
-        return 1 / (1 - self.q) if H is None else float(H)
+        return episode_steps(self.statement)
 
     def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
         """The steps of n episodes that do not terminate."""

@@ -20,14 +20,14 @@ from clearance.methods import CNPGPD, State
 from clearance.problem import Array
 from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
-from clearance.simulator.choice import Choice, slack_needed
+from clearance.simulator.choice import TESTS, Choice, least_episodes, slack_needed
 from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Design, NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator, Statement
-from clearance.simulator.returns import Simulated
+from clearance.simulator.returns import Simulated, episode_steps
 from clearance.simulator.solution import SimulatorSolution
 from clearance.simulator.steps import NaturalSteps
 from clearance.simulator.unbiased import Unbiased
@@ -123,9 +123,22 @@ def _decided(task: Task) -> tuple[Practical | Unbiased, PracticalCNPGPD | Practi
     method = PracticalCNPGPD() if task.method is None else task.method
     margin = partial(_with_kappa, statement=sampler.cmdp, budget=(1 - LEARNING) * budget, delta=task.delta)
     if isinstance(sampler, Unbiased) or isinstance(method, CNPGPD):
-        return sampler, margin(method), budget
-    method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget))
-    return replace(sampler, warm=max(1, int(WARM * (method.K or 1)))), method, budget
+        method = margin(method)
+    else:
+        method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget))
+        sampler = replace(sampler, warm=max(1, int(WARM * (method.K or 1))))
+    if getattr(sampler.simulator, "exact", None) is None:
+        _check_budget(sampler.cmdp, method, budget)
+    return sampler, method, budget
+
+
+def _check_budget(statement: Statement, method: NaturalSteps | CNPGPD, budget: float) -> None:
+    """Learning is not begun where nothing would be left to certify it with."""
+    candidates = len(thinned(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
+    least = least_episodes(candidates) * episode_steps(statement)
+    if (1 - LEARNING) * budget < least:
+        why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
+        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING):.0f} or more")
 
 
 @contextmanager
@@ -172,8 +185,8 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
     low, high = (s.length * np.asarray(x[1:]) for x in s.bounds)
     width = np.maximum(high, 0.0) - np.minimum(low, 0.0)
-    episodes = 0.5 * budget / (s.horizon or 2 * s.length)
-    need = slack_needed(0.1 * width, width, episodes, delta / 2)
+    episodes = 0.7 * budget / (s.horizon or 2 * s.length)
+    need = slack_needed(0.05 * width, width, episodes, TESTS[0] * delta)
     most = 0.5 * np.maximum(np.maximum(high, 0.0) - s.b, 0.0)
     return replace(method, kappa=tuple(np.minimum(need, most).tolist()))
 
@@ -192,8 +205,6 @@ def _chosen(
         return mixture, exact_certificate(simulator, mixture, lam), (), 0
     choice = Choice(simulator, late, np.uint64(fold(key, CHOOSE)), budget, delta)
     attempts = choice.run()
-    if not attempts:
-        raise InputError(f"budget leaves {budget:.3g} steps for the certificate, fewer than 16 episodes: give more")
     best = next((a for a in attempts if a.evidence.verdict == "CERTIFIED"), attempts[-1])
     note = f"mixture {attempts.index(best) + 1} of {len(attempts)} tried, tested at level {best.delta:.3g}"
     mixture: Any = best.policy

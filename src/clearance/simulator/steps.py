@@ -15,6 +15,7 @@ from clearance.sample.draws import Draws
 from clearance.simulator.natural import Natural, bounded_step
 
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
+QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls
 ITERATIONS = 500  # at most, unless given
 
 
@@ -25,13 +26,14 @@ class NaturalSteps:
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(None, "steps per iteration; 8 episodes or more, and what 500 iterations leave")
     kl: tuple[float, float] = setting(
-        (0.02, 0.005), "bound on the mean KL of one step, at the beginning and at the end"
+        (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
     )
     eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    std_last: float = setting(0.2, "the most that a learned σ may be at the end, as a share of the most at first")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
     def __post_init__(self) -> None:
@@ -40,7 +42,7 @@ class NaturalSteps:
                 counted(name, getattr(self, name))
         if not (isinstance(self.kl, tuple) and len(self.kl) == 2):
             raise InputError(f"kl must be two numbers, at the beginning and at the end, got {self.kl!r}")
-        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1)):
+        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1), ("std_last", self.std_last)):
             positive(name, value)
         check_kappa(self.kappa)
 
@@ -57,8 +59,8 @@ class NaturalSteps:
         return self.K or ITERATIONS
 
     def kl_at(self, k: int) -> float:
-        """The bound of iteration k: it falls linearly."""
-        return float(self.kl[0] + (self.kl[1] - self.kl[0]) * k / self._K)
+        """The bound of iteration k: it falls by the same factor in each."""
+        return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
         """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
@@ -66,10 +68,18 @@ class NaturalSteps:
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
+    def std_at(self, k: int) -> float:
+        """The most that a learned σ may be in iteration k, as a share: it falls by the same factor in each iteration of
+        the middle, so that at the end the margin is kept for the task, not for the noise.
+        """
+        begin, end = QUIETER
+        return float(self.std_last ** np.clip((k / self._K - begin) / (end - begin), 0.0, 1.0))
+
     def moved(self, draws: Draws, A: Array, theta: Array, k: int) -> tuple[Array, float]:
         """θ after the step up the advantages A [N], and ‖ω‖."""
         omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
-        return theta + bounded_step(rows, omega, quad, self.eta1, self.kl_at(k)), float(np.linalg.norm(omega))
+        step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(k))
+        return draws.score.policy.quieter(theta + step, self.std_at(k)), float(np.linalg.norm(omega))
 
 
 def normalised(A: Array, weight: Array) -> Array:
