@@ -60,6 +60,12 @@ CONFIGURATIONS = {
     "all rows in F, 10 products": (Natural(), {"epochs": 2, "batch_rows": 2048}),
     "all rows in F, 5 products": (Natural(iterations=5), {"epochs": 1, "batch_rows": 2048}),
     "10 % of the rows in F, 10 products": (Natural(share=0.1), {"epochs": 1, "batch_rows": 4096}),
+    "all rows in F, 5 products, a quarter for the critics": (
+        Natural(iterations=5),
+        {"epochs": 0.25, "batch_rows": 2048},
+    ),
+    "10 % of the rows in F, a quarter for the critics": (Natural(share=0.1), {"epochs": 0.25, "batch_rows": 2048}),
+    "5 % of the rows in F, a quarter for the critics": (Natural(share=0.05), {"epochs": 0.25, "batch_rows": 2048}),
 }
 
 

@@ -165,13 +165,13 @@ class NetworkPolicy:
         """θ¹ [d], from the policy's own seed."""
         return self._ravelled[0].copy()
 
-    def quieter(self, theta: Array, share: float) -> Array:
-        """θ with σ at most that share of what it was at first, where σ is learned and the same in all states."""
+    def with_noise(self, theta: Array, least: float, most: float) -> Array:
+        """θ with σ between these shares of what it was at first, where σ is learned and the same in all states."""
         head, d = self.head, self.design
         if not isinstance(head, Gaussian) or d.scale != "free":
             return theta
         rest, log_std = np.split(theta, [-head.m])  # the network's last leaf
-        return np.concatenate([rest, np.minimum(log_std, np.log(share * d.std))])
+        return np.concatenate([rest, np.clip(log_std, np.log(least * d.std), np.log(most * d.std))])
 
     def net(self, theta: Any) -> Net:
         return self._ravelled[1](real(theta))

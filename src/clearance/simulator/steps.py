@@ -33,7 +33,7 @@ class NaturalSteps:
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
-    std_last: float = setting(0.2, "the most that a learned σ may be at the end, as a share of the most at first")
+    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first; never less")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
     def __post_init__(self) -> None:
@@ -70,7 +70,8 @@ class NaturalSteps:
 
     def std_at(self, k: int) -> float:
         """The most that a learned σ may be in iteration k, as a share: it falls by the same factor in each iteration of
-        the middle, so that at the end the margin is kept for the task, not for the noise.
+        the middle, so that at the end the margin is kept for the task, not for the noise. The least is `std_last`: a
+        cost of 0 or 1 per step has no slope without noise.
         """
         begin, end = QUIETER
         return float(self.std_last ** np.clip((k / self._K - begin) / (end - begin), 0.0, 1.0))
@@ -79,7 +80,8 @@ class NaturalSteps:
         """θ after the step up the advantages A [N], and ‖ω‖."""
         omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
         step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(k))
-        return draws.score.policy.quieter(theta + step, self.std_at(k)), float(np.linalg.norm(omega))
+        theta = draws.score.policy.with_noise(theta + step, min(self.std_last, 1.0), self.std_at(k))
+        return theta, float(np.linalg.norm(omega))
 
 
 def normalised(A: Array, weight: Array) -> Array:
