@@ -13,7 +13,7 @@ from clearance.sample.streams import key_of
 
 
 @pytest.mark.parametrize("resets", [True, False])
-@pytest.mark.parametrize("I", [0, 1, 3])
+@pytest.mark.parametrize("I", [pytest.param(0, marks=pytest.mark.slow), 1, 3])
 def test_compiled_run_follows_the_readable_step(I: int, resets: bool) -> None:
     """Same streams, same walks: the traces agree to rounding, iteration by iteration."""
     cmdp = with_limits(random_cmdp(2, I=I), 0.5) if I else random_cmdp(2, I=0)

@@ -166,8 +166,13 @@ def killed_and_resumed(flags: str, kills: int, seed: int) -> None:
     assert bits("run") == bits("whole")
 
 
-@pytest.mark.parametrize("flags", ["two-state --K 1000 --N 20 --checkpoint-every 50",
-                                   "two-state --evidence samples --budget 4e5 --checkpoint-every 50"])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "two-state --K 1000 --N 20 --checkpoint-every 50",
+        pytest.param("two-state --evidence samples --budget 4e5 --checkpoint-every 50", marks=pytest.mark.slow),
+    ],
+)
 def test_kill_9_of_a_real_process(flags: str) -> None:
     killed_and_resumed(flags, kills=2, seed=1)
 

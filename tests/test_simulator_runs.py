@@ -71,7 +71,7 @@ def unfinished(simulator: Any, monkeypatch: pytest.MonkeyPatch, after: int = 6, 
 # ------------------------------------------------------------------------------------------- the same bits, always
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("JAX", marks=pytest.mark.slow), "Gymnasium"])
 def test_interrupted_again_and_again(kind: str, whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     """In learning, and in the choice; with a folder and without; and made again when it is done."""
     free, expected = learn(KINDS[kind](), None), bits(whole[kind])
