@@ -15,6 +15,13 @@ from clearance import loop
 from clearance.cli import main
 from clearance.methods import State
 
+# The command line in a process of its own. A shell starts background jobs with Ctrl-C ignored: children inherit it.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from clearance.cli import main
+sys.exit(main())
+"""
 # Every kind of run: exact and samples, both methods, with a budget (which decides where a run ends) and without.
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"method": cl.RegularisedCNPGPD(K=120, N=30)},

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from runs import LISTENING
 
 import clearance as cl
 from clearance import loop
@@ -301,13 +302,6 @@ def telling(self, *what):
     update(self, *what)
 watch.Progress.update = telling
 make = cl.zoo.two_state
-"""
-# A shell starts background jobs with Ctrl-C ignored, and children inherit that.
-LISTENING = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from clearance.cli import main
-sys.exit(main())
 """
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rays import add_node, belongs, kill_worker_of, wait_for, worker_of
-from runs import bits, cli
+from runs import LISTENING, bits, cli
 
 import clearance as cl
 from clearance import cluster as clusters
@@ -280,15 +280,6 @@ def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     assert ended and ended[0].finished
     cl.sweep("two-state", grid, out="calm", **LONG)
     assert found_in("grid", POINTS) == found_in("calm", POINTS)
-
-
-# A shell starts background jobs with Ctrl-C ignored, and children inherit that.
-LISTENING = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from clearance.cli import main
-sys.exit(main())
-"""
 
 
 @pytest.mark.slow

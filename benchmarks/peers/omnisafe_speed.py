@@ -25,6 +25,8 @@ def main() -> None:
     p.add_argument("--robot", default="HalfCheetah")
     p.add_argument("--seed", type=int, default=0)
     args = p.parse_args()
+    if args.updates < 2:
+        p.error("--updates must be at least 2: the first is left out of the rate")
 
     import omnisafe  # type: ignore[import-not-found]
 

@@ -39,7 +39,6 @@ def run(args: argparse.Namespace) -> int | None:
     simulator = found(args) if args.command in commands else None
     if simulator is None:
         return None
-    _check_evidence(args, simulator)
     with _manned(args, simulator) as simulator:
         return commands[args.command](args, simulator)
 
@@ -60,6 +59,13 @@ def _manned(args: argparse.Namespace, simulator: Any) -> Iterator[Any]:
 
 def found(args: argparse.Namespace) -> Any:
     """The simulator that PROBLEM names, made with the flags; None if it names a model."""
+    simulator = _named(args)
+    if simulator is not None:
+        _check_evidence(args, simulator)
+    return simulator
+
+
+def _named(args: argparse.Namespace) -> Any:
     from clearance import arguments
     from clearance.zoo import SIMULATORS
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -24,12 +24,7 @@ from clearance.simulator.policy import Net, NetworkPolicy
 CHUNK = 128  # rows that go through the network together
 GROUPS = 4  # parts of the rows, each a job of one thread
 POOL = ThreadPoolExecutor(GROUPS, "clearance-rows")
-
-
-class Tape(NamedTuple):
-    """What the network did at some rows: x_0 = z, x_1, …, the inputs of its layers, by chunks."""
-
-    x: tuple[Any, ...]
+Tape = tuple[Any, ...]  # what the network did at some rows: x_0 = z, x_1, …, the inputs of its layers, by chunks
 
 
 def grouped(*arrays: Any) -> list[tuple[Any, ...]]:
@@ -94,7 +89,7 @@ def last(net: Net, x: tuple[Any, ...]) -> Any:
 @partial(jax.jit, static_argnums=0)
 def record(policy: NetworkPolicy, theta: Any, z: Any) -> Tape:
     """The tape at z [C, CHUNK, inputs]."""
-    return Tape(jax.lax.map(partial(layer_inputs, policy.net(theta)), z))
+    return jax.lax.map(partial(layer_inputs, policy.net(theta)), z)
 
 
 def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) -> Any:
@@ -132,7 +127,7 @@ def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v
         Mv = share[:, None] * jax.vmap(policy.head.fisher)(out, forwards(push(net, x, along), along.log_std))
         return pull(net, x, *jax.linear_transpose(forwards, last(net, x), net.log_std)(Mv))
 
-    return over_chunks(policy, one, tape.x, weight)
+    return over_chunks(policy, one, tape, weight)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -145,4 +140,4 @@ def apart(policy: NetworkPolicy, theta: Any, tape: Tape, z: Any, weight: Any, ne
         after = policy.complete(last(net, layer_inputs(net, z)), net.log_std, jnp)
         return share @ jax.vmap(policy.head.kl)(before, after)
 
-    return jnp.sum(jax.lax.map(lambda chunk: one(*chunk), (tape.x, z, weight)))
+    return jnp.sum(jax.lax.map(lambda chunk: one(*chunk), (tape, z, weight)))

@@ -40,6 +40,7 @@ LEARNING = 0.5  # the share of them for learning
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
+TESTED, SPREAD = 0.7, 0.05  # what κ expects: the test has this share of the rest, and this spread, in widths
 LEARN, CHOOSE, FRESH = 2**40 + 10, 2**40 + 11, 2**41  # streams
 Chosen = TypeVar("Chosen", bound=NaturalSteps | CNPGPD)
 
@@ -185,8 +186,8 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
     low, high = (s.length * np.asarray(x[1:]) for x in s.bounds)
     width = np.maximum(high, 0.0) - np.minimum(low, 0.0)
-    episodes = 0.7 * budget / (s.horizon or 2 * s.length)
-    need = slack_needed(0.05 * width, width, episodes, TESTS[0] * delta)
+    episodes = TESTED * budget / (s.horizon or 2 * s.length)
+    need = slack_needed(SPREAD * width, width, episodes, TESTS[0] * delta)
     most = 0.5 * np.maximum(np.maximum(high, 0.0) - s.b, 0.0)
     return replace(method, kappa=tuple(np.minimum(need, most).tolist()))
 

@@ -42,8 +42,10 @@ class NaturalSteps:
                 counted(name, getattr(self, name))
         if not (isinstance(self.kl, tuple) and len(self.kl) == 2):
             raise InputError(f"kl must be two numbers, at the beginning and at the end, got {self.kl!r}")
-        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1), ("std_last", self.std_last)):
+        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1)):
             positive(name, value)
+        if not 0 < self.std_last <= 1:
+            raise InputError(f"std_last must be in (0, 1], got {self.std_last!r}")
         check_kappa(self.kappa)
 
     def fitted(self, episode: int, budget: float) -> Self:
@@ -80,7 +82,7 @@ class NaturalSteps:
         """θ after the step up the advantages A [N], and ‖ω‖."""
         omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
         step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(k))
-        theta = draws.score.policy.with_noise(theta + step, min(self.std_last, 1.0), self.std_at(k))
+        theta = draws.score.policy.with_noise(theta + step, self.std_last, self.std_at(k))
         return theta, float(np.linalg.norm(omega))
 
 
