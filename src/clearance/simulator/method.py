@@ -34,7 +34,7 @@ from clearance.simulator.steps import NaturalSteps
 class PracticalCNPGPD(NaturalSteps):
     """Hyper-parameters of the algorithm for networks."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
+    eta2: float = setting(0.03, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.4, "share of the iterations over which a limit that is broken at first is approached")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")

@@ -1,6 +1,6 @@
 """The practical sampler: whole steps of n lanes, advantages by GAE with a critic per signal.
 
-Biased where the critic is wrong and where γ = 1 is stood in for by γ = .99 inside the advantages; never in Ĵ of limits
+Biased where the critic is wrong and where γ = 1 is stood in for by a discount inside the advantages; never in Ĵ of limits
 per episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do not
 depend on any of it.
 """

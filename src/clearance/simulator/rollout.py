@@ -19,30 +19,33 @@ def rollout(
     """T steps of n lanes, each from a fresh reset: Steps with arrays [T, n, …], and the latents [T, n, …]."""
     begin, noisy, moving, anew = jax.random.split(key, 4)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
-    noise = policy.head.noise(noisy, (T, n))
-    keys = jax.random.split(moving, (T, n)), jax.random.split(anew, (T, n))
+    given = policy.head.noise(noisy, (T, n)), jax.random.split(moving, (T, n)), jax.random.split(anew, T)
     lane = jax.vmap(lambda *x: _step(env, policy, net, normaliser, *x))
 
     def one(carry: Any, given: Any) -> Any:
-        return lane(*carry, *given)
+        (state, t), (noise, keys, anew) = carry, given
+        moved, record = lane(state, t, noise, keys)
+        done = record[0].terminated | record[0].truncated
 
-    _, (steps, latent) = jax.lax.scan(one, (state, jnp.zeros(n, jnp.int32)), (noise, *keys))
+        def begun() -> Any:
+            return jax.vmap(choose)(done, jax.vmap(env.reset)(jax.random.split(anew, n)), moved)
+
+        follow = jax.lax.cond(jnp.any(done), begun, lambda: moved)  # most steps end no episode
+        return (follow, jnp.where(done, 0, t + 1)), record
+
+    _, (steps, latent) = jax.lax.scan(one, (state, jnp.zeros(n, jnp.int32)), given)
     return steps, latent
 
 
 def _step(
-    env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, *given: Any
+    env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """One step of one lane: the carried (state, step of the episode), and what is recorded of it."""
-    noise, key, reset_key = given
+    """One step of one lane: the state after it, and what is recorded of it."""
     obs = env.observe(state)
     u = act(policy, net, normaliser, obs, noise)
     moved, h, terminated = env.step(key, state, policy.head.action(u))
     truncated = ~terminated & (t + 1 == (env.statement.horizon or 0))
-    done = terminated | truncated
-    follow = choose(done, env.reset(reset_key), moved)
-    record = Steps(obs, u, h, terminated, truncated, env.observe(moved), jnp.ones((), bool))
-    return (follow, jnp.where(done, 0, t + 1)), (record, u)
+    return moved, (Steps(obs, u, h, terminated, truncated, env.observe(moved), jnp.ones((), bool)), u)
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
