@@ -174,14 +174,13 @@ def test_lyapunov_values_are_those_of_simulation() -> None:
 
 @pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_lqr_is_learned_and_certified(x64: bool) -> None:
-    """float32 as shipped, and float64, a short run: within 4 % of the optimum for the same noise, proven feasible."""
+    """float32 as shipped, and float64: within 2 % of the optimum for the same noise, proven feasible."""
     with jax.enable_x64(x64):
         env = zoo.double_integrator(2.0)
-        method = PracticalCNPGPD(K=150, N=4000, kl=(0.05, 0.01), eta2=0.2)
-        sol = cl.solve(env, method, policy=gaussian(hidden=(), scale="fixed", std=0.1), budget=1.3e6, seed=1)
+        sol = cl.solve(env, policy=gaussian(hidden=(), scale="fixed", std=0.1), budget=2e6, seed=1)
         best = LQR.double_integrator(2.0).optimum(0.01 * np.eye(1))
         assert sol.certificate.verdict == "CERTIFIED" and sol.certificate.evidence == "exact"
-        assert -sol.certificate.J_r < 1.04 * best.J[0]
+        assert -sol.certificate.J_r < 1.02 * best.J[0]
         assert cl.certify(env, sol.policy).J_lower == sol.certificate.J_lower
 
 
@@ -317,15 +316,23 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     sampler = Practical(zoo.navigation(limit=-1.0, horizon=40), gaussian(hidden=(8,)).fitted(env.obs_shape, env.action))
     method = PracticalCNPGPD(K=10, N=400, kappa=0.0)  # no policy can keep this limit: the cost is not negative
     state, info = method.step(np.uint64(0), sampler, method.init(sampler.policy.init(), 1, sampler.begin()), np.inf)
-    assert np.allclose(state.memory, 1.0 - info.J_hat[1]) and state.lam == 0
+    short = state.memory[0]
+    assert np.allclose(short, 1.0 - info.J_hat[1]) and state.lam == 0
     state, info = method.step(np.uint64(1), sampler, state, np.inf)
-    assert state.lam > 0 or info.J_hat[1] > 1.0 - 0.75 * state.memory
+    assert state.lam > 0 or info.J_hat[1] > 1.0 - method.relaxed_at(1) * short
 
 
 def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
-    """σ at most std · std_last^(share of the way) and at least std · std_last, where it is learned for all states."""
-    method = PracticalCNPGPD(K=100, std_last=0.01, kappa=0.0)
-    assert [method.std_at(k) for k in (0, 40, 65, 90, 99)] == pytest.approx([1.0, 1.0, 0.1, 0.01, 0.01])
+    """σ at most std · std_last^(share of the way) and at least std · std_last, where it is learned for all states. The
+    way is gone on where the limits are kept, from 40 % of the iterations on.
+    """
+    method = PracticalCNPGPD(K=100, kappa=0.0)
+    ways = {True: [0.0], False: [0.0]}
+    for kept, way in ways.items():
+        for k in range(100):
+            way.append(method.quieter(way[-1], kept or k % 2 == 0, k))
+    assert [ways[True][k] for k in (0, 40, 65, 90, 100)] == pytest.approx([0.0, 0.0, 0.5, 1.0, 1.0])
+    assert [ways[False][k] for k in (40, 60, 100)] == pytest.approx([0.0, 0.2, 0.6])
     env = zoo.navigation(horizon=40)
     for scale, falls in (("free", True), ("state", False), ("fixed", False)):
         policy = gaussian(hidden=(8,), scale=scale, std=0.5).fitted(env.obs_shape, env.action)  # type: ignore[arg-type]
@@ -337,10 +344,14 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
         louder = policy.with_noise(quiet, 0.2, 1.0)
         assert np.allclose(louder[-2:], np.log(0.1)) if falls else np.array_equal(louder, theta)
     sampler = small()[0]
-    method = PracticalCNPGPD(K=1, N=400, kappa=0.0, std_last=0.5)
-    begin = method.init(sampler.policy.init(), 1, sampler.begin())
-    late, _ = method.step(np.uint64(3), sampler, begin._replace(k=1), np.inf)
-    assert np.all(late.theta[-2:] <= np.log(0.3) + 1e-12)
+    for method in (
+        PracticalCNPGPD(K=1, N=400, kappa=0.0, std_last=0.5),
+        PracticalCRPO(K=1, N=400, std_last=0.5, kappa=0.0),
+    ):
+        begin = method.init(sampler.policy.init(), 1, sampler.begin())
+        memory = (np.zeros(1), 1.0) if isinstance(method, PracticalCNPGPD) else 1.0
+        late, _ = method.step(np.uint64(3), sampler, begin._replace(k=1, memory=memory), np.inf)
+        assert np.all(late.theta[-2:] <= np.log(0.3) + 1e-12)
     with pytest.raises(InputError, match="std_last"):
         PracticalCNPGPD(std_last=0.0)
 
@@ -355,7 +366,7 @@ def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> N
         begin = method.init(policy.init(), 1, sampler.begin())
         state, info = method.step(np.uint64(3), sampler, begin, np.inf)
         draws = sampler.batch(np.uint64(3), begin.world, begin.theta, 400)[0]
-        moved, _ = method.moved(draws, draws.A[:, turn], begin.theta, 0)
+        moved, _ = method.moved(draws, draws.A[:, turn], begin, 0.0)
         assert np.array_equal(state.theta, moved) and info.counts == (turn == 0) and np.all(state.lam == 0)
     with pytest.raises(InputError, match="tolerance"):
         PracticalCRPO(tolerance=-1.0)

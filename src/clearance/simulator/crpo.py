@@ -35,5 +35,6 @@ class PracticalCRPO(NaturalSteps):
         slack = J_hat[1:] - sampler.cmdp.b - self.kappa_at(state.k)
         kept = bool(np.all(slack >= -self.tolerance))
         turn = 0 if kept else 1 + int(np.argmin(slack / np.maximum(np.asarray(world.miss, float), 1e-12)))
-        theta, size = self.moved(draws, draws.A[:, turn], state.theta, state.k)
-        return State(theta, state.lam, state.k + 1, world), Info(J_hat, size, steps, float(kept))
+        quiet = self.quieter(float(state.memory or 0.0), bool(np.all(J_hat[1:] >= sampler.cmdp.b)), state.k)
+        theta, size = self.moved(draws, draws.A[:, turn], state, quiet)
+        return State(theta, state.lam, state.k + 1, world, quiet), Info(J_hat, size, steps, float(kept))

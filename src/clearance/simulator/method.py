@@ -4,7 +4,7 @@
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
-Limits that the first policy breaks are approached over the first 40 % of the iterations, from where it stands: a
+Limits that the first policy breaks are approached over the first 30 % of the iterations, from where it stands: a
 reward that is rarely seen would else be given up before it is found. What is certified is the limit itself.
 λ⁺ looks one step ahead (as PMD-PD does, Liu et al. 2021): the multiplier alone would go round the limit for long. κ
 shrinks from its first value to its last. Ĵ_g is the estimate of what is limited, never of a stand-in.
@@ -34,9 +34,9 @@ from clearance.simulator.steps import NaturalSteps
 class PracticalCNPGPD(NaturalSteps):
     """Hyper-parameters of the algorithm for networks."""
 
-    eta2: float = setting(0.03, "η₂, the step of λ, in units of the problem")
+    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
-    relax: float = setting(0.4, "share of the iterations over which a limit that is broken at first is approached")
+    relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
 
     def __post_init__(self) -> None:
@@ -59,12 +59,13 @@ class PracticalCNPGPD(NaturalSteps):
         scale = pace(world)
         most = np.minimum(self.lam_max * units(world), lam_max)
         slack = J_hat[1:] - sampler.cmdp.b
-        short = np.maximum(-slack, 0.0) if state.memory is None else state.memory
+        short, quiet = (np.maximum(-slack, 0.0), 0.0) if state.memory is None else state.memory
+        quiet = self.quieter(float(quiet), bool(np.all(slack >= 0)), state.k)
         kappa = self.kappa_at(state.k) - self.relaxed_at(state.k) * short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
-        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state.theta, state.k)
+        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, quiet)
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
-        return State(theta, lam, state.k + 1, world, short), Info(J_hat, size, steps)
+        return State(theta, lam, state.k + 1, world, (short, quiet)), Info(J_hat, size, steps)
 
 
 def units(world: World) -> Array:

@@ -1,8 +1,8 @@
 """The practical sampler: whole steps of n lanes, advantages by GAE with a critic per signal.
 
-Biased where the critic is wrong and where γ = 1 is stood in for by a discount inside the advantages; never in Ĵ of limits
-per episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do not
-depend on any of it.
+Biased where the critic is wrong, and where γ = 1 is stood in for by a discount inside the advantages; never in Ĵ of
+limits per episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do
+not depend on any of it. Of the two biases the critic's matters more (docs/gymnasium.md): hence its many short steps.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class Practical:
     simulator: Simulator
     policy: NetworkPolicy
     discount: float = 0.995
-    decay: float = 0.95
+    decay: float = 0.97
     warm: int = 20
     hidden: tuple[int, ...] = (64, 64)
     rate: float = 1e-3
-    epochs: float = 4
-    batch_rows: int = 512
+    epochs: float = 10
+    batch_rows: int = 128
 
     @property
     def cmdp(self) -> Statement:

@@ -40,7 +40,7 @@ LEARNING = 0.5  # the share of them for learning
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
-TESTED, SPREAD = 0.7, 0.05  # what κ expects: the test has this share of the rest, and this spread, in widths
+TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
 LEARN, CHOOSE, FRESH = 2**40 + 10, 2**40 + 11, 2**41  # streams
 Chosen = TypeVar("Chosen", bound=NaturalSteps | CNPGPD)
 

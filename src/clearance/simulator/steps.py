@@ -70,19 +70,24 @@ class NaturalSteps:
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
-    def std_at(self, k: int) -> float:
-        """The most that a learned σ may be in iteration k, as a share: it falls by the same factor in each iteration of
-        the middle, so that at the end the margin is kept for the task, not for the noise. The least is `std_last`: a
-        cost of 0 or 1 per step has no slope without noise.
+    def quieter(self, quiet: float, kept: bool, k: int) -> float:
+        """The share of its way that the noise has gone down after iteration k.
+
+        It falls in the middle of the run, and only where the limits were kept: the less noise there is, the shorter is
+        a step that is bounded in KL, and a policy that is far from its limits would not come to keep them any more.
         """
         begin, end = QUIETER
-        return float(self.std_last ** np.clip((k / self._K - begin) / (end - begin), 0.0, 1.0))
+        return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
-    def moved(self, draws: Draws, A: Array, theta: Array, k: int) -> tuple[Array, float]:
-        """θ after the step up the advantages A [N], and ‖ω‖."""
+    def moved(self, draws: Draws, A: Array, state: State, quiet: float) -> tuple[Array, float]:
+        """θ after the step up the advantages A [N], and ‖ω‖.
+
+        A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
+        noise. The least is std · std_last: a cost of 0 or 1 per step has no slope without noise.
+        """
         omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
-        step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(k))
-        theta = draws.score.policy.with_noise(theta + step, self.std_last, self.std_at(k))
+        step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
+        theta = draws.score.policy.with_noise(state.theta + step, self.std_last, self.std_last**quiet)
         return theta, float(np.linalg.norm(omega))
 
 
