@@ -40,7 +40,7 @@ class Replayed(Practical):
 
     walks: tuple[Any, ...] = ()
 
-    def _walk(self, key: np.uint64, *_: Any) -> Any:
+    def _walk(self, key: np.uint64, world: Any, theta: Any, N: int) -> Any:
         return self.walks[int(key)]
 
 
