@@ -65,6 +65,10 @@ CONFIGURATIONS = {
         {"epochs": 0.25, "batch_rows": 2048},
     ),
     "10 % of the rows in F, a quarter for the critics": (Natural(share=0.1), {"epochs": 0.25, "batch_rows": 2048}),
+    "10 % of the rows in F, 5 products, a quarter for the critics": (
+        Natural(share=0.1, iterations=5),
+        {"epochs": 0.25, "batch_rows": 2048},
+    ),
     "5 % of the rows in F, a quarter for the critics": (Natural(share=0.05), {"epochs": 0.25, "batch_rows": 2048}),
 }
 
