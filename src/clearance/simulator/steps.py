@@ -15,7 +15,7 @@ from clearance.sample.draws import Draws
 from clearance.simulator.natural import Natural, bounded_step
 
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
-QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls
+QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
 ITERATIONS = 500  # at most, unless given
 
 
