@@ -7,7 +7,8 @@ an estimate ĝ_j of the gradient of every signal. Of these, in one line of JSON:
 
     snr        ‖E ĝ_j‖²/tr Cov ĝ_j, of one batch; what chance adds to the first is taken off
     cosine     of the mean of ĝ_j with that of the last setting, whose bias is least: almost no discount, and no V but
-               as baseline (Schulman et al. 2016)
+               as baseline (Schulman et al. 2016). The walks are shared, and so is their noise: where the snr of the
+               last setting is near 1/batches or below, the cosine says little
 """
 
 from __future__ import annotations
