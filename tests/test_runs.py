@@ -335,11 +335,17 @@ def test_nothing_that_is_read_is_executed() -> None:
 # ---------------------------------------------------------------------------------------------------------- faults
 
 
+def checkpoints_listed(folder: str) -> list[str]:
+    """Those that a reader may count on: in the manifest, which is written after them."""
+    path = Path(folder, "manifest.json")
+    return [n for n in json.loads(path.read_text())["files"] if n.startswith("checkpoint/")] if path.exists() else []
+
+
 def test_two_processes_on_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     process = solve_process("run", "two-state --K 100000000 --N 10 --checkpoint-every 100")
     try:
         end = time.monotonic() + 60
-        while not Path("run/checkpoint").exists() and time.monotonic() < end:
+        while not checkpoints_listed("run") and time.monotonic() < end:
             time.sleep(0.05)
         with pytest.raises(cl.InputError, match=rf"another process \(number {process.pid}\) is writing this run"):
             cl.resume("run")
@@ -352,6 +358,21 @@ def test_two_processes_on_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
         process.communicate()
     monkeypatch.setattr(loop, "_advance", Bomb(loop._advance, 3, KeyboardInterrupt))
     assert cl.resume("run").status == "interrupted"  # the lock went with its process
+
+
+def test_a_reader_who_is_slower_than_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the manifest and the trace, the run goes on and takes away the checkpoints that the manifest lists."""
+    with monkeypatch.context() as m:
+        m.setattr(loop, "_advance", Bomb(loop._advance, 3, KeyboardInterrupt))
+        begin("exact", "run", checkpoint_every=20)
+    watched, listed = cl.run.load("run"), checkpoints_listed("run")
+    cl.resume("run", checkpoint_every=20)
+    assert listed and not any(Path("run", name).exists() for name in listed)
+    assert len(watched.trace) > watched.k
+    for name in checkpoints_listed("run"):
+        Path("run", name).unlink()
+    with pytest.raises(cl.InputError, match="is missing"):  # but nobody is at work here
+        _ = cl.run.load("run").trace
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # other tests of this process may have loaded JAX

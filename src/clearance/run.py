@@ -78,15 +78,23 @@ class RunFolder:
     @cached_property
     def trace(self) -> Trace:
         """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
+        manifest = self.manifest
         with stored.reading(self.folder / "trace"):
-            return self._trace()
+            while True:
+                try:
+                    return self._trace(manifest["files"])
+                except InputError:
+                    old, manifest = manifest, read_manifest(self.folder / "manifest.json")
+                    if manifest["files"] == old["files"]:
+                        raise
+                    # else its process went on meanwhile, and took away what the manifest then listed
 
-    def _trace(self) -> Trace:
-        listed = sorted(self.manifest["files"])
+    def _trace(self, files: dict[str, Any]) -> Trace:
+        listed = sorted(files)
         newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
-        found = checkpoint.load(self._good(newest[0])) if newest else None  # its list of files belongs to its tail
+        found = checkpoint.load(self._good(newest[0], files)) if newest else None  # its files belong to its tail
         names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
-        parts = [Trace.load(self._good(name)) for name in names]
+        parts = [Trace.load(self._good(name, files)) for name in names]
         tail = None if found is None else checkpoint.tail_of(found)
         parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
         if not parts:
@@ -114,10 +122,10 @@ class RunFolder:
     def has(self, name: str) -> bool:
         return name in self.manifest["files"]
 
-    def _good(self, name: str) -> Path:
+    def _good(self, name: str, files: dict[str, Any] | None = None) -> Path:
         """The path of a file that is as it was written."""
         path = self.folder / name
-        entry = self.manifest["files"].get(name)
+        entry = (self.manifest["files"] if files is None else files).get(name)
         if entry is None or not path.exists():
             raise InputError(f"{path}: is missing; {REMEDY}")
         if not intact(path, entry):
