@@ -2,6 +2,7 @@
 
     python benchmarks/simulators.py lqr [--seeds 3]        learned against the exact optimum, certified exactly
     python benchmarks/simulators.py speed                  all-in steps per second on the pendulum, 64-64 networks
+    python benchmarks/simulators.py fast                   and what is learned at that speed
     python benchmarks/simulators.py learn TASK… [--seeds]  pendulum, navigation, cartpole, acrobot, with certificate
 
 Every result is one line of JSON; docs/simulators.md has the tables. Gymnasium's tasks are in gymnasium_tasks.py.
@@ -56,7 +57,7 @@ def lqr(args: argparse.Namespace) -> None:
         )
 
 
-CONFIGURATIONS = {
+CONFIGURATIONS: dict[str, tuple[Natural, dict[str, Any]]] = {
     "all rows in F, 10 products": (Natural(), {"epochs": 2, "batch_rows": 2048}),
     "all rows in F, 5 products": (Natural(iterations=5), {"epochs": 1, "batch_rows": 2048}),
     "10 % of the rows in F, 10 products": (Natural(share=0.1), {"epochs": 1, "batch_rows": 4096}),
@@ -74,15 +75,54 @@ CONFIGURATIONS = {
 
 
 def speed(args: argparse.Namespace) -> None:
-    """Iterations of the whole method (walks, critics, direction, dual step) after one that compiles."""
+    """Iterations of the whole method (walks, critics, direction, dual step) after two that compile; in rounds over all
+    configurations, so that what else the machine does falls on all of them.
+    """
     env = zoo.pendulum()
     policy = Design().fitted(env.obs_shape, env.action)
-    settings: dict[str, Any]
+    samplers = {name: Practical(env, policy, **settings) for name, (_, settings) in CONFIGURATIONS.items()}
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for _ in range(args.rounds):
+        for name, sampler in samplers.items():
+            direction = CONFIGURATIONS[name][0]
+            for N in args.batch:
+                method = PracticalCNPGPD(K=1000, N=N, kappa=1.0, direction=direction)
+                found.setdefault((name, N), []).append(_rate(method, sampler, max(5, args.steps // N)))
+    for (name, N), rounds in found.items():
+        rates, cpu = np.array(rounds).T
+        say(
+            bench="speed",
+            configuration=name,
+            batch=N,
+            steps_per_second=round(float(np.median(rates))),
+            least=round(rates.min()),
+            most=round(rates.max()),
+            cpu_us_per_step=round(float(np.median(cpu)), 2),
+            **CONFIGURATIONS[name][1],
+        )
+
+
+def fast(args: argparse.Namespace) -> None:
+    """What the configurations learn: solve on the pendulum, by steps and by seconds."""
+    env = zoo.pendulum()
     for name, (direction, settings) in CONFIGURATIONS.items():
-        sampler = Practical(env, policy, **settings)
-        method = PracticalCNPGPD(K=1000, N=args.batch, kappa=1.0, direction=direction)
-        rate, cpu = _rate(method, sampler, args.repeat)
-        say(bench="speed", configuration=name, steps_per_second=round(rate), cpu_us_per_step=round(cpu, 2), **settings)
+        for N in args.batch:
+            sampler = Practical(env, Design().fitted(env.obs_shape, env.action), **settings)
+            method = PracticalCNPGPD(N=N, direction=direction)
+            sol = cl.solve(env, method, sampler=sampler, budget=2 * args.steps, seed=0)
+            c = sol.certificate
+            say(
+                bench="fast",
+                configuration=name,
+                batch=N,
+                verdict=c.verdict,
+                J_r=c.J_r,
+                upper=-c.J_g_lower[0],
+                limit=-c.b[0],
+                learning=sol.learning_steps,
+                steps=sol.env_steps,
+                seconds=round(sol.seconds, 1),
+            )
 
 
 def _rate(method: PracticalCNPGPD, sampler: Practical, repeat: int) -> tuple[float, float]:
@@ -133,9 +173,14 @@ def main() -> None:
     p.add_argument("--budget", type=float, default=2e6)
     p.set_defaults(run=lqr)
     p = commands.add_parser("speed")
-    p.add_argument("--batch", type=int, default=51_200)
-    p.add_argument("--repeat", type=int, default=20)
+    p.add_argument("--batch", type=int, nargs="+", default=[51_200, 102_400])
+    p.add_argument("--steps", type=int, default=1_000_000)
+    p.add_argument("--rounds", type=int, default=5)
     p.set_defaults(run=speed)
+    p = commands.add_parser("fast")
+    p.add_argument("--batch", type=int, nargs="+", default=[102_400])
+    p.add_argument("--steps", type=int, default=10_000_000)
+    p.set_defaults(run=fast)
     p = commands.add_parser("learn")
     p.add_argument("tasks", nargs="+", choices=("pendulum", "navigation", "cartpole", "acrobot"))
     p.add_argument("--seeds", type=int, default=3)
