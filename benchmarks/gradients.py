@@ -5,10 +5,12 @@
 For every setting of critics and of GAE, on the same walks: critics learn from the first batches, then each batch gives
 an estimate ĝ_j of the gradient of every signal. Of these, in one line of JSON:
 
-    snr        ‖E ĝ_j‖²/tr Cov ĝ_j, of one batch; what chance adds to the first is taken off
-    cosine     of the mean of ĝ_j with that of the last setting, whose bias is least: almost no discount, and no V but
-               as baseline (Schulman et al. 2016). The walks are shared, and so is their noise: where the snr of the
-               last setting is near 1/batches or below, the cosine says little
+    snr        ‖E ĝ_j‖²/tr Cov ĝ_j, of one batch
+    cosine     of E ĝ_j with that of the last setting, whose bias is least: almost no discount, and no V but as baseline
+               (Schulman et al. 2016); null where the batches do not show that E ĝ_j is not 0
+
+E a·E b is estimated by the mean of a_m·b_n over batches m ≠ n, so that noise which settings share on the same walks
+does not count as agreement. `error` is the jackknife's standard error of the cosine, leaving out one batch at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import clearance as cl
+from clearance.problem import Array
 from clearance.simulator.policy import Normaliser
 from clearance.simulator.practical import Practical
 
@@ -76,14 +79,36 @@ def main() -> None:
             name: gradients(replace(sampler, walks=walks, **settings), world, theta, N, args.before)
             for name, settings in SETTINGS.items()
         }
-    least_biased = list(found.values())[-1].mean(0)
+    least_biased = list(found.values())[-1]
     for name, g in found.items():
-        mean, noise = g.mean(0), g.var(0, ddof=1).sum(-1)
-        signal = np.maximum((mean**2).sum(-1) - noise / len(g), 0.0)
-        sizes = np.linalg.norm(mean, axis=-1) * np.linalg.norm(least_biased, axis=-1)
-        cosine = (mean * least_biased).sum(-1) / sizes
-        facts = {"snr": np.round(signal / noise, 3).tolist(), "cosine": np.round(cosine, 2).tolist()}
+        snr = inner(g, g) / g.var(0, ddof=1).sum(-1)
+        facts = {
+            "snr": rounded(snr),
+            "cosine": rounded(cosine(g, least_biased)),
+            "error": rounded(error(g, least_biased)),
+        }
         print(json.dumps({"task": args.task, "setting": name, **facts}), flush=True)
+
+
+def inner(a: Array, b: Array) -> Array:
+    """E a·E b [1+I] without bias, from batches [n, 1+I, d]."""
+    n = len(a)
+    return ((a.sum(0) * b.sum(0)).sum(-1) - (a * b).sum((0, 2))) / (n * (n - 1))
+
+
+def cosine(a: Array, b: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # the square root of less than nothing: no signal
+        return inner(a, b) / np.sqrt(inner(a, a)) / np.sqrt(inner(b, b))
+
+
+def error(a: Array, b: Array) -> Array:
+    n = len(a)
+    without = np.array([cosine(np.delete(a, k, 0), np.delete(b, k, 0)) for k in range(n)])
+    return np.sqrt((n - 1) * without.var(0))
+
+
+def rounded(x: Array) -> list[float | None]:
+    return [round(float(v), 3) if np.isfinite(v) else None for v in x]
 
 
 if __name__ == "__main__":
