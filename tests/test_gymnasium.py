@@ -76,7 +76,7 @@ EVERY = ["objects", "side", *(m.name for m in MODES)]
 @pytest.mark.parametrize("cut", [False, True])
 def test_every_step_is_the_environments_own(how: str, cut: bool) -> None:
     """Observations, signals and ends of all episodes, with the terminal cost and never the reset's."""
-    with problem(how, cut=cut) as p:
+    with problem(how, cut=cut, horizon=4 if cut else 100) as p:
         steps = p.walk(clock, [5, 8], T)
     for lane, x0 in enumerate([5, 8]):
         found = episodes(steps, lane)
@@ -397,7 +397,7 @@ def test_check_env_compares_observations_with_their_space() -> None:
             super().__init__()
             self.observation_space = gymnasium.spaces.Box(0.0, 1.5, (2,), np.float64)
 
-    found = cl.check_env(Wide, limits=1.0, horizon=9)
+    found = cl.check_env(Wide, limits=1.0, horizon=9, num_envs=2)
     assert "step 1: observation[1] = 2 lies outside its space" in found.wrong[0]
 
 

@@ -174,7 +174,7 @@ def test_gae_by_hand() -> None:
     np.testing.assert_allclose(gae(steps, V, after, 0.5, 0.5)[:, 0, 0], expected, rtol=1e-6)
     assert times(steps)[:, 0].tolist() == [0, 1, 2, 0, 0, 1]
     weight = np.array([1, 0.5, 0.25, 0, 1, 0.5])
-    np.testing.assert_allclose(occupancy_weights(steps, 0.5)[:, 0], weight, rtol=1e-6)
+    np.testing.assert_allclose(occupancy_weights(times(steps), steps, 0.5)[:, 0], weight, rtol=1e-6)
     assert np.isclose(first_returns(steps, after, 0.5)[0, 0], 1 + 0.5 * 2 + 0.25 * 3)
 
 

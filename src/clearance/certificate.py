@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from clearance.enclosure import enclose, mix
 from clearance.errors import InputError, SolverError, infeasible_message
-from clearance.inputs import numbers
+from clearance.inputs import check_problem, numbers
 from clearance.kernels import fold
 from clearance.mixture import Mixture
 from clearance.oracle import Optimum, optimum
@@ -110,18 +110,21 @@ def certify(
     base      V̂ [S, 1+I], a guess of the values as control variate: any keeps the verdict valid (samples)
     executor  who draws the episodes (samples): the evidence is the same, bit for bit, whoever it is
     """
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    if not budget >= 1:
+        raise InputError(f"budget must be at least 1 step, got {budget!r}")
     if not isinstance(cmdp, CMDP):
-        return _of_simulator(cmdp, policy, executor, delta=delta, budget=budget, seed=seed)
+        for name, given in (("best", best), ("bounds", bounds), ("base", base)):
+            if given is not None:
+                raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
+        return _of_simulator(cmdp, policy, evidence, executor, delta=delta, budget=budget, seed=seed)
     rule = policy if callable(policy) and not isinstance(policy, Mixture) else None
     evidence = evidence or ("exact" if rule is None else "samples")
     if evidence not in ("exact", "samples"):
         raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
     if rule is not None and evidence == "exact":
         raise InputError("a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]")
-    if not 0 < delta < 1:
-        raise InputError(f"delta must be in (0, 1), got {delta!r}")
-    if not budget >= 1:
-        raise InputError(f"budget must be at least 1 step, got {budget!r}")
     mixture = None if rule is not None else policy if isinstance(policy, Mixture) else Mixture.single(policy)  # type: ignore[arg-type]
     if mixture is not None:
         mixture.check(cmdp)
@@ -146,10 +149,16 @@ def certify(
     return replace(found, mode=mode)
 
 
-def _of_simulator(simulator: Simulator, policy: Any, executor: Executor | None, **how: Any) -> Certificate:
+def _of_simulator(
+    simulator: Simulator, policy: Any, evidence: str | None, executor: Executor | None, **how: Any
+) -> Certificate:
+    check_problem(simulator)
     from clearance.simulator.fleet import Fleet
     from clearance.simulator.solving import certify_simulator
 
+    there = "samples" if getattr(simulator, "exact", None) is None else "exact"
+    if evidence not in (None, there):
+        raise InputError(f"evidence of {simulator.statement.name} is {there!r}, got {evidence!r}: leave it out")
     if executor is None:
         return certify_simulator(simulator, policy, **how)
     with Fleet(simulator, executor) as fleet:

@@ -87,8 +87,8 @@ def _named(args: argparse.Namespace) -> Any:
         return given
     if not (hasattr(given, "step") and hasattr(given, "reset")):
         return None
-    # Workers have to make it again.
-    return made(given if getattr(args, "cluster", None) is None else partial(arguments.factory, text), args)
+    given.close()  # it was a look: every lane has its own
+    return made(partial(arguments.factory, text), args)
 
 
 def made(env: Any, args: argparse.Namespace) -> Any:

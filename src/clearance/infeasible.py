@@ -24,6 +24,7 @@ import numpy as np
 from clearance.certificate import Certificate, certify
 from clearance.enclosure import enclose
 from clearance.errors import InputError
+from clearance.inputs import check_model
 from clearance.oracle import Optimum, Scaled, farkas_bound, optimum, safest_policy
 from clearance.problem import CMDP, Array
 
@@ -83,6 +84,7 @@ class Infeasibility:
 
 def diagnose(cmdp: CMDP) -> Infeasibility:
     """Why the limits of this problem cannot be met; an `InputError` if it is not proven that they cannot."""
+    check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
         raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")

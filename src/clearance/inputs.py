@@ -66,6 +66,21 @@ def numbers(name: str, x: Any, ndim: int) -> Array:
     return a
 
 
+def check_model(x: Any) -> None:
+    """A finite model, where a simulator will not do."""
+    if not hasattr(x, "P"):
+        raise InputError(
+            f"this needs a finite model, a CMDP; got {type(x).__name__}: simulators have solve and certify"
+        )
+
+
+def check_problem(x: Any) -> None:
+    """A simulator, where a finite model is not given."""
+    if not hasattr(x, "statement"):
+        ways = "a CMDP, or a simulator from cl.gymnasium(…) or cl.environment(…)"
+        raise InputError(f"the problem must be {ways}, got {x!r}"[:300])
+
+
 def _axes(n: int) -> str:
     return "1 axis" if n == 1 else f"{n} axes"
 

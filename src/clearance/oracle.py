@@ -20,6 +20,7 @@ from clearance import columns, lp
 from clearance.bellman import Operator
 from clearance.enclosure import dual_function, enclose
 from clearance.errors import InputError, SolverError
+from clearance.inputs import check_model
 from clearance.mixture import Mixture
 from clearance.problem import CMDP, Array, evaluate, occupancy, policy_of, values
 
@@ -84,6 +85,7 @@ class Optimum:
 
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """The best policy among those that meet the limits, with multipliers and a proven bound."""
+    check_model(cmdp)
     return _or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
 
 
@@ -109,6 +111,7 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
+    check_model(cmdp)
     scaled = Scaled.of(cmdp)
     _, J, safest, _ = safest_policy(scaled, scaled.margin_unit, method)
     return _margin(cmdp, J), safest

@@ -28,6 +28,7 @@ from clearance.errors import InfeasibleError, InputError, infeasible_message
 from clearance.executor import Executor, run_all
 from clearance.files import whole
 from clearance.infeasible import HAIRS, selected, toward
+from clearance.inputs import check_model
 from clearance.oracle import Optimum, Scaled, optimum, slater_margin
 from clearance.problem import CMDP, Array
 
@@ -123,6 +124,7 @@ def frontier(
     executor    who computes the points that do not depend on each other; threads of this process unless given
     Raises `InfeasibleError` when the problem's own limits cannot be met.
     """
+    check_model(cmdp)
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
     best = optimum(cmdp)
     if best.status == "infeasible":

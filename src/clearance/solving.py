@@ -18,6 +18,7 @@ import numpy as np
 from clearance import dual
 from clearance.direction import STOCHASTIC, Tabular
 from clearance.errors import InfeasibleError, InputError
+from clearance.inputs import check_problem
 from clearance.kernels import fold
 from clearance.loop import Progress, Run, iterate
 from clearance.margin import Margin, conservative_margin, exact_margin, kappa_of, sampled_margin
@@ -202,6 +203,7 @@ def _by_model(task: Task, progress: Progress | None, store: Store | None) -> Sol
 
 def _on_simulator(simulator: Any, method: Any, **settings: Any) -> Any:
     """The same for a JAX environment or a Gymnasium problem, which needs the extra `sim`."""
+    check_problem(simulator)
     from clearance.simulator.solving import solve_simulator
 
     return solve_simulator(simulator, method, **settings)

@@ -7,6 +7,7 @@ The cost is the user's to name: a function of (state, action, next state) of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from clearance.simulator.environment import LANES, Environment, environment
 from clearance.simulator.spaces import Box, Discrete, MultiDiscrete, Space
 
 Cost = Callable[[Any, Any, Any], Any]
+FAR = 2**30  # steps that no episode takes
 
 
 def from_gymnax(
@@ -32,11 +34,11 @@ def from_gymnax(
     """A problem from an object that speaks gymnax: `reset(key, params)`, `step_env(key, state, action, params)`.
 
     `step_env` does not begin a new episode by itself, as `step` does. It gives (obs, state, reward, done, info), or
-    (obs, state, reward, terminated, truncated, info). Where there is only `done`, the time limit of the environment's
-    parameters counts as an end: give `horizon` below it if it should not.
+    (obs, state, reward, terminated, truncated, info). `max_steps_in_episode` of the parameters is lifted where it is
+    below the horizon, because `done` does not tell it from an end.
     """
     _needs(env, "gymnax", ("reset", "step_env"))
-    params = env.default_params if params is None else params
+    params = _lifted(env.default_params if params is None else params, np.inf if horizon is None else horizon)
 
     def reset(key: Any) -> Any:
         obs, state = env.reset(key, params)[:2]
@@ -74,6 +76,19 @@ def from_brax(
     return environment(
         env.reset, step, lambda state: state.obs, action=space, gamma=gamma, limits=limits, horizon=horizon, **more
     )
+
+
+def _lifted(params: Any, least: float) -> Any:
+    """Parameters whose time limit does not come before so many steps."""
+    limit = getattr(params, "max_steps_in_episode", None)
+    if limit is None or limit >= least:
+        return params
+    try:
+        return replace(params, max_steps_in_episode=FAR)
+    except TypeError:
+        raise InputError(
+            f"max_steps_in_episode is {limit} and cannot be lifted: give horizon={limit}, or parameters without it"
+        ) from None
 
 
 def _known(more: dict[str, Any]) -> dict[str, Any]:

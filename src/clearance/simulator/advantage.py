@@ -38,9 +38,9 @@ def times(steps: Steps) -> Any:
     return jax.lax.scan(count, jnp.zeros(done.shape[1], jnp.int32), (done, steps.valid))[1]
 
 
-def occupancy_weights(steps: Steps, gamma: float) -> Any:
+def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
     """Weights [T, n] of the rows as draws from d_ρ^π, up to a factor: γ^t within an episode."""
-    return gamma ** times(steps).astype(steps.h.dtype) * steps.valid
+    return gamma ** t.astype(steps.h.dtype) * steps.valid
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:

@@ -77,7 +77,8 @@ class _End:
             side.send_text(here, spec)
             self.said = side.receive_text(here)
         except (EOFError, OSError):
-            raise self._dead() from None
+            told = f"the side process {self._end_told()}; does {asked.python} have NumPy and the environment's package?"
+            raise InputError(f"{asked.name} could not be made: {told}") from None
         if "fault" in self.said:
             self.close()
             raise InputError(f"{asked.name} could not be made by {asked.python}: {self.said['fault']}")
@@ -99,13 +100,15 @@ class _End:
         raise Fault(self.first + told["lane"], told["what"], told["value"])
 
     def _dead(self) -> Fault:
+        return Fault(self.first, f"the side process {self._end_told()}", None)
+
+    def _end_told(self) -> str:
         self.link.close()
         try:
             code = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             code = None
-        how = "ended its connection" if code is None else f"died (exit status {code})"
-        return Fault(self.first, f"the side process {how}", None)
+        return "ended its connection" if code is None else f"died (exit status {code})"
 
 
 def _end(link: socket.socket, process: subprocess.Popen[bytes]) -> None:
@@ -126,7 +129,7 @@ class Bridge:
         firsts = np.cumsum(share) - share
         self.ends = [_End(asked, int(i), int(k), names, least) for i, k in zip(firsts, share, strict=True)]
         said = self.ends[0].said
-        self.n, self.names, self.limit = n, tuple(names), said["limit"]
+        self.n, self.names = n, tuple(names)
         self.obs_shape, self.dtype, self.action = tuple(said["obs"]), np.dtype(said["dtype"]), said["action"]
         self.row = Row(n, self.obs_shape, self.dtype, len(names))
         self.obs = np.zeros((n, *self.obs_shape), self.dtype)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from clearance.errors import EnvironmentFault, InputError
 from clearance.problem import Array
+from clearance.simulator.bridge import SideProcess
 from clearance.simulator.gym import Gym, gymnasium, is_object
-from clearance.simulator.problem import Steps
+from clearance.simulator.objects import told
+from clearance.simulator.problem import Statement, Steps
 from clearance.simulator.spaces import Box, Space
 
 SHORT = 64  # steps of a walk that is made before a run, in every lane
@@ -44,22 +46,27 @@ def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Che
     """Walk an environment with random actions, twice, and tell what is wrong with it.
 
     env    what `cl.gymnasium` takes, with the same keywords (`constraints`, `limits`, …), or a problem from it
-    steps  in every lane; two lanes unless `num_envs` says otherwise
+    steps  in every lane; of an id two lanes unless `num_envs` says otherwise
     """
     name = env if isinstance(env, str) else type(env).__name__
     if isinstance(env, Gym):
         return _checked(env, steps, seed)
+    if hasattr(env, "observe") and hasattr(env, "statement"):
+        return _checked_in_jax(env, seed)
     single = is_object(env)
     try:
-        settings: dict[str, Any] = ({} if single else {"num_envs": 2}) | asked
+        settings: dict[str, Any] = ({"num_envs": 2} if isinstance(env, str | SideProcess) else {}) | asked
         problem = gymnasium(env, **settings)
     except InputError as e:
         return Checked(name, (str(e),))
+    found = _checked(problem, steps, seed)
+    if single:
+        return found
     try:
-        return _checked(problem, steps, seed)
-    finally:
-        if not single:
-            problem.close()
+        problem.close()
+    except Exception as e:
+        return replace(found, wrong=(*found.wrong, f"close raised {told(e)}"))
+    return found
 
 
 def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
@@ -87,6 +94,23 @@ def _checked(problem: Gym, T: int, seed: int) -> Checked:
     where = _difference(first, again)
     notes.append("deterministic given its seed" if where is None else f"not deterministic given its seed: {where}")
     return Checked(name, tuple(_of_space(problem, first)), tuple(notes), where is None)
+
+
+def _checked_in_jax(env: Any, seed: int) -> Checked:
+    """Pure functions are deterministic; a batch of steps by a policy at its beginning must keep what was declared."""
+    from clearance.simulator.policy import Design
+    from clearance.simulator.practical import Practical
+
+    policy = Design().fitted(env.obs_shape, env.action, seed)
+    sampler, s = Practical(env, policy), env.statement
+    notes = [s.meaning, *_of_limits(s)]
+    try:
+        X = sampler.walked(np.uint64(seed), sampler.begin(), policy.init(), 8 * sampler.steps_per_lane)[1]
+    except EnvironmentFault as e:
+        return Checked(s.name, (str(e),), tuple(notes), True)
+    J = X.mean(0) * np.append(1.0, np.full(s.I, env.sign))
+    seen = ", ".join(f"{name} {value:.4g}" for name, value in zip(("reward", *s.names), J, strict=True))
+    return Checked(s.name, (), (*notes, f"sums over an episode of a policy that knows nothing: {seen}"), True)
 
 
 def _walk(problem: Gym, T: int, seed: int) -> Steps | str:
@@ -129,8 +153,11 @@ def _rows(x: Array) -> Array:
 
 
 def _of_statement(problem: Gym) -> list[str]:
-    s = problem.statement
-    said = [s.meaning]
+    return [problem.statement.meaning, *_of_limits(problem.statement)]
+
+
+def _of_limits(s: Statement) -> list[str]:
+    said = []
     if s.I == 0:
         said.append("there is no constraint")
     if s.I and s.bounds is None:

@@ -55,6 +55,10 @@ class Fleet:
         return self.near.n
 
     @property
+    def sign(self) -> float:
+        return self.near.sign
+
+    @property
     def exact(self) -> Any:
         return getattr(self.near, "exact", None)
 

@@ -3,8 +3,8 @@
     cl.gymnasium("HalfCheetah-v5", constraints=f, limits=25.0, horizon=1000)       E Σ_{t<1000} cost ≤ 25, undiscounted
     cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
 
-What J means is part of the problem. Without a horizon J goes on past a time limit, so the environment's own TimeLimit
-is taken off; an environment that cuts its episodes off by itself cannot be asked that, and says so at the first cut.
+What J means is part of the problem. Without a horizon, or with one beyond it, J goes on past the environment's own
+TimeLimit, which is taken off; an environment that cuts episodes off by itself before that is an error at the first cut.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clearance.problem import Array
 from clearance.simulator import objects
 from clearance.simulator.bridge import Bridge, SideProcess
 from clearance.simulator.objects import Objects
-from clearance.simulator.problem import Statement, Steps
+from clearance.simulator.problem import Statement, Steps, checked_horizon
 from clearance.simulator.spaces import Space, from_description
 from clearance.simulator.walking import Act, walked
 
@@ -112,6 +112,7 @@ def gymnasium(
                  [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
     """
     labels, limit, sign = _limits(constraints, b, limits, names)
+    horizon = checked_horizon(horizon)
     if gamma is None and horizon is None:
         raise InputError("give gamma (J is discounted, without end), or horizon (undiscounted, steps per episode)")
     own = _function(constraints)
@@ -212,9 +213,7 @@ def _lanes(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, le
     made = _made(env, n)
     if hasattr(made[0], "num_envs"):
         return _vector(made[0], n, names, own, least), _name(made[0])
-    limit = objects.time_limit(made[0])
-    if limit is not None and limit < least:
-        made = [objects.lifted(e) for e in made]
+    made = [objects.lifted(e, least) for e in made]
     return _told(lambda: Objects(made, names, own)), _name(made[0])
 
 
@@ -232,8 +231,16 @@ def _made(env: Any, n: int | None) -> list[Any]:
         return [env]
     if not callable(env):
         raise InputError(f"env must be an id, a factory, an environment or a SideProcess, got {env!r}")
-    first = env()
-    return [first] if hasattr(first, "num_envs") else [first, *(env() for _ in range((n or LANES) - 1))]
+    try:
+        first = env()
+        made = [first] if hasattr(first, "num_envs") else [first, *(env() for _ in range((n or LANES) - 1))]
+    except Exception as e:
+        raise InputError(f"the factory raised {objects.told(e)}") from e
+    if not is_object(first):
+        raise InputError(f"the factory gave {first!r}, which is no environment: it has no reset and step")
+    if len({id(x) for x in made}) < len(made):
+        raise InputError("the factory gave the same environment twice: it must make a new one each time")
+    return made
 
 
 def is_object(env: Any) -> bool:
@@ -246,11 +253,10 @@ def _vector(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, l
 
     if n not in (None, env.num_envs):
         raise InputError(f"num_envs is {n}, but the vector environment has {env.num_envs}: leave it out")
-    parts = getattr(env.unwrapped, "envs", None)
-    if least == np.inf and isinstance(parts, list):
-        parts[:] = [objects.lifted(e) for e in parts]
-    elif least == np.inf and getattr(env.spec, "max_episode_steps", None) is not None:
-        limit = env.spec.max_episode_steps
+    parts, limit = getattr(env.unwrapped, "envs", None), getattr(env.spec, "max_episode_steps", None)
+    if isinstance(parts, list):
+        parts[:] = [objects.lifted(e, least) for e in parts]
+    elif limit is not None and limit < least:
         raise InputError(f"{_name(env)} has a time limit of {limit} steps that cannot be lifted: give horizon={limit}")
     return _told(lambda: Vector(env, names, own))
 
@@ -258,7 +264,7 @@ def _vector(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, l
 def _told(make: Callable[[], Lanes]) -> Lanes:
     try:
         return make()
-    except TypeError as e:
+    except (TypeError, AttributeError) as e:  # spaces that are of no use, or are not there
         raise InputError(str(e)) from None
 
 

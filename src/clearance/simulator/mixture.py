@@ -97,7 +97,14 @@ class NetworkActor:
     rng: np.random.Generator
 
     def act(self, obs: Any) -> Any:
-        """An action at one observation."""
-        head = self.policy.head
+        """An action, as the environment's own space has it, at one observation."""
+        policy, head = self.policy, self.policy.head
+        if np.shape(obs) != policy.obs_shape:
+            told = "flatten it first: gymnasium.spaces.flatten(observation_space, obs)"
+            raise InputError(f"the observation must have shape {policy.obs_shape}, got {_shown(obs)}; {told}")
         u = head.latent(self.out(np.asarray(obs)[None]), head.plain_noise(self.rng, 1), np)
-        return np.asarray(head.action(u, np))[0]
+        return policy.space.native(np.asarray(head.action(u, np))[0])
+
+
+def _shown(obs: Any) -> str:
+    return "a dict" if isinstance(obs, dict) else str(np.shape(obs))

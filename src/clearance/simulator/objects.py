@@ -11,6 +11,7 @@ Two dialects are spoken, told apart by what the values are and never by their nu
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -215,18 +216,25 @@ def action(space: Any) -> tuple[dict[str, Any], Any]:
     kind = type(space).__name__
     if kind == "Discrete":
         start = int(getattr(space, "start", 0))
-        return {"kind": "discrete", "n": int(space.n)}, lambda a: [start + int(x) for x in a]
+        said = {"kind": "discrete", "n": int(space.n), **({"start": start} if start else {})}
+        return said, lambda a: [start + int(x) for x in a]
     if kind in ("MultiDiscrete", "MultiBinary"):
         nvec = np.ravel(space.nvec if kind == "MultiDiscrete" else np.full(space.shape, 2))
         start = np.ravel(getattr(space, "start", 0))
         native = lambda a: (np.asarray(a) + start).reshape(-1, *space.shape).astype(space.dtype)  # noqa: E731
-        return {"kind": "multi-discrete", "nvec": nvec.tolist()}, native
+        first = {"start": np.broadcast_to(start, nvec.shape).tolist()} if start.any() else {}
+        return {"kind": "multi-discrete", "nvec": nvec.tolist(), **first, **_form(space)}, native
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
         raise TypeError(f"action space {space} is none of Discrete, MultiDiscrete, MultiBinary and a real Box")
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     listed = {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in (("low", low), ("high", high))}
     cut = lambda a: np.clip(a, low, high).astype(space.dtype).reshape(-1, *space.shape)  # noqa: E731
-    return {"kind": "box", **listed}, cut
+    return {"kind": "box", **listed, **_form(space)}, cut
+
+
+def _form(space: Any) -> dict[str, Any]:
+    """The shape of an action, where that is no vector."""
+    return {} if len(space.shape) == 1 else {"form": list(space.shape)}
 
 
 def time_limit(env: Any) -> float | None:
@@ -234,13 +242,18 @@ def time_limit(env: Any) -> float | None:
     return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
 
 
-def lifted(env: Any) -> Any:
-    """The environment with its TimeLimits taken off, wherever they stand among the wrappers."""
-    chain = list(_chain(env))
+def lifted(env: Any, least: float = float("inf")) -> Any:
+    """The environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
+    chain, limit = list(_chain(env)), time_limit(env)
+    if limit is None or limit >= least:
+        return env
     kept = [e for e in chain if not _limits(e)]
-    for outer, inner in zip(kept, kept[1:]):  # noqa: B905, RUF007
+    inner = kept.pop()
+    for wrapper in reversed(kept):
+        outer = copy.copy(wrapper)  # the wrapper itself may be the user's, who keeps its limit
         outer.env = inner
-    return kept[0]
+        inner = outer
+    return inner
 
 
 def _chain(env: Any) -> Any:

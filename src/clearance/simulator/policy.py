@@ -94,8 +94,9 @@ class Design:
             raise InputError(f"hidden must hold widths of at least 1, got {self.hidden}")
         if self.scale not in ("free", "state", "fixed"):
             raise InputError(f"scale must be 'free', 'state' or 'fixed', got {self.scale!r}")
-        if not 0 < self.std < np.inf:
-            raise InputError(f"std must be a positive number, got {self.std!r}")
+        least, most = np.exp(LOG_STD)
+        if not least <= self.std <= most:
+            raise InputError(f"std must be between {least:.2g} and {most:.2g}, got {self.std!r}: choose other units")
 
     def fitted(self, obs_shape: tuple[int, ...], space: Space, seed: int = 0) -> NetworkPolicy:
         """The policy for these observations and actions."""

@@ -21,6 +21,7 @@ from clearance.simulator.spaces import Space
 
 Bounds = tuple[Array, Array]
 PROBLEM = "clearance/problem/1"  # the schema of problem.json
+ROUGHLY = 1e-6  # by how much float32 may pass a declared bound, as a share of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +44,8 @@ class Statement:
     bounds: Bounds | None = None
 
     def __post_init__(self) -> None:
-        b = numbers("b", np.atleast_1d(np.asarray(self.b, float)), ndim=1)
-        gamma, horizon = number("gamma", self.gamma), _horizon(self.horizon)
+        b = vector_of("b", self.b)
+        gamma, horizon = number("gamma", self.gamma), checked_horizon(self.horizon)
         if not 0 < gamma <= 1 or (gamma == 1 and horizon is None):
             raise InputError(f"gamma must be in (0, 1), or 1 with a horizon, got {gamma:.12g}")
         values = {"gamma": gamma, "b": frozen(b), "horizon": horizon}
@@ -109,9 +110,27 @@ class Simulator(Protocol):
         ...
 
 
+def allowed(bounds: Bounds, slip: float) -> Bounds:
+    """(low, high) that floating point may come to where the real numbers keep the bounds."""
+    size = slip * np.max([np.where(np.isfinite(x), np.abs(x), 0.0) for x in bounds], axis=0)
+    return bounds[0] - size, bounds[1] + size
+
+
+def wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] | None:
+    """What is wrong with the signals h [1+I] of a step, and the value as the simulator gives it (sign −1: a cost)."""
+    bounds = None if s.bounds is None else allowed(s.bounds, ROUGHLY)
+    for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):
+        if not np.isfinite(h[j]):
+            return f"{label} is not finite", turn * float(h[j])
+        if bounds is not None and not bounds[0][j] <= h[j] <= bounds[1][j]:
+            low, high = sorted(turn * x[j] + 0.0 for x in s.bounds or ())
+            return f"{label} lies outside its declared bounds [{low:g}, {high:g}]", turn * float(h[j])
+    return None
+
+
 def of_costs(limits: ArrayLike, gamma: float, name: str, names: Sequence[str] = (), **more: Any) -> Statement:
     """The statement of `cost ≤ limit`, as safe-RL users write it: g = −cost, b = −limit."""
-    return Statement(name, gamma, -np.atleast_1d(np.asarray(limits, float)), tuple(names), **more)
+    return Statement(name, gamma, -vector_of("limits", limits), tuple(names), **more)
 
 
 def describe(s: Statement) -> dict[str, Any]:
@@ -131,7 +150,7 @@ def from_description(data: dict[str, Any]) -> Statement:
     return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds)
 
 
-def _horizon(H: Any) -> int | None:
+def checked_horizon(H: Any) -> int | None:
     if H is None:
         return None
     if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
@@ -139,10 +158,22 @@ def _horizon(H: Any) -> int | None:
     return int(H)
 
 
+def vector_of(name: str, x: Any) -> Array:
+    """Finite numbers [I] from one or from several."""
+    try:
+        return numbers(name, np.atleast_1d(np.asarray(x, float)), ndim=1)
+    except (TypeError, ValueError) as e:
+        told = str(e) if isinstance(e, InputError) else f"{name} must be a number or a vector of numbers, got {x!r}"
+        raise InputError(told) from None
+
+
 def _bounds(bounds: Any, n: int) -> Bounds | None:
     if bounds is None:
         return None
-    low, high = (np.asarray(x, float) for x in bounds)
+    try:
+        low, high = (np.asarray(x, float) for x in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be (low, high) with {n} numbers each, got {bounds!r}") from None
     if low.shape != (n,) or high.shape != (n,):
         raise InputError(f"bounds must be (low, high) with {n} entries each: reward first, then the constraints")
     if not np.all(low <= high):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.errors import InputError
+from clearance.errors import EnvironmentFault, InputError
 from clearance.kernels import fold
 from clearance.problem import Array
 from clearance.sample.returns import Batch
@@ -26,7 +26,7 @@ from clearance.simulator.environment import Environment
 from clearance.simulator.fleet import each
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Normaliser
-from clearance.simulator.problem import Simulator, Statement
+from clearance.simulator.problem import ROUGHLY, Simulator, Statement, allowed, wrong_signal
 from clearance.simulator.rollout import act, choose
 
 UNBOUNDED = 1e12  # stands for the bound of a reward that has none
@@ -35,6 +35,20 @@ UNBOUNDED = 1e12  # stands for the bound of a reward that has none
 def episode_steps(s: Statement) -> float:
     """Steps of an episode that does not terminate, on average."""
     return 1 / (1 - math.sqrt(s.gamma)) if s.horizon is None else float(s.horizon)
+
+
+def longest(s: Statement) -> float:
+    """Σ_t of the weights of h_t in X, over an episode that never ends: the scale of X against that of h."""
+    return s.length if s.horizon is not None else 1 / (1 - math.sqrt(s.gamma))
+
+
+def signal_bounds(s: Statement) -> tuple[Array, Array]:
+    """(low, high) of h [1+I]; an error where constraints have none."""
+    if s.bounds is None and not s.I:
+        return np.array([-np.inf]), np.array([np.inf])
+    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        raise InputError(f"{s.name}: its constraints have no bounds, so samples cannot certify: declare bounds")
+    return s.bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,20 +72,19 @@ class Simulated:
         return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
 
     @property
-    def signal_bounds(self) -> tuple[Array, Array]:
-        """(low, high) of h [1+I]."""
-        s = self.statement
-        if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
-            raise InputError(f"{s.name}: its constraints have no bounds, so samples cannot certify: declare bounds")
-        return s.bounds
-
-    @property
     def bounds(self) -> tuple[Array, Array]:
         """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
-        s = self.statement
-        most = s.length if s.horizon is not None else 1 / (1 - self.factor)
-        low, high = (np.clip(x, -UNBOUNDED, UNBOUNDED) for x in self.signal_bounds)
+        low, high = (np.clip(x, -UNBOUNDED, UNBOUNDED) for x in signal_bounds(self.statement))
+        most = longest(self.statement) * (1 + self.rounding)
         return most * np.minimum(low, 0.0), most * np.maximum(high, 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """By how much a sum inside a compiled program may be off: half a unit of float32 for each term that counts."""
+        if not isinstance(getattr(self.simulator, "near", self.simulator), Environment):
+            return 0.0
+        terms = 2 + min(self.statement.horizon or np.inf, 18 / max(1 - self.factor, 1e-12))  # e⁻¹⁸ < 2⁻²⁴
+        return terms * 2.0**-24
 
     @property
     def episode_steps(self) -> float:
@@ -92,30 +105,21 @@ class Simulated:
         component, length = self.mixture.components(rng, size), self.lengths(rng, size)
         length[n:] = 0  # lanes that are not needed
         run = self._run if isinstance(self.simulator, Environment) else self._walk
-        X, low, high, steps = run(np.uint64(fold(key, begin)), rng, component, length)
-        self._check(low, high, begin)
+        X, steps = run(np.uint64(fold(key, begin)), rng, component, length)
         return X[:n], component[:n], steps
 
-    def _check(self, low: Array, high: Array, begin: int) -> None:
-        """The signals of a block stayed finite and within their bounds."""
-        name, bounds = self.statement.name, self.signal_bounds
-        for j, label in enumerate(("reward", *self.statement.names)):
-            least, most = bounds[0][j], bounds[1][j]
-            slip = 1e-6 * max(abs(x) for x in (least, most, 1e-30) if np.isfinite(x))
-            if not (low[j] >= least - slip and high[j] <= most + slip):
-                value = low[j] if not low[j] >= least - slip else high[j]
-                raise InputError(
-                    f"{name}: {label} is {value:g} within episodes {begin}.., outside its declared bounds "
-                    f"[{-least if j else least:g}, {-most if j else most:g}]: widen them, or mend the simulator"
-                )
-
-    def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, Array, Array, int]:
+    def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
         parts = real(self.mixture.theta), component, jnp.asarray(length, jnp.int32)
         norm = Normaliser(*(real(x) for x in self.mixture.normaliser))
-        X, low, high, steps = _episodes(self.simulator, self.mixture.policy, self.factor)(jax_key(key), norm, *parts)
-        return np.asarray(X, float), np.asarray(low, float), np.asarray(high, float), int(steps)
+        X, wrong, h, steps = _episodes(self.simulator, self.mixture.policy, self.factor)(jax_key(key), norm, *parts)
+        if (wrong >= 0).any():
+            lane = int(np.argmax(wrong >= 0))
+            told = wrong_signal(self.statement, np.asarray(h[lane], float), self.simulator.sign)  # type: ignore[attr-defined]
+            assert told is not None
+            raise EnvironmentFault(self.statement.name, lane, int(wrong[lane]), *told)
+        return np.asarray(X, float), int(steps)
 
-    def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, Array, Array, int]:
+    def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
         """The same through `walk`; actions of all components are computed, and each lane takes its own."""
         sim, head = self.simulator, self.mixture.policy.head
         lanes, outs = np.arange(sim.n), self.mixture.outs
@@ -124,13 +128,12 @@ class Simulated:
             out = np.stack([f(obs) for f in outs])[component, lanes] if len(outs) > 1 else outs[0](obs)
             return head.action(head.latent(out, head.plain_noise(rng, sim.n), np), np)
 
-        steps = sim.walk(rule, rng.integers(2**31, size=sim.n), max(int(length.max()), 1), once=True)  # type: ignore[attr-defined]
+        steps = sim.walk(rule, rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True)  # type: ignore[attr-defined]
         T = len(steps.h)
         counted = steps.valid & (np.arange(T)[:, None] < length)
         t = np.cumsum(steps.valid, axis=0) - steps.valid
         X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
-        seen = steps.h[steps.valid]
-        return X, seen.min(0), seen.max(0), int(steps.valid.sum())
+        return X, int(steps.valid.sum())
 
 
 def _drawn(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
@@ -150,9 +153,12 @@ def _episodes(env: Any, policy: Any, factor: float) -> Any:
 def _block(
     env: Environment, policy: Any, factor: float, key: Any, norm: Any, theta: Any, component: Any, length: Any
 ) -> Any:
-    """X [n, 1+I], the smallest and largest signals seen [1+I], and the steps taken."""
+    """X [n, 1+I], the first step [n] whose signals are not what was declared, −1 without one, its signals [n, 1+I], and
+    the steps taken.
+    """
     nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H = len(length), 1 + env.statement.I
+    low, high = (real(x) for x in allowed(signal_bounds(env.statement), ROUGHLY))
     begin, going = jax.random.split(key)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
 
@@ -161,17 +167,18 @@ def _block(
         return us[component, jnp.arange(n)]
 
     def step(carry: Any) -> Any:
-        state, t, alive, X, low, high, steps = carry
+        state, t, alive, X, wrong, bad, steps = carry
         noisy, moving = jax.random.split(jax.random.fold_in(going, t))
         u = latent(jax.vmap(env.observe)(state), policy.head.noise(noisy, (n,)))
         moved, h, terminated = jax.vmap(env.step)(jax.random.split(moving, n), state, policy.head.action(u))
         on = alive[:, None]
         X = X + jnp.where(on, factor ** t.astype(h.dtype) * h, 0.0)
-        low, high = jnp.where(on, h, low).min(0), jnp.where(on, h, high).max(0)
+        fine = (jnp.isfinite(h) & (h >= low) & (h <= high)).all(1)
+        now = alive & ~fine & (wrong < 0)
+        wrong, bad = jnp.where(now, t, wrong), jnp.where(now[:, None], h, bad)
         state = jax.vmap(choose)(alive, moved, state)
-        return state, t + 1, alive & ~terminated & (t + 1 < length), X, low, high, steps + jnp.sum(alive)
+        return state, t + 1, alive & ~terminated & (t + 1 < length), X, wrong, bad, steps + jnp.sum(alive)
 
-    zero = jnp.zeros(H)
-    first = state, jnp.zeros((), jnp.int32), length > 0, jnp.zeros((n, H)), zero + jnp.inf, zero - jnp.inf, 0
+    first = state, jnp.zeros((), jnp.int32), length > 0, jnp.zeros((n, H)), jnp.full(n, -1), jnp.zeros((n, H)), 0
     found = jax.lax.while_loop(lambda c: jnp.any(c[2]), step, first)
     return found[3:]

@@ -5,7 +5,7 @@
 It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `objects.py` beside it. Each way
 goes one JSON text to begin with, then plain numbers in frames of known size: nothing that arrives is executed.
 
-    →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action", "limit"}
+    →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action"}
     →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
     →  S  live [n] bool, actions [n, m] float64                                ←  +  the six arrays of a row
                                                                   or, if an environment fails, ←  !  and a text
@@ -49,13 +49,9 @@ def made(objects: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The lanes that a spec asks for, and what they are; time limits below `least` are taken off."""
     module, _, name = spec["make"].partition(":")
     make = getattr(importlib.import_module(module), name)
-    envs = [make(*spec["args"], **spec["kwargs"]) for _ in range(spec["n"])]
-    limit = objects.time_limit(envs[0])
-    if limit is not None and limit < spec["least"]:
-        envs, limit = [objects.lifted(env) for env in envs], None
+    envs = [objects.lifted(make(*spec["args"], **spec["kwargs"]), spec["least"]) for _ in range(spec["n"])]
     lanes = objects.Objects(envs, spec["names"])
-    said = {"obs": lanes.obs_shape, "dtype": lanes.dtype.str, "action": lanes.action, "limit": limit}
-    return lanes, said
+    return lanes, {"obs": lanes.obs_shape, "dtype": lanes.dtype.str, "action": lanes.action}
 
 
 def answer(objects: Any, lanes: Any, link: socket.socket) -> bytes:

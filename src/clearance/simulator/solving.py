@@ -27,8 +27,9 @@ from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Design, NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator, Statement
-from clearance.simulator.returns import Simulated, episode_steps
+from clearance.simulator.returns import Simulated, episode_steps, longest, signal_bounds
 from clearance.simulator.solution import SimulatorSolution
+from clearance.simulator.spaces import describe
 from clearance.simulator.steps import NaturalSteps
 from clearance.simulator.unbiased import Unbiased
 from clearance.solution import Attempt
@@ -126,9 +127,10 @@ def _decided(task: Task) -> tuple[Practical | Unbiased, PracticalCNPGPD | Practi
     if isinstance(sampler, Unbiased) or isinstance(method, CNPGPD):
         method = margin(method)
     else:
-        method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget))
+        method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch))
         sampler = replace(sampler, warm=max(1, int(WARM * (method.K or 1))))
     if getattr(sampler.simulator, "exact", None) is None:
+        signal_bounds(sampler.cmdp)
         _check_budget(sampler.cmdp, method, budget)
     return sampler, method, budget
 
@@ -179,16 +181,15 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
 
     Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
     """
-    if method.kappa != "auto":
-        return method
     s = statement
+    if method.kappa != "auto" or not s.I:
+        return method if s.I else replace(method, kappa=0.0)
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
-    low, high = (s.length * np.asarray(x[1:]) for x in s.bounds)
-    width = np.maximum(high, 0.0) - np.minimum(low, 0.0)
-    episodes = TESTED * budget / (s.horizon or 2 * s.length)
-    need = slack_needed(SPREAD * width, width, episodes, TESTS[0] * delta)
-    most = 0.5 * np.maximum(np.maximum(high, 0.0) - s.b, 0.0)
+    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
+    width = longest(s) * (high - low)
+    need = slack_needed(SPREAD * width, width, TESTED * budget / episode_steps(s), TESTS[0] * delta)
+    most = 0.5 * np.maximum(s.length * high - s.b, 0.0)
     return replace(method, kappa=tuple(np.minimum(need, most).tolist()))
 
 
@@ -229,11 +230,11 @@ def certify_simulator(
 def check_fits(simulator: Simulator, mixture: Any) -> None:
     if not isinstance(mixture, NetworkMixture):
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}")
-    policy = mixture.policy
-    if policy.obs_shape != tuple(simulator.obs_shape) or policy.space.shape != simulator.action.shape:
+    policy, actions = mixture.policy, describe(simulator.action)
+    if policy.obs_shape != tuple(simulator.obs_shape) or describe(policy.space) != actions:
         raise InputError(
-            f"policy is for observations {policy.obs_shape} and actions {policy.space.shape}, "
-            f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {simulator.action.shape}"
+            f"policy is for observations {policy.obs_shape} and actions {describe(policy.space)}, "
+            f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
         )
 
 
@@ -241,7 +242,7 @@ def _scoped(certificate: Certificate, s: Statement, mixture: NetworkMixture) -> 
     """The certificate with what J means in its scope, and no bounds for a reward that declares none."""
     how = "one policy" if mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
     scope = f"the simulator {s.name} as it was run, from its own resets; {s.meaning}; {how}, with its actions drawn"
-    if s.bounds is not None and not np.all(np.isfinite([x[0] for x in s.bounds])):
+    if s.bounds is None or not np.all(np.isfinite([x[0] for x in s.bounds])):
         lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
         return replace(certificate, scope=scope, J_lower=lower, J_upper=upper, interval=None)
     return replace(certificate, scope=scope)

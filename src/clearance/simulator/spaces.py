@@ -1,4 +1,8 @@
-"""Action spaces: what a policy may choose from. Plain NumPy, so that every engine can speak of them."""
+"""Action spaces: what a policy may choose from. Plain NumPy, so that every engine can speak of them.
+
+Policies count choices from 0 and give vectors; `native` is the action as the environment itself has it, with its first
+number (`start`) and its shape (`form`).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,16 @@ from clearance.problem import Array
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of n actions, 0 .. n−1."""
+    """One of n actions, 0 .. n−1; in the environment's own count from `start` on."""
 
     n: int
+    start: int = 0
 
     def __post_init__(self) -> None:
         _whole("n", self.n)
+
+    def native(self, a: Any) -> int:
+        return int(a) + self.start
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -36,9 +44,12 @@ class MultiDiscrete:
     """Several parts, each one of nvec[i] choices."""
 
     nvec: tuple[int, ...]
+    start: tuple[int, ...] = ()
+    form: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nvec", tuple(int(n) for n in self.nvec))
+        for name in ("nvec", "start", "form"):
+            object.__setattr__(self, name, tuple(int(n) for n in getattr(self, name)))
         if not self.nvec:
             raise InputError("nvec must name at least one part")
         for n in self.nvec:
@@ -48,6 +59,9 @@ class MultiDiscrete:
     def shape(self) -> tuple[int, ...]:
         return (len(self.nvec),)
 
+    def native(self, a: Any) -> NDArray[np.int64]:
+        return (np.asarray(a, np.int64) + (self.start or 0)).reshape(self.form or self.shape)
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -55,6 +69,7 @@ class Box:
 
     low: Array
     high: Array
+    form: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         low, high = np.broadcast_arrays(_reals("low", self.low), _reals("high", self.high))
@@ -64,10 +79,14 @@ class Box:
             raise InputError(f"low must be below high in every entry, see entry {int(np.argmin(low < high))}")
         object.__setattr__(self, "low", low.copy())
         object.__setattr__(self, "high", high.copy())
+        object.__setattr__(self, "form", tuple(int(n) for n in self.form))
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.low.shape
+
+    def native(self, a: Any) -> NDArray[np.float32]:
+        return np.clip(a, self.low, self.high).astype(np.float32).reshape(self.form or self.shape)
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
@@ -79,15 +98,16 @@ Space = Discrete | MultiDiscrete | Box
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """The space as JSON holds it."""
+    """The space as JSON holds it; `start` and `form` only where they say something."""
     if isinstance(space, Box):
         bounds = {"low": space.low, "high": space.high}
-        return {"kind": "box"} | {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in bounds.items()}
-    return {"kind": "discrete", "n": space.n} if isinstance(space, Discrete) else _parts(space)
-
-
-def _parts(space: MultiDiscrete) -> dict[str, Any]:
-    return {"kind": "multi-discrete", "nvec": list(space.nvec)}
+        text = {"kind": "box"} | {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in bounds.items()}
+    elif isinstance(space, Discrete):
+        text = {"kind": "discrete", "n": space.n}
+    else:
+        text = {"kind": "multi-discrete", "nvec": list(space.nvec)}
+    native = {name: getattr(space, name, None) for name in ("start", "form")}
+    return text | {name: list(x) if isinstance(x, tuple) else x for name, x in native.items() if x}
 
 
 def from_description(text: dict[str, Any]) -> Space:
@@ -95,11 +115,12 @@ def from_description(text: dict[str, Any]) -> Space:
     kind = text.get("kind")
     if kind == "box":
         low = [-np.inf if x is None else x for x in text["low"]]
-        return Box(np.array(low, float), np.array([np.inf if x is None else x for x in text["high"]], float))
+        high = [np.inf if x is None else x for x in text["high"]]
+        return Box(np.array(low, float), np.array(high, float), tuple(text.get("form", ())))
     if kind == "discrete":
-        return Discrete(int(text["n"]))
+        return Discrete(int(text["n"]), int(text.get("start", 0)))
     if kind == "multi-discrete":
-        return MultiDiscrete(tuple(text["nvec"]))
+        return MultiDiscrete(tuple(text["nvec"]), tuple(text.get("start", ())), tuple(text.get("form", ())))
     raise InputError(f"action space of kind {kind!r} is not known: discrete, multi-discrete or box")
 
 

@@ -48,10 +48,14 @@ class NaturalSteps:
             raise InputError(f"std_last must be in (0, 1], got {self.std_last!r}")
         check_kappa(self.kappa)
 
-    def fitted(self, episode: int, budget: float) -> Self:
-        """The same with K and N decided, for episodes of so many steps."""
-        N = int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N
-        return replace(self, N=N, K=max(1, int(budget / N)) if self.K is None else self.K)
+    def fitted(self, episode: int, budget: float, least: int) -> Self:
+        """The same with K and N decided, for episodes of so many steps, and batches of `least` steps or more.
+
+        K is at most what the budget allows: κ, steps and noise are planned for the iterations that there will be.
+        """
+        N = max(int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
+        most = max(1, int(budget / N))
+        return replace(self, N=N, K=most if self.K is None else min(self.K, most))
 
     def init(self, theta: Array, I: int, world: Any = None) -> State:
         return start(theta, I, world)

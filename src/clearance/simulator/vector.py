@@ -6,7 +6,7 @@ SAME_STEP   the call that ends an episode also begins the next one: the true las
             `final_obs` and `final_info`; `infos["cost"]` of that lane, if there is one, belongs to the reset
 DISABLED    nothing is reset until we say which: `reset(options={"reset_mask": …})`
 
-An info of one lane is read by its mask: `infos["cost"][i]` is there only if `infos["_cost"][i]`.
+An info of one lane is read by its mask, where there is one: `infos["cost"][i]` is there only if `infos["_cost"][i]`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Vector:
         self.env, self.names, self.own, self.n = env, tuple(names), own, int(env.num_envs)
         self.mode = mode_of(env)
         self.six: bool | None = None
+        self.one_seed = False
         self.observe, self.obs_shape, self.dtype = objects.observation(env.single_observation_space)
         self.action, self.native = objects.action(env.single_action_space)
         self.row = Row(self.n, self.obs_shape, self.dtype, len(self.names))
@@ -47,13 +48,29 @@ class Vector:
         """Begin anew in all lanes; in some only where autoreset is DISABLED."""
         options = None if which is None or which.all() else {"reset_mask": np.array(which)}
         try:
-            out = self.env.reset(seed=[int(s) for s in seeds], options=options)
+            out = self._seeded([int(s) for s in seeds], options)
         except Exception as e:
             raise Fault(0, f"reset raised {objects.told(e)}", list(seeds)) from e
         begun = np.ones(self.n, bool) if which is None else which
         self.pending[begun], self.waiting[begun], self.ended[begun] = False, False, False
         self.obs[begun] = self._observed(out[0])[begun]
         return self.obs
+
+    def _seeded(self, seeds: list[int], options: Any) -> Any:
+        """One seed per lane; or one for all, where the environment takes no more."""
+        if self.one_seed:
+            return self.env.reset(seed=seeds[0], options=options)
+        try:
+            return self.env.reset(seed=seeds, options=options)
+        except Exception:
+            try:
+                out = self.env.reset(seed=seeds[0], options=options)
+            except Exception:
+                out = None
+            if out is None:
+                raise
+            self.one_seed = True
+            return out
 
     def step(self, obs: Array, actions: Array, live: Mask) -> Row:
         try:
@@ -91,8 +108,8 @@ class Vector:
     def _info(self, i: int, infos: Any) -> dict[str, Any]:
         """The info of lane i for the step just made; with SAME_STEP the last observation is put right, too."""
         if not (self.mode == "SAME_STEP" and self.ended[i]):
-            return lane_info(infos, i)
-        last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i)
+            return lane_info(infos, i, self.n)
+        last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i, self.n)
         if "final_obs" not in last or "final_info" not in last:
             raise Fault(i, "SAME_STEP autoreset must give final_obs and final_info at an end", sorted(infos))
         self.row.after[i] = self.observe(last["final_obs"])
@@ -148,11 +165,14 @@ def mode_of(env: Any) -> str:
     return name
 
 
-def lane_info(infos: Any, i: int) -> dict[str, Any]:
-    """The info of lane i from those of all: the entries whose mask says that the lane has them, dicts within too."""
+def lane_info(infos: Any, i: int, n: int) -> dict[str, Any]:
+    """The info of lane i from those of all n: the entries whose mask says that the lane has them, dicts within too. An
+    array over the lanes without a mask is there for all of them.
+    """
     found: dict[str, Any] = {}
     for key, value in infos.items():
         mask = infos.get(f"_{key}")
-        if mask is not None and mask[i]:
-            found[key] = lane_info(value, i) if isinstance(value, Mapping) else value[i]
+        whole = isinstance(value, np.ndarray) and value.shape[:1] == (n,) and not key.startswith("_")
+        if whole if mask is None else mask[i]:
+            found[key] = lane_info(value, i, n) if isinstance(value, Mapping) else value[i]
     return found

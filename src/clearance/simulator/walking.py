@@ -1,7 +1,7 @@
 """Walks: T steps of all lanes, time-major, with ends and time limits as the statement has them.
 
 An episode ends when the environment terminates it, when it cuts it off (`truncated`), or at the statement's horizon,
-which counts as truncated. Without a horizon an environment must not cut off: J would not mean what was asked.
+which counts as truncated. An environment must not cut off before that: J would not mean what was asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clearance.errors import EnvironmentFault, InputError
 from clearance.problem import Array
 from clearance.simulator.objects import Fault, Row
-from clearance.simulator.problem import Statement, Steps
+from clearance.simulator.problem import Statement, Steps, allowed
 from clearance.simulator.spaces import Box, Space
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Clock:
         n = len(seeds)
         self.statement, self.first, self.t = statement, seeds, -1
         self.age, self.episode, self.live = np.zeros(n, np.int64), np.zeros(n, np.int64), np.ones(n, bool)
-        self.bounds = None if statement.bounds is None else _slack(*statement.bounds)
+        self.bounds = None if statement.bounds is None else allowed(statement.bounds, SLIP)
 
     def seeds(self) -> list[int]:
         """The seed of each lane's present episode."""
@@ -80,10 +80,12 @@ class Clock:
     def tick(self, row: Row, once: bool) -> Mask:
         """One step older; which episodes are over [n]."""
         H, cut = self.statement.horizon, row.truncated & ~row.terminated & row.valid
-        if H is None and cut.any():
-            i = int(np.argmax(cut))
-            steps = int(self.age[i]) + 1
-            raise self.fault(i, f"an episode was cut off after {steps} steps, but J has no end: give horizon={steps}")
+        early = cut & (self.age + 1 < (np.inf if H is None else H))
+        if early.any():
+            i = int(np.argmax(early))
+            steps, asked = int(self.age[i]) + 1, "has no end" if H is None else f"is over {H} steps"
+            ways = f"give horizon={steps}, or let it say terminated where nothing follows"
+            raise self.fault(i, f"an episode was cut off after {steps} steps, but J {asked}: {ways}")
         self.age += row.valid
         over = row.valid & (row.terminated | row.truncated)
         if H is not None:
@@ -159,8 +161,3 @@ def _store(steps: Steps, t: int, row: Row, sign: float) -> None:
     steps.h[t, :, 0], steps.h[t, :, 1:] = row.reward, sign * row.cost
     if not row.valid.all():
         steps.h[t, ~row.valid] = 0.0
-
-
-def _slack(low: Array, high: Array) -> tuple[Array, Array]:
-    size = SLIP * np.maximum(np.where(np.isfinite(low), np.abs(low), 0), np.where(np.isfinite(high), np.abs(high), 0))
-    return low - size, high + size

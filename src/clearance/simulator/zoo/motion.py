@@ -10,7 +10,7 @@ from clearance.errors import InputError
 from clearance.simulator.backend import jax, jnp
 from clearance.simulator.environment import LANES, Environment, environment
 from clearance.simulator.lqr import LQR, LinearPolicy
-from clearance.simulator.policy import NetworkPolicy, Normaliser
+from clearance.simulator.policy import LOG_STD, NetworkPolicy, Normaliser
 from clearance.simulator.problem import Statement
 from clearance.simulator.spaces import Box
 
@@ -124,5 +124,5 @@ def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> 
     net = policy.net(theta)
     W, c = (np.asarray(x, float) for x in (net.layers[0].weight, net.layers[0].bias))
     log_std = np.log(policy.design.std) if net.log_std is None else np.asarray(net.log_std, float)
-    std = np.exp(np.broadcast_to(np.asarray(log_std, np.float32), c.shape).astype(float))
+    std = np.exp(np.broadcast_to(np.clip(np.asarray(log_std, np.float32), *LOG_STD), c.shape).astype(float))
     return LinearPolicy(-W, c, np.diag(std**2))
