@@ -167,10 +167,10 @@ def test_advantages_end_at_a_short_horizon(H: int, price: float, best: float) ->
 # ------------------------------------------------------------------------------------ what acts
 
 
-SPACES = {
+SPACES: dict[str, Any] = {
     "start": gym.spaces.Discrete(3, start=-1),
     "parts": gym.spaces.MultiDiscrete([2, 3], start=[5, -1]),
-    "square": gym.spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    "square": gym.spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])),
     "flags": gym.spaces.MultiBinary((2, 2)),
     "matrix": gym.spaces.Box(-2.0, 2.0, (2, 2)),
     "half": gym.spaces.Box(np.array([0.0, -np.inf]), np.array([np.inf, 1.0]), dtype=np.float64),
@@ -253,7 +253,7 @@ def test_signals_on_their_bounds_in_float32() -> None:
         lambda key: jnp.zeros(1),
         lambda key, s, a: (s, jnp.array([-0.3, 0.1]), jnp.zeros((), bool)),
         lambda s: s,
-        action=gym.spaces.Discrete(2),
+        action=gym.spaces.Discrete(2),  # type: ignore[arg-type]
         gamma=1.0,
         horizon=1000,
         limits=[200.0],
@@ -354,7 +354,8 @@ def test_slips_are_told_in_one_line() -> None:
     problem = cl.gymnasium(Still, limits=1.0, horizon=5, num_envs=2)
     same = Still()
     refused("the problem must be a CMDP, or a simulator", lambda: cl.solve("CartPole-v1"))  # type: ignore[call-overload]
-    for function in (cl.optimum, cl.frontier, cl.diagnose, cl.slater_margin):
+    functions: list[Any] = [cl.optimum, cl.frontier, cl.diagnose, cl.slater_margin]
+    for function in functions:
         refused("needs a finite model", lambda f=function: f(problem))
     refused("the factory raised ZeroDivisionError", lambda: cl.gymnasium(lambda: 1 / 0, **pole))
     refused("the factory gave None, which is no environment", lambda: cl.gymnasium(lambda: None, **pole))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from clearance.simulator.practical import Practical
     from clearance.simulator.problem import Simulator
     from clearance.simulator.solution import SimulatorSolution
-    from clearance.simulator.unbiased import Unbiased
+    from clearance.simulator.unbiased import Algorithm2
 
 # Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
 EXACT_STATES = 300
@@ -89,7 +89,7 @@ def solve(
     method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
-    sampler: Practical | Unbiased | None = None,
+    sampler: Practical | Algorithm2 | None = None,
     budget: float | None = None,
     delta: float = 0.01,
     seed: int = 0,

@@ -23,6 +23,7 @@ from clearance.simulator.natural import Natural
 from clearance.simulator.policy import NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator
+from clearance.simulator.reset_free import ResetFree
 from clearance.simulator.unbiased import Unbiased
 from clearance.store import Every, Store
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from clearance.simulator.solving import Task
 
 # What settings.json may name: looked up here, never imported.
-METHODS, SAMPLERS = (PracticalCNPGPD, PracticalCRPO, CNPGPD), (Practical, Unbiased)
+METHODS, SAMPLERS = (PracticalCNPGPD, PracticalCRPO, CNPGPD), (Practical, Unbiased, ResetFree)
 PARTS = (Natural, *get_args(Direction))
 HOW = ("budget", "delta", "seed")
 

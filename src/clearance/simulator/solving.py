@@ -22,16 +22,18 @@ from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
 from clearance.simulator.choice import TESTS, Choice, least_episodes, slack_needed
 from clearance.simulator.crpo import PracticalCRPO
+from clearance.simulator.gym import Gym
 from clearance.simulator.method import PracticalCNPGPD
 from clearance.simulator.mixture import NetworkMixture
 from clearance.simulator.policy import Design, NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator, Statement
+from clearance.simulator.reset_free import ResetFree
 from clearance.simulator.returns import Simulated, episode_steps, longest, signal_bounds
 from clearance.simulator.solution import SimulatorSolution
 from clearance.simulator.spaces import describe
 from clearance.simulator.steps import NaturalSteps
-from clearance.simulator.unbiased import Unbiased
+from clearance.simulator.unbiased import Algorithm2, Unbiased
 from clearance.solution import Attempt
 from clearance.statistical import gather
 from clearance.store import Every, Store
@@ -51,7 +53,7 @@ def solve_simulator(
     method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None = None,
     *,
     policy: Design | NetworkPolicy | None = None,
-    sampler: Practical | Unbiased | None = None,
+    sampler: Practical | Algorithm2 | None = None,
     budget: float | None = None,
     delta: float = 0.01,
     seed: int = 0,
@@ -62,7 +64,7 @@ def solve_simulator(
 ) -> SimulatorSolution:
     """Learn a policy of a simulator that keeps its limits, and certify it; see `clearance.solve`.
 
-    method   `CNPGPD` is Algorithm 1 as printed, on the unbiased draws of Algorithm 2 (JAX environments, γ < 1)
+    method   `CNPGPD` is Algorithm 1 as printed, on the unbiased draws of Algorithm 2 (γ < 1, no horizon)
     policy   `gaussian(…)` or `categorical(…)`; two layers of 64 with the head that fits the actions unless given
     budget   environment steps: half for learning, half for choice and certificate (2·10⁶ unless given)
     out      the run folder: written while the run goes on, so that `resume` can go on with it (docs/run_folder.md)
@@ -72,8 +74,8 @@ def solve_simulator(
         raise InputError(f"method {type(method).__name__} is for finite models; {told}")
     unbiased = isinstance(method, CNPGPD)
     sampler = _sampler(simulator, policy, seed, unbiased=unbiased) if sampler is None else sampler
-    if isinstance(sampler, Unbiased) != unbiased:
-        raise InputError("CNPGPD and the sampler Unbiased go together: Algorithm 1 wants the draws of Algorithm 2")
+    if isinstance(sampler, Algorithm2) != unbiased:
+        raise InputError("CNPGPD goes with the samplers Unbiased and ResetFree: Algorithm 1 wants draws of Algorithm 2")
     key_of(seed)
     task = Task(sampler, method, budget, delta, int(seed))
     if out is None:
@@ -87,7 +89,7 @@ def solve_simulator(
 class Task(NamedTuple):
     """What `solve` was asked for; a run is a function of it."""
 
-    sampler: Practical | Unbiased
+    sampler: Practical | Algorithm2
     method: PracticalCNPGPD | PracticalCRPO | CNPGPD | None
     budget: float | None
     delta: float
@@ -119,12 +121,12 @@ def perform(task: Task, progress: Progress | None, store: Store | None = None) -
     return SimulatorSolution(simulator, method, sampler.policy, run.trace, run.state, mixture, certificate, *facts)
 
 
-def _decided(task: Task) -> tuple[Practical | Unbiased, PracticalCNPGPD | PracticalCRPO | CNPGPD, float]:
+def _decided(task: Task) -> tuple[Practical | Algorithm2, PracticalCNPGPD | PracticalCRPO | CNPGPD, float]:
     """The sampler with its warm-up, the method with K, N and κ decided, and the budget."""
     sampler, budget = task.sampler, BUDGET if task.budget is None else task.budget
     method = PracticalCNPGPD() if task.method is None else task.method
     margin = partial(_with_kappa, statement=sampler.cmdp, budget=(1 - LEARNING) * budget, delta=task.delta)
-    if isinstance(sampler, Unbiased) or isinstance(method, CNPGPD):
+    if isinstance(sampler, Algorithm2) or isinstance(method, CNPGPD):
         method = margin(method)
     else:
         method = margin(method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch))
@@ -145,7 +147,7 @@ def _check_budget(statement: Statement, method: NaturalSteps | CNPGPD, budget: f
 
 
 @contextmanager
-def _kept(sampler: Practical | Unbiased, store: Store | None) -> Iterator[list[State]]:
+def _kept(sampler: Practical | Algorithm2, store: Store | None) -> Iterator[list[State]]:
     """Whatever ends a run takes nothing with it: the last iterate goes into its folder, and along with a fault."""
     states: list[State] = []
     try:
@@ -166,14 +168,16 @@ def _kept(sampler: Practical | Unbiased, store: Store | None) -> Iterator[list[S
 
 def _sampler(
     simulator: Simulator, policy: Design | NetworkPolicy | None, seed: int, *, unbiased: bool
-) -> Practical | Unbiased:
+) -> Practical | Algorithm2:
     policy = Design() if policy is None else policy
     if isinstance(policy, Design):
         policy = replace(policy, normalise=policy.normalise and not unbiased)
         policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
     if not isinstance(policy, NetworkPolicy):
         raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
-    return Unbiased(simulator, policy) if unbiased else Practical(simulator, policy)  # type: ignore[arg-type]
+    if not unbiased:
+        return Practical(simulator, policy)
+    return (ResetFree if isinstance(simulator, Gym) else Unbiased)(simulator, policy)  # type: ignore[arg-type]
 
 
 def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: float) -> Chosen:
@@ -194,7 +198,7 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
 
 
 def _chosen(
-    simulator: Simulator, sampler: Practical | Unbiased, run: Run, key: np.uint64, budget: float, delta: float
+    simulator: Simulator, sampler: Practical | Algorithm2, run: Run, key: np.uint64, budget: float, delta: float
 ) -> tuple[NetworkMixture, Certificate, tuple[Attempt, ...], int]:
     """The mixture to use, its certificate, what was tried, and the steps that took."""
     index = run.trace.rows_of(thinned(len(run.trace), CANDIDATES, first=max(LATE, WARM)))

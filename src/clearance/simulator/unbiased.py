@@ -40,22 +40,12 @@ class Walked(NamedTuple):
     steps: Any
 
 
-@dataclass(frozen=True, eq=False)
-class Unbiased:
-    """The paper's sampler for network policies on a JAX environment; observations go in as they are."""
+class Algorithm2:
+    """What its samplers share: the problem, the critic as control variate, and observations that go in as they are."""
 
-    simulator: Environment
+    simulator: Any
     policy: NetworkPolicy
-    resets: bool = True
-    control: bool = True
-    hidden: tuple[int, ...] = (64, 64)
-
-    def __post_init__(self) -> None:
-        s = self.simulator.statement
-        if s.horizon is not None or not isinstance(self.simulator, Environment):
-            raise InputError(f"{s.name}: Algorithm 2 is for JAX environments with γ < 1 and no horizon; use Practical")
-        if self.policy.design.normalise:
-            raise InputError("Unbiased has no warm-up for a normaliser: give a policy with normalise=False")
+    hidden: tuple[int, ...]
 
     @property
     def cmdp(self) -> Statement:
@@ -72,6 +62,27 @@ class Unbiased:
     def normaliser(self, world: Values) -> Normaliser:
         """Observations go in as they are."""
         return Normaliser.identity(self.policy.inputs)
+
+    def check_policy(self) -> None:
+        if self.policy.design.normalise:
+            raise InputError("Algorithm 2 has no warm-up for a normaliser: give a policy with normalise=False")
+
+
+@dataclass(frozen=True, eq=False)
+class Unbiased(Algorithm2):
+    """The paper's sampler for network policies on a JAX environment."""
+
+    simulator: Environment
+    policy: NetworkPolicy
+    resets: bool = True
+    control: bool = True
+    hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        s = self.simulator.statement
+        if s.horizon is not None or not isinstance(self.simulator, Environment):
+            raise InputError(f"{s.name}: Algorithm 2 is for JAX environments with γ < 1 and no horizon; use Practical")
+        self.check_policy()
 
     def batch(self, key: np.uint64, world: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
         """N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), and the steps they cost."""
