@@ -208,6 +208,35 @@ def test_an_observation_of_another_shape_is_refused() -> None:
             actor.act(wrong)
 
 
+class Counter:
+    """Takes the middle action in every third step, the first otherwise."""
+
+    def reset(self) -> None:
+        self.t = 0
+
+    def __call__(self, obs: Any) -> int:
+        self.t += 1
+        return 0 if self.t % 3 == 0 else -1
+
+
+def test_a_rule_of_ones_own_is_certified_on_a_gymnasium_problem() -> None:
+    asked: dict[str, Any] = {"limits": 10.0, "horizon": 20, "bounds": (0.0, 1.0), "num_envs": 4}
+    problem = cl.gymnasium(lambda: Still(cost=lambda a: float(a == 0)), **asked)
+    c = cl.certify(problem, Counter(), budget=4e4)
+    assert c.verdict == "CERTIFIED" and c.components == 1 and "a rule as it was asked" in c.scope
+    assert (c.J_g[0], c.J_r) == (pytest.approx(-6.0), pytest.approx(-14.0))
+    c = cl.certify(problem, lambda obs: 0, budget=4e4)
+    assert (c.verdict, c.J_g) == ("VIOLATED", [-20.0])
+    square = cl.gymnasium(lambda: Still(SPACES["square"], lambda a: float(a[1, 1] == 4)), **asked)
+    assert cl.certify(square, lambda obs: np.array([[0, 0], [0, 4]]), budget=4e4).J_g == [-20.0]
+    refused(
+        "the policy gave 0.5, an action is 1 whole number", lambda: cl.certify(problem, lambda obs: 0.5, budget=4e4)
+    )
+    refused("the policy gave an action outside", lambda: cl.certify(problem, lambda obs: 2, budget=4e4))
+    refused("on Gymnasium problems alone", lambda: cl.certify(zoo.cartpole(), lambda obs: 0, budget=4e4))
+    refused("policy must be a NetworkMixture, got int", lambda: cl.certify(problem, 3, budget=4e4))  # type: ignore[arg-type]
+
+
 # ------------------------------------------------------------------------------------ before anything is learned
 
 

@@ -103,7 +103,8 @@ def certify(
     """Does this policy meet every limit of this finite model, or of this simulator (then a `NetworkMixture`)?
 
     policy    a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a method `reset`
-              of the rule is called at the beginning of every episode)
+              of the rule is called at the beginning of every episode); on a Gymnasium problem, any rule
+              `observation -> action`, as the environment has them
     evidence  "exact": proven, with the distance from the optimum (`best`, if it is at hand; none with compare=False).
               "samples": the model is only simulated, for at most `budget` steps, and the verdict holds at level `delta`
     bounds    declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)

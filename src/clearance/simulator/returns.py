@@ -9,8 +9,10 @@ worth nothing then. A reward without bounds is allowed: it is estimated, and has
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -102,11 +104,25 @@ class Simulated:
     def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
         rng = np.random.default_rng(int(fold(key, begin)))
         size = self.simulator.n
-        component, length = self.mixture.components(rng, size), self.lengths(rng, size)
+        component, length = self._components(rng, size), self.lengths(rng, size)
         length[n:] = 0  # lanes that are not needed
         run = self._run if isinstance(self.simulator, Environment) else self._walk
         X, steps = run(np.uint64(fold(key, begin)), rng, component, length)
         return X[:n], component[:n], steps
+
+    def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        return self.mixture.components(rng, n)
+
+    def _acting(self, rng: np.random.Generator, component: Any) -> Any:
+        """Actions of all components are computed, and each lane takes its own."""
+        n, head = self.simulator.n, self.mixture.policy.head
+        lanes, outs = np.arange(n), self.mixture.outs
+
+        def act(obs: Any, t: int) -> Any:
+            out = np.stack([f(obs) for f in outs])[component, lanes] if len(outs) > 1 else outs[0](obs)
+            return head.action(head.latent(out, head.plain_noise(rng, n), np), np)
+
+        return act
 
     def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
         parts = real(self.mixture.theta), component, jnp.asarray(length, jnp.int32)
@@ -120,20 +136,43 @@ class Simulated:
         return np.asarray(X, float), int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
-        """The same through `walk`; actions of all components are computed, and each lane takes its own."""
-        sim, head = self.simulator, self.mixture.policy.head
-        lanes, outs = np.arange(sim.n), self.mixture.outs
-
-        def rule(obs: Any, t: int) -> Any:
-            out = np.stack([f(obs) for f in outs])[component, lanes] if len(outs) > 1 else outs[0](obs)
-            return head.action(head.latent(out, head.plain_noise(rng, sim.n), np), np)
-
-        steps = sim.walk(rule, rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True)  # type: ignore[attr-defined]
+        """The same through `walk`."""
+        sim: Any = self.simulator
+        steps = sim.walk(
+            self._acting(rng, component), rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True
+        )
         T = len(steps.h)
         counted = steps.valid & (np.arange(T)[:, None] < length)
         t = np.cumsum(steps.valid, axis=0) - steps.valid
         X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
         return X, int(steps.valid.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Ruled(Simulated):
+    """Episodes of a rule `observation -> action`, which knows the environment's own actions; in this process.
+
+    Every lane has a copy of the rule. Its method `reset`, if there is one, is called at the beginning of every episode.
+    """
+
+    mixture: Any = None
+    rule: Any = None
+
+    @cached_property
+    def _rules(self) -> list[Any]:
+        return [copy.deepcopy(self.rule) for _ in range(self.simulator.n)]
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        return joined([self._block(key, *job) for job in blocks(begin, n, self.simulator.n)])
+
+    def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        return np.zeros(n, np.int64)
+
+    def _acting(self, rng: np.random.Generator, component: Any) -> Any:
+        for rule in self._rules:
+            getattr(rule, "reset", lambda: None)()
+        space = self.simulator.action
+        return lambda obs, t: np.stack([space.own(f(x)) for f, x in zip(self._rules, obs, strict=True)])
 
 
 def _drawn(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:

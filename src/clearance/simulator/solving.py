@@ -29,7 +29,7 @@ from clearance.simulator.policy import Design, NetworkPolicy
 from clearance.simulator.practical import Practical
 from clearance.simulator.problem import Simulator, Statement
 from clearance.simulator.reset_free import ResetFree
-from clearance.simulator.returns import Simulated, episode_steps, longest, signal_bounds
+from clearance.simulator.returns import Ruled, Simulated, episode_steps, longest, signal_bounds
 from clearance.simulator.solution import SimulatorSolution
 from clearance.simulator.spaces import describe
 from clearance.simulator.steps import NaturalSteps
@@ -221,31 +221,43 @@ def _chosen(
 def certify_simulator(
     simulator: Simulator, policy: Any, *, delta: float = 0.01, budget: float = 1e6, seed: int = 0
 ) -> Certificate:
-    """Does this policy keep every limit of this simulator? Exact where the simulator can tell, else from samples."""
-    check_fits(simulator, policy)
-    if getattr(simulator, "exact", None) is not None:
-        return exact_certificate(simulator, policy, None)
-    stream = np.uint64(fold(key_of(seed), FRESH))
-    seen = gather(Simulated(simulator, policy), simulator.statement.b, delta, stream, budget)
-    found = by_samples(simulator.statement, policy, seen, delta)  # type: ignore[arg-type]
-    return _scoped(found, simulator.statement, policy)
+    """Does this policy keep every limit of this simulator? Exact where the simulator can tell, else from samples.
+
+    policy  a NetworkMixture; or, on a Gymnasium problem, any rule `observation -> action`
+    """
+    if callable(policy) and isinstance(simulator, Gym):
+        source, mixture = Ruled(simulator, rule=policy), None
+    else:
+        mixture = check_fits(simulator, policy)
+        if getattr(simulator, "exact", None) is not None:
+            return exact_certificate(simulator, mixture, None)
+        source = Simulated(simulator, mixture)
+    seen = gather(source, simulator.statement.b, delta, np.uint64(fold(key_of(seed), FRESH)), budget)
+    found = by_samples(simulator.statement, mixture, seen, delta)  # type: ignore[arg-type]
+    return _scoped(found, simulator.statement, mixture)
 
 
-def check_fits(simulator: Simulator, mixture: Any) -> None:
+def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
+    """The mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}")
+        rule = " (a rule `observation -> action` is asked on Gymnasium problems alone)" if callable(mixture) else ""
+        raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe(simulator.action)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe(policy.space) != actions:
         raise InputError(
             f"policy is for observations {policy.obs_shape} and actions {describe(policy.space)}, "
             f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
         )
+    return mixture
 
 
-def _scoped(certificate: Certificate, s: Statement, mixture: NetworkMixture) -> Certificate:
+def _scoped(certificate: Certificate, s: Statement, mixture: NetworkMixture | None) -> Certificate:
     """The certificate with what J means in its scope, and no bounds for a reward that declares none."""
-    how = "one policy" if mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
-    scope = f"the simulator {s.name} as it was run, from its own resets; {s.meaning}; {how}, with its actions drawn"
+    how = "a rule as it was asked"
+    if mixture is not None:
+        how = "one policy" if mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
+        how += ", with its actions drawn"
+    scope = f"the simulator {s.name} as it was run, from its own resets; {s.meaning}; {how}"
     if s.bounds is None or not np.all(np.isfinite([x[0] for x in s.bounds])):
         lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
         return replace(certificate, scope=scope, J_lower=lower, J_upper=upper, interval=None)

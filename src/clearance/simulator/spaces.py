@@ -29,6 +29,10 @@ class Discrete:
     def native(self, a: Any) -> int:
         return int(a) + self.start
 
+    def own(self, a: Any) -> NDArray[np.int64]:
+        """The inverse of `native`."""
+        return _choices(a, 1).reshape(()) - self.start
+
     @property
     def shape(self) -> tuple[int, ...]:
         return ()
@@ -62,6 +66,10 @@ class MultiDiscrete:
     def native(self, a: Any) -> NDArray[np.int64]:
         return (np.asarray(a, np.int64) + (self.start or 0)).reshape(self.form or self.shape)
 
+    def own(self, a: Any) -> NDArray[np.int64]:
+        """The inverse of `native`."""
+        return _choices(a, len(self.nvec)) - np.asarray(self.start or 0)
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -87,6 +95,10 @@ class Box:
 
     def native(self, a: Any) -> NDArray[np.float32]:
         return np.clip(a, self.low, self.high).astype(np.float32).reshape(self.form or self.shape)
+
+    def own(self, a: Any) -> NDArray[np.float64]:
+        """The inverse of `native`."""
+        return np.ravel(np.asarray(a, float))
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
@@ -122,6 +134,13 @@ def from_description(text: dict[str, Any]) -> Space:
     if kind == "multi-discrete":
         return MultiDiscrete(tuple(text["nvec"]), tuple(text.get("start", ())), tuple(text.get("form", ())))
     raise InputError(f"action space of kind {kind!r} is not known: discrete, multi-discrete or box")
+
+
+def _choices(a: Any, n: int) -> NDArray[np.int64]:
+    x = np.ravel(a)
+    if x.shape != (n,) or x.dtype.kind not in "iub":
+        raise InputError(f"the policy gave {a!r}, an action is {n} whole number{'s' if n > 1 else ''}")
+    return x.astype(np.int64)
 
 
 def _whole(name: str, n: Any) -> None:
