@@ -323,7 +323,7 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
 
 
 def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
-    """σ at most std · std_last^(share of the way) and at least std · std_last, where it is learned for all states. The
+    """σ at most std · std_last^(share of the way) and at least std · std_least, where it is learned for all states. The
     way is gone on where the limits are kept, from 40 % of the iterations on.
     """
     method = PracticalCNPGPD(K=100, kappa=0.0)
@@ -354,6 +354,8 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
         assert np.all(late.theta[-2:] <= np.log(0.3) + 1e-12)
     with pytest.raises(InputError, match="std_last"):
         PracticalCNPGPD(std_last=0.0)
+    with pytest.raises(InputError, match="std_least"):
+        PracticalCNPGPD(std_least=0.0)
 
 
 def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> None:

@@ -33,7 +33,8 @@ class NaturalSteps:
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
-    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first; never less")
+    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first, at most")
+    std_least: float = setting(0.1, "a learned σ at any time, as a share of what it was at first, at least")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
     def __post_init__(self) -> None:
@@ -46,6 +47,8 @@ class NaturalSteps:
             positive(name, value)
         if not 0 < self.std_last <= 1:
             raise InputError(f"std_last must be in (0, 1], got {self.std_last!r}")
+        if not 0 < self.std_least <= 1:
+            raise InputError(f"std_least must be in (0, 1], got {self.std_least!r}")
         check_kappa(self.kappa)
 
     def fitted(self, episode: int, budget: float, least: int) -> Self:
@@ -87,11 +90,13 @@ class NaturalSteps:
         """θ after the step up the advantages A [N], and ‖ω‖.
 
         A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
-        noise. The least is std · std_last: a cost of 0 or 1 per step has no slope without noise.
+        noise. The least is std · std_least: a cost of 0 or 1 per step has no slope without noise.
         """
         omega, quad, rows = self.direction(draws.score, normalised(A, draws.weight))
         step = bounded_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
-        theta = draws.score.policy.with_noise(state.theta + step, self.std_last, self.std_last**quiet)
+        theta = draws.score.policy.with_noise(
+            state.theta + step, min(self.std_least, self.std_last), self.std_last**quiet
+        )
         return theta, float(np.linalg.norm(omega))
 
 
