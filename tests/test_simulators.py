@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from clearance.loop import iterate
 from clearance.problem import evaluate
 from clearance.sample.streams import key_of
 from clearance.simulator import zoo
-from clearance.simulator.choice import TESTS
+from clearance.simulator.choice import TESTS, slack_needed
 from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.environment import Environment, of_model
 from clearance.simulator.lqr import LQR, LinearPolicy
@@ -30,6 +31,7 @@ from clearance.simulator.natural import Natural
 from clearance.simulator.policy import Normaliser, categorical, gaussian
 from clearance.simulator.practical import Practical
 from clearance.simulator.returns import Simulated
+from clearance.simulator.solving import TESTED, _with_kappa
 
 
 def test_importing_clearance_loads_no_jax() -> None:
@@ -356,6 +358,21 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
         PracticalCNPGPD(std_last=0.0)
     with pytest.raises(InputError, match="std_least"):
         PracticalCNPGPD(std_least=0.0)
+
+
+def test_the_margin_grows_with_the_spread_of_episodes() -> None:
+    """κ as planned, or what the measured spread asks for, at most three times the plan; twice the plan at first."""
+    method = PracticalCNPGPD(K=100, kappa=(1.0, 2.0), kappa_sd=0.1)
+    found = [method.margin(100, SimpleNamespace(spread=np.array([9.0, sd, 15.0]))).tolist() for sd in (5.0, 20.0, 90.0)]
+    assert found == [[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]
+    assert method.margin(0, SimpleNamespace(spread=np.array([9.0, 5.0, 5.0]))).tolist() == [2.0, 4.0]
+    statement = zoo.pendulum().statement
+    planned = _with_kappa(PracticalCNPGPD(), statement, 1e6, 0.01)
+    width, episodes = 200.0, TESTED * 1e6 / 200
+    assert planned.kappa == tuple(slack_needed(0.05 * np.array([width]), np.array([width]), episodes, 0.008))
+    assert planned.kappa_sd == pytest.approx(slack_needed(np.array([50.0]), np.array([width]), episodes, 0.008)[0] / 50)
+    tight = _with_kappa(PracticalCNPGPD(), replace(statement, b=np.array([-0.01])), 1e6, 0.01)
+    assert tight.kappa == (0.005,) and tight.kappa_sd == 0.0
 
 
 def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> None:

@@ -35,8 +35,13 @@ def slack_needed(sd: Array, width: Array, n: float, delta: float) -> Array:
     Capital grows by c·slack/width − c²sd²/2width² per episode; the best c is slack·width/sd², but at most 1.
     """
     L = (np.log(1 / delta) + PRIOR) / max(n, 1.0)
-    free = sd * np.sqrt(2 * L)
+    free = sd * slack_per_sd(n, delta)
     return np.where(free * width <= sd**2, free, width * L + sd**2 / (2 * width))
+
+
+def slack_per_sd(n: float, delta: float) -> float:
+    """The same in standard deviations, where the bets are limited by the spread and not by the range."""
+    return float(np.sqrt(2 * (np.log(1 / delta) + PRIOR) / max(n, 1.0)))
 
 
 def least_episodes(candidates: int) -> int:

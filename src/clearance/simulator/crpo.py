@@ -32,7 +32,7 @@ class PracticalCRPO(NaturalSteps):
         """One iteration; `lam_max` is not needed."""
         assert self.N is not None
         draws, J_hat, world, steps = sampler.batch(key, state.world, state.theta, self.N)
-        slack = J_hat[1:] - sampler.cmdp.b - self.kappa_at(state.k)
+        slack = J_hat[1:] - sampler.cmdp.b - self.margin(state.k, world)
         kept = bool(np.all(slack >= -self.tolerance))
         turn = 0 if kept else 1 + int(np.argmin(slack / np.maximum(np.asarray(world.miss, float), 1e-12)))
         quiet = self.quieter(float(state.memory or 0.0), bool(np.all(J_hat[1:] >= sampler.cmdp.b)), state.k)

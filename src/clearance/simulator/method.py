@@ -61,7 +61,7 @@ class PracticalCNPGPD(NaturalSteps):
         slack = J_hat[1:] - sampler.cmdp.b
         short, quiet = (np.maximum(-slack, 0.0), 0.0) if state.memory is None else state.memory
         quiet = self.quieter(float(quiet), bool(np.all(slack >= 0)), state.k)
-        kappa = self.kappa_at(state.k) - self.relaxed_at(state.k) * short
+        kappa = self.margin(state.k, world) - self.relaxed_at(state.k) * short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, quiet)
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)

@@ -20,7 +20,7 @@ from clearance.methods import CNPGPD, State
 from clearance.problem import Array
 from clearance.sample.streams import key_of
 from clearance.selection import best_weights, safest_weights, thinned
-from clearance.simulator.choice import TESTS, Choice, least_episodes, slack_needed
+from clearance.simulator.choice import TESTS, Choice, least_episodes, slack_needed, slack_per_sd
 from clearance.simulator.crpo import PracticalCRPO
 from clearance.simulator.gym import Gym
 from clearance.simulator.method import PracticalCNPGPD
@@ -192,9 +192,13 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
     low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
     width = longest(s) * (high - low)
-    need = slack_needed(SPREAD * width, width, TESTED * budget / episode_steps(s), TESTS[0] * delta)
+    episodes = TESTED * budget / episode_steps(s)
+    need = slack_needed(SPREAD * width, width, episodes, TESTS[0] * delta)
     most = 0.5 * np.maximum(s.length * high - s.b, 0.0)
-    return replace(method, kappa=tuple(np.minimum(need, most).tolist()))
+    kappa = tuple(np.minimum(need, most).tolist())
+    if isinstance(method, CNPGPD) or np.any(need > most):
+        return replace(method, kappa=kappa)
+    return replace(method, kappa=kappa, kappa_sd=slack_per_sd(episodes, TESTS[0] * delta))
 
 
 def _chosen(

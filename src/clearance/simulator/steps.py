@@ -33,6 +33,7 @@ class NaturalSteps:
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
     std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first, at most")
     std_least: float = setting(0.1, "a learned σ at any time, as a share of what it was at first, at least")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
@@ -50,6 +51,8 @@ class NaturalSteps:
         if not 0 < self.std_least <= 1:
             raise InputError(f"std_least must be in (0, 1], got {self.std_least!r}")
         check_kappa(self.kappa)
+        if not 0 <= self.kappa_sd < np.inf:
+            raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int) -> Self:
         """The same with K and N decided, for episodes of so many steps, and batches of `least` steps or more.
@@ -76,6 +79,11 @@ class NaturalSteps:
         kappa = np.atleast_1d(margin_of(self.kappa))
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
+
+    def margin(self, k: int, world: Any) -> Array:
+        """κ_k, or more where episodes spread more than κ was planned for; at most three times κ."""
+        spread = np.asarray(world.spread, float)[1:]
+        return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(margin_of(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
         """The share of its way that the noise has gone down after iteration k.
