@@ -26,7 +26,8 @@ def cluster(nodes: int = 2) -> Iterator[tuple[Any, cl.Ray]]:
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *([path] if path else [])])
     head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": HASTY}
-    found = Cluster(initialize_head=True, head_node_args=head)
+    with forks():
+        found = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(nodes):
             add_node(found)
@@ -39,10 +40,17 @@ def cluster(nodes: int = 2) -> Iterator[tuple[Any, cl.Ray]]:
         os.environ.pop("PYTHONPATH") if path is None else os.environ.update(PYTHONPATH=path)
 
 
-def add_node(found: Any) -> Any:
-    """One more node. Ray's tool for tests forks for that, here, and JAX, where it is loaded, warns of it."""
+@contextmanager
+def forks() -> Iterator[None]:
+    """Ray's tool for tests forks to start a node, here, and JAX, where another test has loaded it, warns of it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+        yield
+
+
+def add_node(found: Any) -> Any:
+    """One more node."""
+    with forks():
         return found.add_node(**SMALL)
 
 

@@ -156,7 +156,11 @@ def toll(H: int, price: float) -> Any:
     )
 
 
-@pytest.mark.parametrize(("H", "price", "best"), [(1, 0.5, 0.0), (10, 12.0, 0.0), (10, 6.0, 3.0), (60, 70.0, 0.0)])
+TOLLS = [(10, 12.0, 0.0), (10, 6.0, 3.0)]
+TOLLS += [pytest.param(*x, marks=pytest.mark.slow) for x in ((1, 0.5, 0.0), (60, 70.0, 0.0))]
+
+
+@pytest.mark.parametrize(("H", "price", "best"), TOLLS)
 def test_advantages_end_at_a_short_horizon(H: int, price: float, best: float) -> None:
     """9 steps are not worth a price of 12, whatever an episode without an end would earn."""
     method = cl.PracticalCNPGPD(K=60, N=100 * H, kappa=0.0, kl=(0.05, 0.05))
