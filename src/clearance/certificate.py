@@ -154,10 +154,11 @@ def _of_simulator(
     simulator: Simulator, policy: Any, evidence: str | None, executor: Executor | None, **how: Any
 ) -> Certificate:
     check_problem(simulator)
+    from clearance.simulator import folder
     from clearance.simulator.fleet import Fleet
     from clearance.simulator.solving import certify_simulator
 
-    there = "samples" if getattr(simulator, "exact", None) is None else "exact"
+    there = folder.evidence(simulator)
     if evidence not in (None, there):
         raise InputError(f"evidence of {simulator.statement.name} is {there!r}, got {evidence!r}: leave it out")
     if executor is None:

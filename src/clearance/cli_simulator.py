@@ -7,7 +7,7 @@ import dataclasses
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,8 @@ def _named(args: argparse.Namespace) -> Any:
         return given
     if not (hasattr(given, "step") and hasattr(given, "reset")):
         return None
-    given.close()  # it was a look: every lane has its own
+    with suppress(Exception):  # it was a look: every lane has its own, and `check` tells if they cannot be closed
+        given.close()
     return made(partial(arguments.factory, text), args)
 
 

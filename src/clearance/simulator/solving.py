@@ -186,8 +186,10 @@ def _with_kappa(method: Chosen, statement: Statement, budget: float, delta: floa
     Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
     """
     s = statement
-    if method.kappa != "auto" or not s.I:
-        return method if s.I else replace(method, kappa=0.0)
+    if not s.I:
+        return replace(method, kappa=0.0)
+    if method.kappa != "auto":
+        return method
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
     low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
