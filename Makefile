@@ -4,23 +4,27 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test test-all lint docs clean
+.PHONY: run test test-all lint docs graph clean
 
 run: $(READY)
 	$(BIN)/clearance reproduce bai2023 --out results/bai2023
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 test-all: lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
+# The import graph of the rooms; fails on an import upwards or sideways, on a cycle, on a file name used twice.
+graph: $(READY)
+	$(BIN)/python tools/import_graph.py --svg docs/figures/import-graph.svg
+
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks examples docs
-	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check src tests benchmarks examples docs tools
+	$(BIN)/ruff format --check src tests benchmarks examples docs tools
 	$(BIN)/pyright
 
 $(READY): pyproject.toml constraints.txt

@@ -25,7 +25,7 @@ from matplotlib.ticker import MaxNLocator
 
 import clearance as cl
 from clearance import zoo
-from clearance.zoo.grid import MOVES, obstacles
+from clearance.zoo.grid_worlds import MOVES, obstacles
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures" / "zoo"
 SKY, BLUE, ORANGE, VERMILION, GREEN = "#56B4E9", "#0072B2", "#E69F00", "#D55E00", "#009E73"

@@ -24,15 +24,19 @@ from plain import iteration as plain_iteration
 from scipy import sparse
 
 import clearance as cl
-from clearance import kernels, lp
-from clearance.kernels import LOW, G, U, below, fold, geometric, mix
-from clearance.methods import compiled
-from clearance.sample.streams import key_of
+from clearance.core.compiled import walks as kernels
+from clearance.core.compiled.alias_tables import LOW, G, U, below, geometric, mix
+from clearance.core.compiled.compilation import kernel
+from clearance.core.random_streams import fold, key_of
+from clearance.exact import linear_program
+from clearance.learning.state import State
 from clearance.zoo import bai2023, bai2023_policy, garnet
 
 METHOD = cl.CNPGPD(K=1000, N=100, kappa=0.0, lam_max=243.0)
 LINES: list[str] = []
 NOTES = "\n## Notes\n"  # what stands below this heading is written by hand, and kept
+
+walk = kernel(kernels.walks.py_func)  # as kernels call it, but from Python
 
 
 def say(text: str = "") -> None:
@@ -77,12 +81,19 @@ def bare_walk(key, cells, width, origin, h, A, pol, tail, guide, inv_log_gamma, 
     return total, steps
 
 
+def _steps(sampler: cl.Table, state: State, seed: int) -> int:
+    """Environment steps of 1000 iterations in one compiled call."""
+    advanced = sampler.advance(METHOD, key_of(seed), state, 1000, 243.0)
+    assert advanced is not None, "the sampler has no compiled call for this method"
+    return int(advanced[1].steps.sum())
+
+
 def algorithm_rate() -> float:
     """Environment steps per second of whole Algorithm 1 at the paper's settings; exact evaluation is not part of it."""
     cmdp, policy = bai2023(), bai2023_policy()
     sampler = cl.Table(cmdp, policy)
     state = METHOD.init(policy.init(), 1)
-    return best_rate(lambda: int(compiled.advance(sampler, METHOD, key_of(0), state, 1000, 243.0)[1].steps.sum()))
+    return best_rate(lambda: _steps(sampler, state, 0))
 
 
 def bare_rate() -> float:
@@ -128,7 +139,7 @@ def threads_rate(threads: int) -> float:
     state = METHOD.init(policy.init(), 1)
 
     def one(seed: int) -> int:
-        return int(compiled.advance(sampler, METHOD, key_of(seed), state, 1000, 243.0)[1].steps.sum())
+        return _steps(sampler, state, seed)
 
     with ThreadPoolExecutor(threads) as pool:
         return best_rate(lambda: sum(pool.map(one, range(8))), repeats=4)
@@ -153,7 +164,7 @@ def walking(sizes: list[int]) -> None:
         work = kernels.workspace(5, 2)
 
         def run(tables=tables, rows=rows, start=start, sums=sums, last=last, work=work) -> int:
-            return kernels.walks(key_of(0), tables, rows, kernels.READY, start, sums, last, work)
+            return walk(key_of(0), tables, rows, kernels.READY, start, sums, last, work)
 
         run()
         rates[S] = best_rate(run)
@@ -243,7 +254,9 @@ def _highs_once(cmdp: cl.CMDP, method: str, queue) -> None:
         _pdlp(cmdp)
     else:
         limits = -cmdp.g.reshape(cmdp.I, -1)
-        lp.highs(-cmdp.r.ravel(), limits, -cmdp.b, lp._flow(cmdp), cmdp.rho, lp._bounds(cmdp), method)
+        linear_program.highs(
+            -cmdp.r.ravel(), limits, -cmdp.b, linear_program._flow(cmdp), cmdp.rho, linear_program._bounds(cmdp), method
+        )
     queue.put(time.perf_counter() - began)
 
 
@@ -251,7 +264,7 @@ def _pdlp(cmdp: cl.CMDP) -> None:
     """HiGHS PDLP to 1e-7, with the right-hand side scaled by |S| (it diverges otherwise)."""
     import highspy
 
-    A: Any = sparse.csr_array(sparse.vstack([lp._flow(cmdp), sparse.csr_array(cmdp.g.reshape(cmdp.I, -1))]))
+    A: Any = sparse.csr_array(sparse.vstack([linear_program._flow(cmdp), sparse.csr_array(cmdp.g.reshape(cmdp.I, -1))]))
     scale = cmdp.S * (1 - cmdp.gamma)
     model: Any = highspy.HighsLp()
     model.num_col_, model.num_row_ = A.shape[1], A.shape[0]

@@ -41,8 +41,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import clearance as cl
-from clearance import cli
-from clearance.files import digest, sha256
+from clearance.cli import command_line as cli
+from clearance.core.atomic_files import digest, sha256
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "fuzzing.md"
 MEMORY = 8 * 2**30

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import clearance as cl
-from clearance import cli
+from clearance.cli import command_line
 
 SECONDS = 10
 VERDICTS = {0: ("CERTIFIED", None), 3: ("INFEASIBLE",), 4: ("VIOLATED", "UNDECIDED")}
@@ -48,7 +48,7 @@ def call(argv: list[str]) -> Outcome:
     out, err = io.StringIO(), io.StringIO()
     with _limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = cli.main(argv)
+            status = command_line.main(argv)
         except SystemExit as e:
             status = int(e.code or 0)
     found = Outcome(status, out.getvalue(), err.getvalue())

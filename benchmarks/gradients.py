@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 import clearance as cl
-from clearance.problem import Array
-from clearance.simulator.policy import Normaliser
-from clearance.simulator.practical import Practical
+from clearance.core.arrays import Array
+from clearance.simulator.policies.network_policy import Normaliser
+from clearance.simulator.samplers.actor_critic import Practical
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "4 epochs of 512 rows, decay .95": {"epochs": 4, "batch_rows": 512, "decay": 0.95},
@@ -44,15 +44,15 @@ class Replayed(Practical):
 
     walks: tuple[Any, ...] = ()
 
-    def _walk(self, key: np.uint64, world: Any, theta: Any, N: int) -> Any:
+    def _walk(self, key: np.uint64, memory: Any, theta: Any, N: int) -> Any:
         return self.walks[int(key)]
 
 
-def gradients(sampler: Replayed, world: Any, theta: Any, N: int, before: int) -> Any:
+def gradients(sampler: Replayed, memory: Any, theta: Any, N: int, before: int) -> Any:
     """ĝ [batches, 1+I, d] of all batches but the first ones."""
     found = []
     for k in range(len(sampler.walks)):
-        draws, _, world, _ = sampler.batch(np.uint64(k), world, theta, N)
+        draws, _, memory, _ = sampler.batch(np.uint64(k), memory, theta, N)
         if k >= before:
             A = draws.A - draws.weight @ draws.A
             found.append([draws.score.gradient(A[:, j]) for j in range(A.shape[1])])  # type: ignore[attr-defined]

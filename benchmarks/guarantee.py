@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import clearance as cl
-from clearance.kernels import fold
-from clearance.oracle import slater_margin
-from clearance.sample.returns import Returns
-from clearance.sample.streams import key_of
-from clearance.selection import best_weights
-from clearance.statistical import gather
+from clearance.certificates.best_mixture import best_weights
+from clearance.certificates.sequential_test import gather
+from clearance.core.random_streams import fold, key_of
+from clearance.exact.optimum import slater_margin
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 
 BUDGET, DELTA = 1.3e7, 0.01
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guarantee_study.md"
@@ -97,6 +96,7 @@ def solved(seed: int) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         solution = cl.solve(cmdp, evidence="samples", budget=BUDGET, delta=DELTA, seed=seed)
+        assert solution.slater is not None
         row |= _measured(case, solution.policy) | {"verdict": solution.certificate.verdict}
         row |= {"steps": solution.env_steps, "slater": solution.slater / case.slater}
     except cl.InfeasibleError as e:
@@ -229,9 +229,9 @@ def tested(job: tuple[str, int, int, float]) -> np.ndarray:
     name, begin, n, delta = job
     cmdp, policy = _policies()[name]
     base = cl.evaluate(cmdp, policy.stationary(cmdp).pi[0]).V.T if begin % 2 else None  # with control variate, or not
-    source = Returns(cmdp, policy, base)
+    source = MixtureEpisodes(cmdp, policy, base)
     seeds = range(begin, begin + n)
-    found = [gather(source, cmdp.b, delta, np.uint64(fold(key_of(seed), 9)), 4e4).verdict for seed in seeds]
+    found = [gather(source, cmdp.b, delta, fold(key_of(seed), 9), 4e4).verdict for seed in seeds]
     return np.array([np.sum(np.array(found) == v) for v in ("CERTIFIED", "VIOLATED", "UNDECIDED")])
 
 

@@ -99,9 +99,9 @@ def speed(args: argparse.Namespace) -> None:
 
 
 def _own_speed(updates: int, processes: int, lanes: int) -> dict[str, Any]:
-    from clearance.simulator.method import PracticalCNPGPD
-    from clearance.simulator.policy import Design
-    from clearance.simulator.practical import Practical
+    from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
+    from clearance.simulator.policies.network_policy import Design
+    from clearance.simulator.samplers.actor_critic import Practical
 
     problem = cl.zoo.velocity("half-cheetah", num_envs=lanes, processes=processes)
     policy = Design().fitted(problem.obs_shape, problem.action, 0)

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 import clearance as cl
-from clearance import compare as side
-from clearance.loop import iterate
-from clearance.methods.method import ranges
-from clearance.sample.streams import key_of
+from clearance.core.random_streams import key_of
+from clearance.learning.loop import iterate
+from clearance.studies import compare as side
 
 DATA = Path("results/methods")
 PROBLEMS = ("ding2023", "bai2023", "altman-queue")
@@ -62,7 +61,7 @@ BASE_K = {"npgpd": 500, "pdnac": 1000}
 
 def error(result: side.Result) -> float:
     """max(gap, violation) of the method's own output: the ε of Table 1, in units of (1−γ)J of range 1."""
-    own = side.CONTESTANTS[result.method].output
+    own = result.output
     return max(result.gap(own), result.violation(own))
 
 
@@ -70,12 +69,12 @@ def slopes(names: list[str], methods: list[str], seeds: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         cmdp = problem(name)
-        r, _ = ranges(cmdp)
+        r, _ = cmdp.signal_ranges
         for method in methods:
             p, q, s, _ = SCHEDULES[method]
             base_K = BASE_K.get(method, 200)
             tried = [side.run(name, cmdp, method, pair, side.TUNING_SEED, BASE, base_K) for pair in side.LADDER]
-            x, y = side.LADDER[int(np.argmax([side.score(t, method) for t in tried]))]
+            x, y = side.LADDER[int(np.argmax([side.score(t) for t in tried]))]
             errors = []
             for budget in BUDGETS:
                 grown = budget / BASE
@@ -102,7 +101,7 @@ def slope_of(errors: Any) -> tuple[float, float, float]:
 
 
 def draw_slopes(found: dict[str, Any], path: Path) -> None:
-    from clearance.plot import STYLES, _pyplot
+    from clearance.reporting.plots import STYLES, _pyplot
 
     plt = _pyplot()
     fig, axes = plt.subplots(1, len(PROBLEMS), figsize=(12.5, 4.8), sharey=True, layout="constrained")
@@ -158,7 +157,7 @@ def general(seeds: int, budget: float = 1e6) -> dict[str, Any]:
 
 def last(path: Path) -> dict[str, float]:
     """Exact runs on Ding 2023's problem: gap and violation of the last iterate, signed."""
-    from clearance.plot import BLUE, GREEN, ORANGE, PURPLE, VERMILION, _pyplot
+    from clearance.reporting.plots import BLUE, GREEN, ORANGE, PURPLE, VERMILION, _pyplot
 
     cmdp, K = cl.zoo.ding2023(), 4000
     best, policy = cl.optimum(cmdp), cl.softmax(20, 5)
@@ -173,7 +172,7 @@ def last(path: Path) -> dict[str, float]:
     fig, axes = plt.subplots(2, 1, figsize=(8.5, 6.2), sharex=True, layout="constrained")
     said = {}
     for name, (method, colour) in methods.items():
-        J = iterate(cl.Exact(cmdp, policy), method, key_of(0), 50.0, exact=True).trace.J
+        J = iterate(cl.Exact(cmdp, policy), method, key_of(0), 50.0, d_sum=np.zeros((cmdp.S, cmdp.A))).trace.J
         for ax, y in zip(axes, (best.J_r - J[:, 0], cmdp.b[0] - J[:, 1]), strict=True):
             ax.plot(np.arange(1, K + 1), y, color=colour, linewidth=1.2, label=name)
         late = J[-500:]
@@ -204,6 +203,8 @@ def speed(budget: float = 1e7, K: int = 100, repeats: int = 5) -> dict[str, Any]
     times: dict[str, list[float]] = {name: [] for name in side.CONTESTANTS}
     for repeat in range(repeats + 1):
         for name, contestant in side.CONTESTANTS.items():
+            method: Any
+            sampler: Any
             method, sampler = contestant.make(unit, side.Budget(budget, K, 0.1), 1.0, 1.0)
             if method.kappa == "auto":
                 from dataclasses import replace
@@ -356,9 +357,9 @@ def main() -> None:
         for name in names:
             results = side.compare({name: problem(name)}, seeds=args.seeds, budget=1e6, threads=1)
             store(f"table-{name}", side.summary(results))
-            from clearance import plot
+            from clearance.reporting import plots
 
-            plot.comparison(results, f"docs/figures/compare-{name}.png")
+            plots.comparison(results, f"docs/figures/compare-{name}.png")
     elif args.section == "slopes":
         for name in names:
             path = DATA / f"slopes-{name}.json"

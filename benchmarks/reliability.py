@@ -33,7 +33,7 @@ from unittest import mock
 import numpy as np
 
 import clearance as cl
-from clearance.cli import main as command_line
+from clearance.cli.command_line import main as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, NOTES = ROOT / "docs" / "reliability.md", "## Notes"
@@ -77,7 +77,7 @@ def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 
 
 def bad_input(work: Path, quick: bool) -> str:
-    """Every entry of the tables of tests/test_bad_input.py: exit 2, one line that names the place, nothing left."""
+    """Every entry of the tables of tests/cli/test_bad_input.py: exit 2, one line that names the place, nothing left."""
     tests = _module(ROOT / "tests" / "test_bad_input.py")
     groups = {"model files": tests.MODEL_FILES, "policy files": tests.POLICY_FILES, "flags": tests.flag_kinds()}
     groups["commands, places and factories"] = tests.COMMANDS

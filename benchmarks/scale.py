@@ -20,10 +20,10 @@ import cloudpickle
 import numpy as np
 
 import clearance as cl
-from clearance.files import save_json
-from clearance.simulator.fleet import Acting, each, streams, walk
-from clearance.simulator.policy import Design, Normaliser
-from clearance.simulator.practical import Practical
+from clearance.core.atomic_files import save_json
+from clearance.simulator.policies.network_policy import Design, Normaliser
+from clearance.simulator.remote_lanes import Acting, map_jobs, streams, walk
+from clearance.simulator.samplers.actor_critic import Practical
 
 SIMULATORS: dict[str, dict[str, Any]] = {
     "CartPole-v1, 8 × 200 steps": {"env": "CartPole-v1", "T": 200, "lanes": 8, "groups": 8},
@@ -53,12 +53,12 @@ def simulator(about: dict[str, Any]) -> Any:
 
 
 def rates(ray: cl.Ray, n: int = 1000) -> dict[str, float]:
-    """Jobs per second: as tasks of a grid, and as parts of a crew's work."""
+    """Jobs per second: as tasks of a grid, and as parts of a worker pool's work."""
     found = {"tasks per second": n / seconds(lambda: cl.run_all(nothing, range(n), executor=ray))}
-    crew = ray.crew(None, nothing)  # has all the cores from here on
-    found["parts per second"] = n / seconds(lambda: crew.map(nothing, None, range(n)))
-    found["one part and back, s"] = seconds(lambda: crew.map(nothing, None, [0]), 20)
-    crew.close()
+    pool = ray.worker_pool(None, nothing)  # has all the cores from here on
+    found["parts per second"] = n / seconds(lambda: pool.map(nothing, None, range(n)))
+    found["one part and back, s"] = seconds(lambda: pool.map(nothing, None, [0]), 20)
+    pool.close()
     return found
 
 
@@ -71,15 +71,15 @@ def measured(about: dict[str, Any], ray: cl.Ray) -> dict[str, float]:
     keys = streams(np.uint64(1), about["groups"])
     N, world = about["groups"] * about["T"] * near.n, sampler.begin()
     found = {"steps per iteration": float(N), "theta": float(policy.d)}
-    found["sampling alone, s"] = seconds(lambda: each(near, walk, acting, keys))
+    found["sampling alone, s"] = seconds(lambda: map_jobs(near, walk, acting, keys))
     whole = seconds(lambda: sampler.batch(np.uint64(1), world, policy.init(), N))
     found["critic and advantages, s"] = max(whole - found["sampling alone, s"], 0.0)
     found["bytes to each worker"] = float(len(cloudpickle.dumps(acting)))
-    found["bytes back"] = float(len(cloudpickle.dumps(each(near, walk, acting, keys))))
+    found["bytes back"] = float(len(cloudpickle.dumps(map_jobs(near, walk, acting, keys))))
     for workers in (1, 2):
         with cl.Fleet(near, cl.Ray(ray.address, workers=workers)) as fleet:
-            assert _same(each(fleet, walk, acting, keys), each(near, walk, acting, keys))
-            found[f"sampling, {workers} on Ray, s"] = seconds(lambda f=fleet: each(f, walk, acting, keys))
+            assert _same(map_jobs(fleet, walk, acting, keys), map_jobs(near, walk, acting, keys))
+            found[f"sampling, {workers} on Ray, s"] = seconds(lambda f=fleet: map_jobs(f, walk, acting, keys))
     near.close()
     return found
 

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 import clearance as cl
-from clearance.kernels import fold
-from clearance.sample.streams import key_of
-from clearance.simulator import zoo
-from clearance.simulator.lqr import LQR
-from clearance.simulator.method import PracticalCNPGPD
-from clearance.simulator.natural import Natural
-from clearance.simulator.policy import Design
-from clearance.simulator.practical import Practical
+from clearance.core.random_streams import fold, key_of
+from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
+from clearance.learning.natural_direction import Natural
+from clearance.simulator.linear_quadratic import LQR
+from clearance.simulator.policies.network_policy import Design
+from clearance.simulator.samplers.actor_critic import Practical
+from clearance.zoo import simulated
 
 METHODS = {"cnpgpd": cl.PracticalCNPGPD, "crpo": cl.PracticalCRPO}
 STD = 0.1  # the exploration noise of the linear policy
@@ -37,7 +36,7 @@ def say(**facts: Any) -> None:
 
 def lqr(args: argparse.Namespace) -> None:
     """The double integrator with effort ≤ 2: learned linear-Gaussian policies against the optimum of the same noise."""
-    problem, env = LQR.double_integrator(2.0), zoo.double_integrator(2.0)
+    problem, env = LQR.double_integrator(2.0), simulated.double_integrator(2.0)
     best = problem.optimum(STD**2 * np.eye(1))
     say(bench="lqr", optimum=best.J[0], deterministic=problem.optimum().J[0], noise=STD)
     for seed in range(args.seeds):
@@ -78,7 +77,7 @@ def speed(args: argparse.Namespace) -> None:
     """Iterations of the whole method (walks, critics, direction, dual step) after two that compile; in rounds over all
     configurations, so that what else the machine does falls on all of them.
     """
-    env = zoo.pendulum()
+    env = simulated.pendulum()
     policy = Design().fitted(env.obs_shape, env.action)
     samplers = {name: Practical(env, policy, **settings) for name, (_, settings) in CONFIGURATIONS.items()}
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
@@ -104,7 +103,7 @@ def speed(args: argparse.Namespace) -> None:
 
 def fast(args: argparse.Namespace) -> None:
     """What the configurations learn: solve on the pendulum, by steps and by seconds."""
-    env = zoo.pendulum()
+    env = simulated.pendulum()
     for name, (direction, settings) in CONFIGURATIONS.items():
         for N in args.batch:
             sampler = Practical(env, Design().fitted(env.obs_shape, env.action), **settings)
@@ -133,11 +132,11 @@ def _rate(method: PracticalCNPGPD, sampler: Practical, repeat: int) -> tuple[flo
     began = worked = 0.0
     for k in range(2 + repeat):
         if k == 2:  # the first two compile
-            np.asarray(state.world.values.theta)
+            np.asarray(state.sampler_memory.values.theta)
             began, worked, steps = time.perf_counter(), time.process_time(), 0
-        state, info = method.step(np.uint64(fold(key, k)), sampler, state, np.inf)
+        state, info = method.step(fold(key, k), sampler, state, np.inf)
         steps += info.steps
-    np.asarray(state.world.values.theta)  # the critic has learned too
+    np.asarray(state.sampler_memory.values.theta)  # the critic has learned too
     return steps / (time.perf_counter() - began), (time.process_time() - worked) / steps * 1e6
 
 
@@ -145,7 +144,7 @@ def learn(args: argparse.Namespace) -> None:
     """solve with its defaults."""
     for task in args.tasks:
         for seed in range(args.seeds):
-            env = getattr(zoo, task)()
+            env = getattr(simulated, task)()
             sol = cl.solve(env, METHODS[args.method](), budget=args.budget, seed=seed)
             c = sol.certificate
             say(

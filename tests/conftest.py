@@ -1,5 +1,7 @@
 """The matrices of these tests are tiny: threads inside BLAS only get in each other's way.
 
+XLA optimises little: most of the time of the tests of simulators is compiling.
+
 What JAX compiles is kept in a folder for as long as the tests run: every sampler compiles its own programs, and most of
 them are the same ones.
 """
@@ -14,6 +16,10 @@ import pytest
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+if "xla_backend_optimization_level" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
 own = "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ
 if own:

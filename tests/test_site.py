@@ -15,11 +15,11 @@ from threading import Thread
 import pages
 import pytest
 from browser import Browser, browser  # noqa: F401
-from test_docs import blocks, parse, run_blocks
-from test_docs import commands as commands_in
+from documents import blocks, parse, run_blocks
+from documents import commands as commands_in
 
 import clearance as cl
-from clearance import cli
+from clearance.cli import command_line as cli
 
 ROOT = Path(__file__).resolve().parents[1]
 

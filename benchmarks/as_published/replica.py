@@ -42,7 +42,7 @@ LAMBDA_NEVER = 1e8
 
 PUBLISHED_RUNS = 40
 CHECKED_K = (1000, 5000, 7000)
-DEFAULT_PUBLISHED = Path(__file__).resolve().parents[2] / "src/clearance/data/published_curves_fig2.csv"
+DEFAULT_PUBLISHED = Path(__file__).resolve().parents[2] / "src/clearance/studies/published/published_curves_fig2.csv"
 
 
 class Instance(NamedTuple):

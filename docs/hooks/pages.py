@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parents[1] / "src"))
 import docstrings  # noqa: E402
 
 import clearance as cl  # noqa: E402
-from clearance import cli  # noqa: E402
+from clearance.cli import command_line as cli  # noqa: E402
 
 DOCS = HERE.parent
 
@@ -67,32 +67,41 @@ def _cell(text: str) -> str:
 
 # ------------------------------------------------------------------------------------------------- the library's names
 
+# Rooms or modules of the public names, in the order of the page; the longest one that fits a name's home counts.
 GROUPS = {
-    "Problems": ("problem",),
-    "The optimum, and what limits cost": ("oracle", "infeasible", "price"),
-    "Learning": ("solving", "solution", "resuming", "methods", "direction", "policy", "executor"),
-    "Certificates and policies": ("certificate", "mixture"),
-    "Runs and reports": ("trace", "run", "reporting"),
-    "Samplers": ("sample",),
-    "Errors": ("errors",),
+    "Finite models": ("finite.cmdp", "finite.evaluation"),
+    "Simulators": ("simulator.gymnasium_envs", "simulator.jax_envs", "simulator.remote_lanes", "core.spaces"),
+    "The optimum, and what limits cost": ("exact.optimum", "exact.infeasibility", "studies.frontier"),
+    "Solve, certify, resume": ("runs.solve", "runs.certify", "runs.resume", "runs.solution", "certificates"),
+    "Methods": ("learning.methods", "exact.model_based", "learning.direction"),
+    "Policies": ("finite", "simulator.policies"),
+    "Samplers": ("finite.samplers",),
+    "Runs and reports": ("learning.trace", "runs.run_reader", "reporting"),
+    "Many runs": ("studies", "cluster"),
+    "Errors and warnings": ("core.errors", "runs"),
 }
 
 
 def api() -> str:
     """Every public name, grouped; mkdocstrings fills in signature and docstring."""
     parts = ["# The library", "`import clearance as cl`: every name below is `cl.NAME`. Shapes stand in brackets."]
-    known = [m for modules in GROUPS.values() for m in modules]
-    groups = GROUPS | {"More": tuple(sorted(set(cl._HOME.values()) - set(known)))}
-    for title, modules in groups.items():
-        names = [n for n in cl.__all__ if cl._HOME.get(n) in modules]
+    group = {name: _group(home) for name, home in cl._HOME.items()}
+    for title in [*GROUPS, "More"]:
+        names = [n for n in cl.__all__ if group.get(n) == title]
         if names:
             parts += [f"## {title}", *(f"::: {_home(n)}" for n in names)]
     return "\n\n".join(parts) + "\n"
 
 
+def _group(home: str) -> str:
+    """The group of a module: that of its longest prefix."""
+    fits = [(len(p), title) for title, modules in GROUPS.items() for p in modules if f"{home}.".startswith(f"{p}.")]
+    return max(fits)[1] if fits else "More"
+
+
 def _home(name: str) -> str:
-    """The module in which a name is defined: a package may only pass it on."""
-    return f"{getattr(getattr(cl, name), '__module__', f'clearance.{cl._HOME[name]}')}.{name}"
+    """The dotted name of a public name, where it is defined."""
+    return f"clearance.{cl._HOME[name]}.{name}"
 
 
 # --------------------------------------------------------------------------------------------------------------- zoo

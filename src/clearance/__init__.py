@@ -12,129 +12,139 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearance import run, theory, zoo
-    from clearance.certificate import Certificate, certify
-    from clearance.cluster import Ray
-    from clearance.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
-    from clearance.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
-    from clearance.executor import Local, run_all
-    from clearance.infeasible import Infeasibility, diagnose
-    from clearance.methods import (
-        CNPGPD,
-        CRPO,
-        NPGPD,
-        OPGPD,
-        PDANPG,
-        PDNAC,
-        PMDPD,
-        RPGPD,
-        ModelBased,
-        RegularisedCNPGPD,
-    )
-    from clearance.mixture import Mixture
-    from clearance.network import two_layer
-    from clearance.oracle import Optimum, optimum, slater_margin
-    from clearance.policy import class_model, linear_softmax, softmax
-    from clearance.price import Frontier, frontier
-    from clearance.problem import CMDP, evaluate, occupancy
-    from clearance.reporting import report
-    from clearance.resuming import resume
-    from clearance.run import RunFolder
-    from clearance.sample import Critic, Exact, Generative, NetworkCritic, Table, Trajectory
-    from clearance.simulator.adapters import from_brax, from_gymnax
-    from clearance.simulator.bridge import SideProcess
-    from clearance.simulator.check import check_env
-    from clearance.simulator.crpo import PracticalCRPO
-    from clearance.simulator.environment import environment
-    from clearance.simulator.fleet import Fleet
-    from clearance.simulator.gym import gymnasium
-    from clearance.simulator.method import PracticalCNPGPD
-    from clearance.simulator.mixture import NetworkMixture
-    from clearance.simulator.policy import categorical, gaussian
-    from clearance.simulator.spaces import Box, Discrete, MultiDiscrete
-    from clearance.solution import Solution
-    from clearance.solving import ConservatismWarning, solve
-    from clearance.store import DamagedRunWarning
-    from clearance.sweeping import Sweep, sweep
-    from clearance.trace import Trace
+    from clearance import zoo
+    from clearance.certificates.certificate import Certificate
+    from clearance.cluster.executor import Local, run_all
+    from clearance.cluster.ray_executor import Ray
+    from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
+    from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.exact import theory
+    from clearance.exact.infeasibility import Infeasibility, diagnose
+    from clearance.exact.model_based import ModelBased
+    from clearance.exact.optimum import Optimum, optimum, slater_margin
+    from clearance.finite.cmdp import CMDP
+    from clearance.finite.evaluation import evaluate, occupancy
+    from clearance.finite.mixture import Mixture
+    from clearance.finite.samplers.algorithm2 import Table
+    from clearance.finite.samplers.exact_sampler import Exact
+    from clearance.finite.samplers.generative import Generative
+    from clearance.finite.samplers.network_critic import NetworkCritic
+    from clearance.finite.samplers.td_critic import Critic
+    from clearance.finite.samplers.trajectory import Trajectory
+    from clearance.finite.softmax_policy import class_model, linear_softmax, softmax
+    from clearance.finite.two_layer_policy import two_layer
+    from clearance.learning.direction import SGD, AcceleratedSGD, LeastSquares, Tabular, WeightedSGD
+    from clearance.learning.methods.cnpgpd import CNPGPD
+    from clearance.learning.methods.crpo import CRPO
+    from clearance.learning.methods.npgpd import NPGPD
+    from clearance.learning.methods.opgpd import OPGPD
+    from clearance.learning.methods.pdanpg import PDANPG
+    from clearance.learning.methods.pdnac import PDNAC
+    from clearance.learning.methods.pmdpd import PMDPD
+    from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
+    from clearance.learning.methods.practical_crpo import PracticalCRPO
+    from clearance.learning.methods.regularised_cnpgpd import RegularisedCNPGPD
+    from clearance.learning.methods.rpgpd import RPGPD
+    from clearance.learning.trace import Trace
+    from clearance.reporting.report import report
+    from clearance.runs import run_reader as run
+    from clearance.runs.certify import certify
+    from clearance.runs.resume import resume
+    from clearance.runs.run_reader import RunFolder
+    from clearance.runs.run_writer import DamagedRunWarning
+    from clearance.runs.solution import Solution
+    from clearance.runs.solve import solve
+    from clearance.runs.worlds.finite_kappa import ConservatismWarning
+    from clearance.simulator.gymnasium_envs.env_check import check_env
+    from clearance.simulator.gymnasium_envs.env_client import SideProcess
+    from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
+    from clearance.simulator.jax_envs.jax_adapters import from_brax, from_gymnax
+    from clearance.simulator.jax_envs.jax_environment import environment
+    from clearance.simulator.policies.network_mixture import NetworkMixture
+    from clearance.simulator.policies.network_policy import categorical, gaussian
+    from clearance.simulator.remote_lanes import Fleet
+    from clearance.studies.compare import compare
+    from clearance.studies.frontier import Frontier, frontier
+    from clearance.studies.sweep import Sweep, sweep
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Where each public name lives: loaded when first used, so that `import clearance` costs next to nothing.
 _HOME = {
-    "AcceleratedSGD": "direction",
-    "Box": "simulator.spaces",
-    "CMDP": "problem",
-    "CNPGPD": "methods",
-    "CRPO": "methods",
-    "Certificate": "certificate",
-    "ConservatismWarning": "solving",
-    "Critic": "sample",
-    "DamagedRunWarning": "store",
-    "Discrete": "simulator.spaces",
-    "EnvironmentFault": "errors",
-    "Exact": "sample",
-    "Fleet": "simulator.fleet",
-    "Frontier": "price",
-    "Generative": "sample",
-    "Infeasibility": "infeasible",
-    "InfeasibleError": "errors",
-    "InputError": "errors",
-    "LeastSquares": "direction",
-    "Local": "executor",
-    "MissingExtraError": "errors",
-    "Mixture": "mixture",
-    "ModelBased": "methods",
-    "MultiDiscrete": "simulator.spaces",
-    "NPGPD": "methods",
-    "NetworkCritic": "sample",
-    "NetworkMixture": "simulator.mixture",
-    "OPGPD": "methods",
-    "Optimum": "oracle",
-    "PDANPG": "methods",
-    "PDNAC": "methods",
-    "PMDPD": "methods",
-    "PracticalCNPGPD": "simulator.method",
-    "PracticalCRPO": "simulator.crpo",
-    "RPGPD": "methods",
-    "Ray": "cluster",
-    "RegularisedCNPGPD": "methods",
-    "RunFolder": "run",
-    "SGD": "direction",
-    "SideProcess": "simulator.bridge",
-    "Solution": "solution",
-    "SolverError": "errors",
-    "Sweep": "sweeping",
-    "Table": "sample",
-    "Tabular": "direction",
-    "Trace": "trace",
-    "Trajectory": "sample",
-    "WeightedSGD": "direction",
-    "categorical": "simulator.policy",
-    "certify": "certificate",
-    "check_env": "simulator.check",
-    "class_model": "policy",
-    "diagnose": "infeasible",
-    "environment": "simulator.environment",
-    "evaluate": "problem",
-    "from_brax": "simulator.adapters",
-    "from_gymnax": "simulator.adapters",
-    "frontier": "price",
-    "gaussian": "simulator.policy",
-    "gymnasium": "simulator.gym",
-    "linear_softmax": "policy",
-    "occupancy": "problem",
-    "optimum": "oracle",
-    "report": "reporting",
-    "resume": "resuming",
-    "run_all": "executor",
-    "slater_margin": "oracle",
-    "softmax": "policy",
-    "solve": "solving",
-    "sweep": "sweeping",
-    "two_layer": "network",
+    "AcceleratedSGD": "learning.direction",
+    "Box": "core.spaces",
+    "CMDP": "finite.cmdp",
+    "CNPGPD": "learning.methods.cnpgpd",
+    "CRPO": "learning.methods.crpo",
+    "Certificate": "certificates.certificate",
+    "ConservatismWarning": "runs.worlds.finite_kappa",
+    "Critic": "finite.samplers.td_critic",
+    "DamagedRunWarning": "runs.run_writer",
+    "Discrete": "core.spaces",
+    "EnvironmentFault": "core.errors",
+    "Exact": "finite.samplers.exact_sampler",
+    "Fleet": "simulator.remote_lanes",
+    "Frontier": "studies.frontier",
+    "Generative": "finite.samplers.generative",
+    "Infeasibility": "exact.infeasibility",
+    "InfeasibleError": "core.errors",
+    "InputError": "core.errors",
+    "LeastSquares": "learning.direction",
+    "Local": "cluster.executor",
+    "MissingExtraError": "core.errors",
+    "Mixture": "finite.mixture",
+    "ModelBased": "exact.model_based",
+    "MultiDiscrete": "core.spaces",
+    "NPGPD": "learning.methods.npgpd",
+    "NetworkCritic": "finite.samplers.network_critic",
+    "NetworkMixture": "simulator.policies.network_mixture",
+    "OPGPD": "learning.methods.opgpd",
+    "Optimum": "exact.optimum",
+    "PDANPG": "learning.methods.pdanpg",
+    "PDNAC": "learning.methods.pdnac",
+    "PMDPD": "learning.methods.pmdpd",
+    "PracticalCNPGPD": "learning.methods.practical_cnpgpd",
+    "PracticalCRPO": "learning.methods.practical_crpo",
+    "RPGPD": "learning.methods.rpgpd",
+    "Ray": "cluster.ray_executor",
+    "RegularisedCNPGPD": "learning.methods.regularised_cnpgpd",
+    "RunFolder": "runs.run_reader",
+    "SGD": "learning.direction",
+    "SideProcess": "simulator.gymnasium_envs.env_client",
+    "Solution": "runs.solution",
+    "SolverError": "core.errors",
+    "Sweep": "studies.sweep",
+    "Table": "finite.samplers.algorithm2",
+    "Tabular": "learning.direction",
+    "Trace": "learning.trace",
+    "Trajectory": "finite.samplers.trajectory",
+    "WeightedSGD": "learning.direction",
+    "categorical": "simulator.policies.network_policy",
+    "certify": "runs.certify",
+    "check_env": "simulator.gymnasium_envs.env_check",
+    "class_model": "finite.softmax_policy",
+    "compare": "studies.compare",
+    "diagnose": "exact.infeasibility",
+    "environment": "simulator.jax_envs.jax_environment",
+    "evaluate": "finite.evaluation",
+    "from_brax": "simulator.jax_envs.jax_adapters",
+    "from_gymnax": "simulator.jax_envs.jax_adapters",
+    "frontier": "studies.frontier",
+    "gaussian": "simulator.policies.network_policy",
+    "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "linear_softmax": "finite.softmax_policy",
+    "occupancy": "finite.evaluation",
+    "optimum": "exact.optimum",
+    "report": "reporting.report",
+    "resume": "runs.resume",
+    "run_all": "cluster.executor",
+    "slater_margin": "exact.optimum",
+    "softmax": "finite.softmax_policy",
+    "solve": "runs.solve",
+    "sweep": "studies.sweep",
+    "two_layer": "finite.two_layer_policy",
 }
-_MODULES = ("run", "theory", "zoo")
+_MODULES = {"run": "runs.run_reader", "theory": "exact.theory", "zoo": "zoo"}
 
 __all__ = [
     "CMDP",
@@ -189,6 +199,7 @@ __all__ = [
     "certify",
     "check_env",
     "class_model",
+    "compare",
     "diagnose",
     "environment",
     "evaluate",
@@ -216,7 +227,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"clearance.{name}")
+        return importlib.import_module(f"clearance.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module 'clearance' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"clearance.{_HOME[name]}"), name)

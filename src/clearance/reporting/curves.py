@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.problem import Array
+from clearance.core.arrays import Array
 
 BINS = 100
 

@@ -1,1 +1,1 @@
-"""Problems given as simulators: JAX environments and Gymnasium, with policies of any parametrisation."""
+"""Simulators: Gymnasium and JAX environments, network policies and their samplers."""

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from clearance.zoo.garnet import garnet
-from clearance.zoo.grid import grid_obstacles, sutton_barto
+from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
 from clearance.zoo.inventory import inventory
 from clearance.zoo.maintenance import maintenance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from clearance.problem import CMDP
+from clearance.finite.cmdp import CMDP
 
 
 def garnet(

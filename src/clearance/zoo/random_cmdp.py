@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clearance.policy import SoftmaxPolicy, linear_softmax
-from clearance.problem import CMDP
+from clearance.finite.cmdp import CMDP
+from clearance.finite.softmax_policy import SoftmaxPolicy, linear_softmax
 
 
 def random_cmdp(

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from clearance.errors import InputError, MissingExtraError
+from clearance.core.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
-    from clearance.simulator.gym import Gym
+    from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 
 
 class Robot(NamedTuple):
@@ -49,8 +49,8 @@ def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: 
     robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d
     processes  0: all environments in this process;  p: in p side processes
     """
-    from clearance.simulator.bridge import SideProcess
-    from clearance.simulator.gym import gymnasium
+    from clearance.simulator.gymnasium_envs.env_client import SideProcess
+    from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     task = _robot(robot)
     if processes:
@@ -98,7 +98,7 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
     Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]; each cost is that of the state a step leads to.
     The limits, 50 steps of 500 each, are this library's.
     """
-    from clearance.simulator.gym import gymnasium
+    from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     def zones(obs: Any, action: Any, after: Any, info: Any) -> float:
         return float(np.any((after[0] >= ZONES[:, 0]) & (after[0] <= ZONES[:, 1])))
@@ -113,7 +113,7 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Swing a double pendulum up; torque costs 1 while θ̇₁ < 0, and the second cost 1 while θ̇₂ < 0 (Xu et al. 2021)."""
-    from clearance.simulator.gym import gymnasium
+    from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     def torque(joint: int) -> Callable[[Any, Any, Any, Any], float]:
         return lambda obs, action, after, info: float(action != STILL and obs[4 + joint] < 0)

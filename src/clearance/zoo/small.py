@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clearance.problem import CMDP
+from clearance.finite.cmdp import CMDP
 
 
 def two_state() -> CMDP:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from clearance.problem import CMDP
-from clearance.zoo.rows import start_at, transitions
+from clearance.finite.cmdp import CMDP
+from clearance.zoo.transition_rows import start_at, transitions
 
 
 def streaming(

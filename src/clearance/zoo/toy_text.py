@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray as Array
 
-from clearance.errors import InputError, MissingExtraError
-from clearance.problem import CMDP
-from clearance.zoo.rows import transitions
+from clearance.core.errors import InputError, MissingExtraError
+from clearance.finite.cmdp import CMDP
+from clearance.zoo.transition_rows import transitions
 
-Array = np.ndarray
 # f(s, a, s_next, reward, terminated): a signal of one transition.
 Signal = Callable[[int, int, int, float, bool], float]
 

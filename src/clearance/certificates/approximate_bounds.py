@@ -1,0 +1,35 @@
+"""Confidence bounds that only hold approximately, for comparison. No verdict of this library rests on them.
+
+Student's t wants a normal mean, the bootstrap a sample that shows the whole distribution; neither may be looked at more
+than once. On rare events both certify what is not safe: in the tests, more than δ of the time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+
+
+def approximate_student_t(x: Array, delta: float) -> float:
+    """The usual lower bound of a mean, x̄ − t_{1−δ, n−1} s/√n. It claims a confidence 1 − δ that it need not have."""
+    n = _checked(x, delta)
+    return float(x.mean() - stats.t.ppf(1 - delta, n - 1) * x.std(ddof=1) / np.sqrt(n))
+
+
+def approximate_bootstrap(x: Array, delta: float, *, seed: int = 0, resamples: int = 2000) -> float:
+    """The δ-quantile of the means of resamples of x: a lower bound of the mean by the percentile bootstrap."""
+    n = _checked(x, delta)
+    rng = np.random.default_rng(seed)
+    means = np.array([x[rng.integers(0, n, n)].mean() for _ in range(resamples)])
+    return float(np.quantile(means, delta))
+
+
+def _checked(x: Array, delta: float) -> int:
+    if np.ndim(x) != 1 or len(x) < 2:
+        raise InputError(f"x must be at least two samples [n], got shape {np.shape(x)}")
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    return len(x)

@@ -1,0 +1,62 @@
+"""The best mixture of given policies: a small linear program over their (J_r, J_g).
+
+    max Σ_m w_m J_r(m)    subject to   Σ_m w_m J_gi(m) ≥ b_i + margin_i,   w on the simplex
+
+A vertex mixes at most I + 1 policies, and earns at least what the uniform mixture does wherever that meets the same
+limits. From samples the values are noisy, and the program would pick the lucky ones: `candidate_search` measures what
+it picks again, and solves it again, until the choice rests on enough samples. Certificates use fresh ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from clearance.core.arrays import Array
+
+
+def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:
+    """w [n] of the best mixture of policies with values J [n, 1+I], at most I + 1 positive; None if none will do."""
+    slack = _in_units(J[:, 1:] - b - margin)
+    answer = linprog(
+        -_in_units(J[:, 0]),
+        A_ub=-slack.T if len(b) else None,
+        b_ub=np.zeros(len(b)) if len(b) else None,
+        A_eq=np.ones((1, len(J))),
+        b_eq=[1.0],
+        method="highs-ds",
+    )
+    if answer.status != 0:
+        return None
+    w = np.where(answer.x > 1e-12, answer.x, 0.0)
+    return w / w.sum()
+
+
+def safest_weights(J: Array, b: Array) -> Array:
+    """w [n] of the mixture with the largest smallest slack."""
+    n, slack = J.shape[0], J[:, 1:] - b
+    size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
+    answer = linprog(
+        np.append(np.zeros(n), -1.0),
+        A_ub=np.column_stack([-slack.T / size, np.ones(len(b))]),
+        b_ub=np.zeros(len(b)),
+        A_eq=[[1.0] * n + [0.0]],
+        b_eq=[1.0],
+        bounds=[(0, None)] * n + [(None, None)],
+        method="highs-ds",
+    )
+    w = np.where(answer.x[:n] > 1e-12, answer.x[:n], 0.0)
+    return w / w.sum()
+
+
+def _in_units(x: Array) -> Array:
+    """Columns of size 1, since the solver's tolerances are absolute."""
+    size = np.abs(x).max(0)
+    return x / np.where(size > 0, size, 1.0)
+
+
+def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
+    """At most `most` of the indices 0..n−1, evenly spread over the last 1 − first of them, the last one included."""
+    begin = min(int(first * n), n - 1)
+    return np.unique(np.linspace(begin, n - 1, min(most, n - begin)).round().astype(np.int64))

@@ -1,0 +1,221 @@
+"""The search for the best certified policy, by samples: look at all candidates, choose, test on fresh episodes, repeat.
+
+A candidate mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that a test
+will need. The first test is short and safe if some mixture should pass it; once one has passed, the rest of the budget
+goes into a test of the richest mixture that should pass, if that earns more. The tests spend fixed shares of δ, so that
+all of them together spend δ. What a test has seen of its components is known to the next choice; its own verdict rests
+on its own episodes alone. Among several certified mixtures the one that earns most is returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from clearance.certificates.best_mixture import best_weights, safest_weights
+from clearance.certificates.episode_source import Episodes
+from clearance.certificates.sequential_test import Component, Evidence, affordable_episodes, gather, slack_needed
+from clearance.core.arrays import Array
+from clearance.core.random_streams import fold
+
+LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of δ that the tests spend
+LOOK = 0.08  # share of the budget for a first look at all candidates
+AGAIN = 0.15  # share of what is left for another look at those that the program picks
+PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
+PLANNED = 0.7  # share of a test within which it should pass
+PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
+WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
+GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, at least
+
+
+class Candidates(Protocol):
+    """The policies to choose from."""
+
+    @property
+    def count(self) -> int: ...
+
+    def mixture(self, weights: Array) -> Any:
+        """Return the policy that follows candidate m with probability weights[m] [count]."""
+        ...
+
+    def episodes(self, mixture: Any) -> Episodes:
+        """Return a source of episodes of such a policy."""
+        ...
+
+
+class Attempt(NamedTuple):
+    """One mixture that was tested on fresh samples, at its own share of δ.
+
+    worth  its reward by all samples that were drawn of its components, for the choice between certified mixtures: the
+           highest of their own estimates would be the luckiest one
+    """
+
+    policy: Any
+    evidence: Evidence
+    delta: float
+    worth: float
+
+
+def least_episodes(candidates: int) -> int:
+    """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
+    return 2 * GLANCE * candidates + SMALLEST
+
+
+@dataclass(eq=False)
+class CandidateSearch:
+    """The candidates, estimates of their J that grow where they are needed, and the budget.
+
+    fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
+    reserve   environment steps kept for that test
+    """
+
+    candidates: Candidates
+    b: Array
+    key: np.uint64
+    budget: float
+    delta: float
+    fallback: Array | None = None
+    reserve: float = 0.0
+    steps: int = 0
+    attempts: list[Attempt] = field(default_factory=list)
+    weights: list[Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n, H = self.candidates.count, 1 + len(self.b)
+        self.n, self.total, self.squares = np.zeros(n), np.zeros((n, H)), np.zeros((n, H))
+        self.looked = np.zeros(n, np.int64)
+        self.sources = [self._source(row) for row in np.eye(n)]
+        low, high = self.sources[0].bounds
+        self.width, self.episode = (high - low)[1:], self.sources[0].episode_steps
+
+    def _source(self, w: Array) -> Episodes:
+        return self.candidates.episodes(self.candidates.mixture(w))
+
+    # ------------------------------------------------------------------------------------------------- the estimates
+
+    @property
+    def J(self) -> Array:
+        return self.total / self.n[:, None]
+
+    @property
+    def variance(self) -> Array:
+        """Of one episode's estimate [count, 1+I]."""
+        return np.maximum(self.squares / self.n[:, None] - self.J**2, 0.0)
+
+    @property
+    def doubt(self) -> Array:
+        """The standard error of every value [count, 1+I]."""
+        return np.sqrt(self.variance / self.n[:, None])
+
+    def _learn(self, m: int, seen: Component) -> None:
+        self.n[m] += seen.episodes
+        self.total[m] += seen.total
+        self.squares[m] += seen.squares
+
+    def _look(self, m: int, n: int) -> None:
+        """Measure n more episodes of candidate m."""
+        X, _, steps = self.sources[m].draw(fold(self.key, 1000 + m), int(self.looked[m]), n)
+        self.looked[m] += n
+        self.steps += steps
+        self._learn(m, Component(n, X.sum(0), (X**2).sum(0)))
+
+    # ------------------------------------------------------------------------------------------------- the search
+
+    @property
+    def certified(self) -> list[int]:
+        """The attempts that have passed."""
+        return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
+
+    def run(self) -> tuple[Attempt, ...]:
+        """Make all tests that the budget allows and that promise anything."""
+        count = self.candidates.count
+        for m in range(count):
+            self._look(m, max(GLANCE, int(LOOK * self.budget / self.episode / count)))
+        for j, share in enumerate(LEVELS):
+            left = self.budget - self.steps
+            if left < SMALLEST * self.episode and self.attempts:
+                break
+            if j == len(LEVELS) - 1 and self.fallback is not None and not self.certified:
+                self._test(j, self.fallback, left, share * self.delta, patient=True)
+            elif not self._next(j, share * self.delta, left):
+                break
+        J_r = self.J[:, 0]
+        return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
+
+    def _next(self, j: int, delta: float, left: float) -> bool:
+        """Choose and test one more mixture; False where another test promises nothing."""
+        if self.certified and left < WORTHWHILE * self.budget:
+            return False
+        left -= 0.0 if self.certified or self.fallback is None else self.reserve
+        end = self.steps + left
+        w, part = self._choose(delta, left, PARTS if not self.attempts else PARTS[1:])
+        if self.certified and (w is None or not self._earns_more(w)):
+            return False
+        if w is None:
+            w = safest_weights(self.J - PESSIMISM * self.doubt, self.b) if self.fallback is None else self.fallback
+        self._test(j, w, part * max(end - self.steps, 0.0), delta)
+        return True
+
+    def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
+        """Return w of the best mixture that a test should pass, or None, and the share of what is left for the test.
+
+        Whatever the program picks is measured again, until its share of the budget is spent. The last word has the
+        program over pessimistic values, in which a policy that was measured little looks bad.
+        """
+        stop = self.steps + AGAIN * left
+        parts = parts if not self.certified else (1.0,)
+        for _ in range(200):
+            affordable = affordable_episodes(stop - self.steps, self.episode)
+            w, _ = self._best(delta, left, parts, 0.0)
+            w = best_weights(self.J, self.b) if w is None else w
+            if affordable < GLANCE or w is None:
+                break
+            self._refine(w, affordable)
+        return self._best(delta, (1 - AGAIN) * left, parts, PESSIMISM)
+
+    def _best(
+        self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
+    ) -> tuple[Array | None, float]:
+        """Solve the program for values lowered by their standard errors, for the shortest test that it can pass."""
+        sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
+        low = self.J - pessimism * self.doubt
+        for part in parts:
+            episodes = PLANNED * affordable_episodes(part * left, self.episode)
+            w = best_weights(low, self.b, slack_needed(sd, self.width, episodes, delta))
+            if w is not None:
+                return w, part
+        return None, 1.0
+
+    def _refine(self, w: Array, affordable: int) -> None:
+        """Measure half as many episodes again of what the program uses, in proportion to its weight."""
+        used = np.flatnonzero(w)
+        add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
+        for m, extra in zip(used, add, strict=True):
+            self._look(int(m), max(1, int(extra)))
+
+    def _earns_more(self, w: Array) -> bool:
+        """Whether w promises more reward than the best certified mixture, by more than the doubt about both."""
+        best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
+        doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
+        return float((w - best) @ self.J[:, 0]) > doubt
+
+    def _test(self, j: int, w: Array, budget: float, delta: float, *, patient: bool = False) -> None:
+        """Test one mixture on fresh episodes; what they say of its components is for the next choice."""
+        used, mean = np.flatnonzero(w), w @ self.J
+        spread = np.sqrt(w @ (self.variance + (self.J - mean) ** 2))
+        mixture = self.candidates.mixture(w)
+        source, likely = self.candidates.episodes(mixture), (mean[1:] - self.b, spread[1:])
+        seen = gather(source, self.b, delta, fold(self.key, j), budget, likely=likely, impatient=not patient)
+        self.steps += seen.steps
+        self.attempts.append(Attempt(mixture, seen, delta, float(seen.mean[0])))
+        self.weights.append(w)
+        for m, part in seen.components.items():
+            self._learn(int(used[m]), part)
+
+
+def best_attempt(attempts: tuple[Attempt, ...]) -> Attempt | None:
+    """Return the certified attempt that earns most, or the last one where none is certified."""
+    certified = [a for a in attempts if a.evidence.verdict == "CERTIFIED"]
+    return max(certified, key=lambda a: a.worth, default=attempts[-1] if attempts else None)

@@ -1,0 +1,111 @@
+"""The certificate: what is proven of one policy of one problem, or holds with confidence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from clearance.core.arrays import Array
+
+Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
+EvidenceKind = Literal["exact", "samples"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is known of one policy of one problem.
+
+    verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
+    J_r, J_g, slack  values, and J_g − b
+    J_lower, J_upper lower and upper bounds of J [1+I]: an enclosure, or from samples confidence bounds at level δ each
+    bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r; None if not known
+    lam, complementarity  λ of the problem and λ_i · slack_i: lowering limit i by one unit would earn λ_i more
+    worst_component_slack  the smallest slack of any single component of a mixture: one episode follows one component,
+                     which may violate a limit on its own
+    scope            what the verdict holds for
+    interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
+    greedy_verdict   the verdict on always taking the most likely action, where the policy is stochastic
+    """
+
+    verdict: Verdict
+    J_r: float
+    J_g: list[float]
+    b: list[float]
+    slack: list[float]
+    J_lower: list[float]
+    J_upper: list[float]
+    bound: float | None
+    gap: float | None
+    lam: list[float] | None
+    complementarity: list[float] | None
+    worst_component_slack: float | None
+    components: int
+    evidence: EvidenceKind
+    message: str
+    scope: str
+    delta: float | None = None
+    interval: tuple[list[float], list[float]] | None = None
+    episodes: int = 0
+    env_steps: int = 0
+    greedy_verdict: Verdict | None = None
+
+    @property
+    def J_r_lower(self) -> float:
+        return self.J_lower[0]
+
+    @property
+    def J_g_lower(self) -> list[float]:
+        return self.J_lower[1:]
+
+    def asdict(self) -> dict[str, Any]:
+        return asdict(self) | {"J_r_lower": self.J_r_lower, "J_g_lower": self.J_g_lower}
+
+
+def build_certificate(
+    verdict: Verdict,
+    J: Array,
+    bounds: tuple[Array, Array],
+    b: Array,
+    *,
+    evidence: EvidenceKind,
+    parts: list[Array],
+    components: int,
+    message: str,
+    scope: str,
+    lam: Array | None = None,
+    bound: float | None = None,
+    **more: Any,
+) -> Certificate:
+    """Return the certificate of a policy with values J [1+I] between `bounds`; the one place that makes one.
+
+    parts  the values [1+I] of the components of a mixture
+    """
+    slack = J[1:] - b
+    return Certificate(
+        verdict=verdict,
+        J_r=float(J[0]),
+        J_g=J[1:].tolist(),
+        b=b.tolist(),
+        slack=slack.tolist(),
+        J_lower=bounds[0].tolist(),
+        J_upper=bounds[1].tolist(),
+        bound=bound,
+        gap=None if bound is None else bound - float(J[0]),
+        lam=None if lam is None else lam.tolist(),
+        complementarity=None if lam is None else (lam * slack).tolist(),
+        worst_component_slack=min((float(np.min(p[1:] - b)) for p in parts), default=None) if len(b) else None,
+        components=components,
+        evidence=evidence,
+        message=message,
+        scope=scope,
+        **more,
+    )
+
+
+def verdict_of(lower: Array, upper: Array, b: Array) -> Verdict:
+    """Return the verdict that proven bounds of J_g [I] allow."""
+    if np.all(lower >= b):
+        return "CERTIFIED"
+    return "VIOLATED" if np.any(upper < b) else "UNDECIDED"

@@ -1,0 +1,178 @@
+"""Verdicts from samples alone: CERTIFIED, VIOLATED or UNDECIDED at level δ, valid at any stopping time.
+
+Every limit has two bets running on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
+
+    CERTIFIED   all bets of the first kind have reached 1/δ each. A false one needs a limit that is truly broken to pass
+                its own test, so δ is not divided.
+    VIOLATED    one bet of the second kind has reached I/δ.
+
+Sampling stops by itself when the verdict is reached or the budget ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.betting import Bets
+from clearance.certificates.certificate import Verdict
+from clearance.certificates.episode_source import Episodes
+from clearance.core.arrays import Array
+
+Likely = tuple[Array, Array]
+FIRST = 256  # episodes before the first look
+PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
+
+
+class Component(NamedTuple):
+    """One component of a mixture as its own episodes saw it: how many they were, Σ X and Σ X² [1+I]."""
+
+    episodes: int
+    total: Array
+    squares: Array
+
+    @property
+    def mean(self) -> Array:
+        return self.total / max(self.episodes, 1)
+
+
+@dataclass(eq=False)
+class _Tally:
+    """All bets of one policy: on every signal from above and from below, and sums by component."""
+
+    up: list[Bets]
+    down: list[Bets]
+    parts: dict[int, Component]
+
+    @classmethod
+    def of(cls, source: Episodes, b: Array, likely: Likely | None) -> _Tally:
+        low, high = source.bounds
+        at = np.concatenate([[0.5 * (low[0] + high[0])], b])
+        hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
+        up = [Bets(m, lo, hi, near) for m, lo, hi, near in zip(at, low, high, hint, strict=True)]
+        down = [Bets(-m, -hi, -lo) for m, lo, hi in zip(at, low, high, strict=True)]
+        return cls(up, down, {})
+
+    def update(self, X: Array, component: NDArray[np.int64]) -> None:
+        for j, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
+            up.update(X[:, j])
+            down.update(-X[:, j])
+        for m in np.unique(component):
+            own = X[component == m]
+            old = self.parts.get(int(m), Component(0, np.zeros(X.shape[1]), np.zeros(X.shape[1])))
+            sums = old.total + own.sum(0), old.squares + (own**2).sum(0)
+            self.parts[int(m)] = Component(old.episodes + len(own), *sums)
+
+    def bounds(self, delta: float) -> tuple[Array, Array]:
+        lower = np.array([bets.lower_bound(delta) for bets in self.up])
+        return lower, -np.array([bets.lower_bound(delta) for bets in self.down])
+
+    def verdict(self, delta: float) -> Verdict:
+        I = len(self.up) - 1
+        if all(bets.given <= bets.low or bets.rejects(delta) for bets in self.up[1:]):  # E X ≥ low is enough
+            return "CERTIFIED"
+        return "VIOLATED" if any(bets.rejects(delta / I) for bets in self.down[1:]) else "UNDECIDED"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the episodes say, at level δ."""
+
+    verdict: Verdict
+    episodes: int
+    steps: int
+    delta: float
+    tally: _Tally
+
+    @cached_property
+    def mean(self) -> Array:
+        """J [1+I], estimated."""
+        return np.array([bets.mean for bets in self.tally.up])
+
+    @cached_property
+    def sd(self) -> Array:
+        """Of one episode's estimate [1+I]."""
+        return np.array([bets.sd for bets in self.tally.up])
+
+    @cached_property
+    def bounds(self) -> tuple[Array, Array]:
+        """Lower and upper confidence bounds of J [1+I], each at level δ on its own."""
+        return self.tally.bounds(self.delta)
+
+    @cached_property
+    def interval(self) -> tuple[Array, Array]:
+        """Lower and upper bounds of J [1+I] that hold all together at level δ."""
+        return self.tally.bounds(self.delta / (2 * len(self.tally.up)))
+
+    @property
+    def lower(self) -> Array:
+        return self.bounds[0]
+
+    @property
+    def upper(self) -> Array:
+        return self.bounds[1]
+
+    @property
+    def components(self) -> dict[int, Component]:
+        return self.tally.parts
+
+
+def gather(
+    source: Episodes,
+    b: Array,
+    delta: float,
+    key: np.uint64,
+    budget: float,
+    *,
+    likely: Likely | None = None,
+    impatient: bool = False,
+) -> Evidence:
+    """Sample episodes until a verdict is reached or `budget` environment steps are spent.
+
+    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; never trusted
+    impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
+    """
+    tally, n, steps, verdict = _Tally.of(source, b, likely), 0, 0, "UNDECIDED"
+    while verdict == "UNDECIDED":
+        affordable = affordable_episodes(budget - steps, source.episode_steps)
+        size = min(max(FIRST, n // 8), affordable)
+        if size < 1:
+            break
+        X, component, taken = source.draw(key, n, size)
+        tally.update(X, component)
+        n, steps = n + size, steps + taken
+        verdict = tally.verdict(delta)
+        if impatient and _unlikely(tally, b, delta, n, n + affordable - size):
+            break
+    return Evidence(verdict, n, steps, delta, tally)
+
+
+def affordable_episodes(steps: float, each: float) -> int:
+    """How many episodes of geometric length fit into so many steps, but for four standard deviations of bad luck."""
+    return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
+
+
+def _unlikely(tally: _Tally, b: Array, delta: float, n: int, most: int) -> bool:
+    """Whether some limit would not pass within `most` episodes even if its slack were three standard errors larger."""
+    bets = tally.up[1:]
+    mean, sd, width = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "width"))
+    return bool(np.any(mean - b + 3 * sd / np.sqrt(n) < slack_needed(sd, width, most, delta)))
+
+
+def slack_needed(sd: Array, width: Array, n: float, delta: float) -> Array:
+    """The slack [I] at which bets on samples of that spread and range reach 1/δ within n episodes, about.
+
+    Capital grows by c·slack/width − c²sd²/2width² per episode; the best c is slack·width/sd², but at most 1.
+    """
+    L = (np.log(1 / delta) + PRIOR) / max(n, 1.0)
+    free = sd * slack_per_sd(n, delta)
+    return np.where(free * width <= sd**2, free, width * L + sd**2 / (2 * width))
+
+
+def slack_per_sd(n: float, delta: float) -> float:
+    """The same in standard deviations, where the bets are limited by the spread and not by the range."""
+    return float(np.sqrt(2 * (np.log(1 / delta) + PRIOR) / max(n, 1.0)))

@@ -1,0 +1,37 @@
+"""Certificates from samples: what the episodes of one policy support, at level δ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearance.certificates.certificate import Certificate, build_certificate
+from clearance.certificates.sequential_test import Evidence
+from clearance.core.arrays import Array
+
+
+def certificate_from(
+    seen: Evidence, b: Array, delta: float, *, components: int, scope: str, lam: Array | None = None, note: str = ""
+) -> Certificate:
+    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it."""
+    words = {
+        "CERTIFIED": f"every limit is met, with confidence {1 - delta:g}",
+        "VIOLATED": f"a limit is broken, with confidence {1 - delta:g}",
+        "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
+    }[seen.verdict]
+    facts: dict[str, Any] = {"interval": (seen.interval[0].tolist(), seen.interval[1].tolist())}
+    return build_certificate(
+        seen.verdict,
+        seen.mean,
+        seen.bounds,
+        b,
+        evidence="samples",
+        parts=[c.mean for c in seen.components.values()],
+        components=components,
+        message=f"{words}; {note}" if note else words,
+        scope=scope,
+        lam=lam,
+        delta=delta,
+        episodes=seen.episodes,
+        env_steps=seen.steps,
+        **facts,
+    )

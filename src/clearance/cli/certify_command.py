@@ -1,0 +1,63 @@
+"""`clearance certify`: whether a policy meets every limit of a problem."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.core.errors import InputError
+from clearance.finite.mixture import Mixture
+from clearance.runs.certify import certify
+from clearance.runs.field_values import is_code
+from clearance.runs.foreign_code import import_name
+from clearance.runs.worlds.dispatch import world_of
+from clearance.simulator.simulator import Simulator
+
+NOT_CERTIFIED = 4
+POLICY = "policy.npz, as solve --out and optimum --out write it, or package.module:rule, a function of the observation"
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    run_flags.add_problem(p)
+    p.add_argument("policy", metavar="POLICY", help=POLICY)
+    run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
+    run_flags.add_environment_flags(p)
+    flag_types.add_cluster(p, workers=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    problem = run_flags.read_spec(args).load_problem()
+    policy = load_policy(args.policy, problem)
+    if args.cluster is not None:
+        _check_cluster(args, problem, policy)
+    settings = {"evidence": args.evidence, "delta": args.delta, "budget": args.budget, "seed": args.seed}
+    with contextlib.nullcontext() if args.cluster is None else executor_argument.executor_of(args) as executor:
+        certificate = certify(problem, policy, **settings, executor=executor)
+    result = {"status": "done", **tables.certificate(certificate), "env_steps": certificate.env_steps}
+    tables.answer(args, result, f"{args.policy} on {args.problem}", names=world_of(problem).statement.names)
+    return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+def load_policy(text: str, problem: Any) -> Any:
+    """Return the policy of a file, or a rule `state -> action` (`observation -> action`) from `package.module:rule`."""
+    if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
+        if not isinstance(problem, Simulator):
+            return Mixture.load(text)
+        from clearance.simulator.policies.network_mixture import NetworkMixture
+
+        return NetworkMixture.load(text)
+    found = import_name("POLICY", text)
+    if not callable(found):
+        raise InputError(f"POLICY {text} must be a rule `state -> action`, got {type(found).__name__}")
+    return found
+
+
+def _check_cluster(args: argparse.Namespace, problem: object, policy: object) -> None:
+    if callable(policy):
+        raise InputError("--cluster: a rule is called in this process: leave it out")
+    if world_of(problem).evidence(args.evidence, None) != "samples":
+        raise InputError("--cluster is for episodes: give --evidence samples, or leave it out")

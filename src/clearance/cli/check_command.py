@@ -1,0 +1,83 @@
+"""`clearance check`: is a problem well formed, and can its limits be met?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clearance.cli import run_flags, tables
+from clearance.cli.diagnosis import diagnosis_of
+from clearance.core.errors import InputError, infeasible_message
+from clearance.exact.optimum import can_be_met, slater_margin
+from clearance.finite.cmdp import CMDP
+from clearance.simulator.simulator import Simulator
+
+BAD_INPUT, INFEASIBLE = 2, 3
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    run_flags.add_problem(p)
+    run_flags.add_environment_flags(p)
+
+
+def run(args: argparse.Namespace) -> int:
+    problem = run_flags.read_spec(args).load_problem()
+    if isinstance(problem, Simulator):
+        return _check_simulator(args, problem)
+    if isinstance(problem, CMDP):
+        return _check_model(args, problem)
+    raise InputError(f"PROBLEM {args.problem}: check is for finite models and simulators")
+
+
+def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
+    slater, _ = slater_margin(cmdp)
+    feasible = can_be_met(cmdp, slater)
+    P: Any = cmdp.P
+    result = {
+        "status": "done" if feasible else "infeasible",
+        "verdict": None if feasible else "INFEASIBLE",
+        "states": cmdp.S,
+        "actions": cmdp.A,
+        "constraints": cmdp.I,
+        "gamma": cmdp.gamma,
+        "sparse": cmdp.is_sparse,
+        "transitions": int(P.nnz if cmdp.is_sparse else np.count_nonzero(P)),
+        "r_range": [cmdp.r.min(), cmdp.r.max()],
+        "g_range": [[g.min(), g.max()] for g in cmdp.g],
+        "b": cmdp.b,
+        "slater": slater,
+        "message": "the model is well formed and feasible" if feasible else infeasible_message(slater),
+    }
+    result |= {} if feasible else diagnosis_of(cmdp)
+    tables.answer(args, result, args.problem, names=cmdp.names)
+    return 0 if feasible else INFEASIBLE
+
+
+def _check_simulator(args: argparse.Namespace, simulator: Simulator) -> int:
+    """Show what is wrong with an environment, one line each; exit status 2 if anything is."""
+    from clearance.simulator.gymnasium_envs.env_check import check_env
+
+    seen = check_env(simulator)
+    s = simulator.statement
+    result = {
+        "status": "done" if seen.ok else "wrong",
+        "wrong": list(seen.wrong),
+        "notes": list(seen.notes),
+        "deterministic": seen.deterministic,
+        "observation": list(simulator.obs_shape),
+        "action": list(simulator.action.shape),
+        "constraints": s.I,
+        "gamma": s.gamma,
+        "horizon": s.horizon,
+        "b": s.b,
+        "message": seen.wrong[0] if seen.wrong else "nothing wrong was found",
+    }
+    if args.json:
+        tables.answer(args, result)
+    else:
+        sys.stdout.write(f"{seen}\n")
+    return 0 if seen.ok else BAD_INPUT

@@ -1,0 +1,128 @@
+"""The command `compare`: its flags, its table, its JSON, its files and figures."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clearance.cli import executor_argument, flag_types, tables
+from clearance.core.atomic_files import write_whole
+from clearance.core.errors import InputError
+from clearance.exact.optimum import optimum
+from clearance.reporting import plots
+from clearance.runs import progress as watch
+from clearance.runs.field_values import parse_steps
+from clearance.runs.problem_text import load_model
+from clearance.studies import compare
+from clearance.studies.compare import Result
+
+# What people see; the files and --json hold all columns.
+SHOWN = {
+    "method": "{method}",
+    "average\ngap, violation": "{gap average:+.3f} {violation average:+.3f}",
+    "last\ngap, violation": "{gap last:+.3f} {violation last:+.3f}",
+    "best\ngap": "{gap best:+.3f}",
+    "certi-\nfied": "{certified:.0%}",
+    "feasible\niterates": "{feasible iterates:.0%}",
+    "regret": "{regret of violation:.3f}",
+    "s": "{seconds:.1f}",
+}
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    p.add_argument("problems", nargs="+", metavar="PROBLEM", help="model files, zoo names, or package.module:factory")
+    p.add_argument(
+        "--methods",
+        default="all",
+        help="names with commas between them, package.module:Class for a method of your own, or all (default: all)",
+    )
+    count = flag_types.count
+    p.add_argument("--seeds", type=count(10_000), default=5, help="runs of every method on every problem (default: 5)")
+    p.add_argument(
+        "--budget", type=flag_types.flag(parse_steps), default=1e6, help="environment steps of one run (default: 1e6)"
+    )
+    p.add_argument("--K", type=count(10**7), default=500, help="iterations of one run (default: 500)")
+    p.add_argument("--threads", type=count(1_000), default=2, help="runs at the same time (default: 2)")
+    flag_types.add_cluster(p)
+    p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help="folder for tables, curves and figures")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Refuse what can be refused before the work."""
+    names = tuple(compare.CONTESTANTS) if args.methods == "all" else tuple(args.methods.split(","))
+    try:
+        compare.find_contestants(names)
+    except InputError as e:
+        raise InputError(str(e) if str(e).startswith("--") else f"--{e}") from None
+    if len(set(args.problems)) < len(args.problems):
+        raise InputError("PROBLEM: the same one is given twice")
+    problems = {text: load_model(text) for text in args.problems}
+    for text, cmdp in problems.items():
+        if cmdp.S > compare.MOST_STATES:
+            raise InputError(
+                f"PROBLEM {text} has {cmdp.S} states; compare measures exactly, up to {compare.MOST_STATES}"
+            )
+        if optimum(cmdp).status != "optimal":
+            raise InputError(f"PROBLEM {text}: no policy meets its limits; see clearance check {text}")
+    if args.out:
+        plots._pyplot()
+        flag_types.check_folder(args.out)
+    total = compare.how_many(problems, names, args.seeds)
+    with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="runs") as bar:
+        options = {"seeds": args.seeds, "budget": args.budget, "K": args.K, "executor": executor}
+        results = compare.compare(problems, names, **options, progress=bar.advance_to)
+    rows = compare.summary(results)
+    files = _write(results, rows, args.out) if args.out else []
+    if args.json:
+        tables.answer(args, {"status": "done", "table": rows, "files": files, "message": MESSAGE})
+        return 0
+    tables.grid(
+        [(_title(p, results), [r for r in rows if r["problem"] == p]) for p in problems], SHOWN, [MESSAGE, *files]
+    )
+    return 0
+
+
+MESSAGE = (
+    "gap is J* − J_r and violation max_i (b_i − J_gi), both signed, by exact values, mean over seeds; certified is the "
+    "share of runs whose best mixture is proven to keep every limit; regret is the mean violation while learning; "
+    "settings are found by one ladder of fifteen for every method, on a seed that is not shown; a method of your own "
+    "runs with its defaults"
+)
+
+
+def _title(problem: str, results: list[Result]) -> str:
+    best = next(r for r in results if r.problem == problem).optimum
+    return f"{problem}: optimum J_r = {best.J_r:.6g} by linear programming, λ* = {best.lam.round(4).tolist()}"
+
+
+def _write(results: list[Result], rows: list[dict[str, Any]], out: str) -> list[str]:
+    """The table, every curve, and one figure for each problem."""
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    _csv(folder / "table.csv", list(rows[0]), [list(row.values()) for row in rows])
+    heads = ["problem", "method", "seed", "env steps"]
+    heads += [f"{what} {which}" for which in ("average", "last", "best") for what in ("gap", "violation")]
+    _csv(folder / "curves.csv", heads, [line for r in results for line in _lines(r)])
+    paths = [folder / "table.csv", folder / "curves.csv"]
+    for n, problem in enumerate(dict.fromkeys(r.problem for r in results), 1):
+        paths.append(folder / f"figure{n}.png")
+        plots.comparison([r for r in results if r.problem == problem], paths[-1])
+    return [str(p) for p in paths]
+
+
+def _lines(r: Result) -> list[list[Any]]:
+    values = [f(r, which) for which in ("average", "last", "best") for f in (plots._gaps, plots._violations)]
+    return [[r.problem, r.method, r.seed, *point] for point in zip(r.curve.steps, *values, strict=True)]
+
+
+def _csv(path: Path, heads: list[str], rows: list[list[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(heads)
+    writer.writerows(rows)
+    with write_whole(path) as f:
+        f.write(text.getvalue().encode())

@@ -1,0 +1,20 @@
+"""Which limits conflict and what to relax, as the commands show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearance.cli import tables
+from clearance.core.errors import InputError, SolverError
+from clearance.core.text import first_line
+from clearance.exact.infeasibility import diagnose
+
+
+def diagnosis_of(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
+    """Return the diagnosis of an infeasible model; nothing where it is not proven that the limits cannot be met."""
+    try:
+        found = None if cmdp is None else diagnose(cmdp)
+        return {} if found is None else tables.diagnosis(found, relaxed=relaxed)
+    except (InputError, SolverError) as e:  # the verdict stands without it
+        tables.warning(f"no diagnosis: {first_line(e)}")
+        return {}

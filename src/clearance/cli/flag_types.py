@@ -1,0 +1,109 @@
+"""What the flags of the command line may be: the parsers of `field_values` for argparse, and places to write to."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from clearance.core.errors import InputError
+
+
+def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser of texts as a type for argparse."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except InputError as e:
+            raise ArgumentTypeError(str(e)) from None
+
+    return read
+
+
+def count(most: int, least: int = 1) -> Callable[[str], int]:
+    """Return the type of whole numbers from `least` to `most`."""
+    from clearance.runs.field_values import whole_between
+
+    return flag(whole_between(least, most))
+
+
+def every(text: str) -> str:
+    """How often: a time, or a number of iterations."""
+    from clearance.runs.run_writer import Every
+
+    try:
+        Every.of(text)
+    except InputError:
+        raise ArgumentTypeError(f"must be a time as 30s, 5m or 2h, or a number of iterations, got {text!r}") from None
+    return text
+
+
+def cluster(text: str) -> str:
+    """Where the work is done: local, ray, or the address of a Ray cluster."""
+    from clearance.cluster.ray_process import parse_address
+
+    try:
+        _ = text in ("local", "ray") or parse_address(text)
+    except InputError as e:
+        raise ArgumentTypeError(str(e).removeprefix("cluster ")) from None
+    return text
+
+
+def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
+    if workers:
+        p.add_argument("--workers", type=count(100_000), help="number of Ray workers (default: all cores)")
+    p.add_argument(
+        "--cluster",
+        type=cluster,
+        metavar="ray|ADDRESS",
+        help="run on Ray: on this machine (ray), or on the cluster at HOST:PORT or ray://HOST:PORT (default: threads)",
+    )
+
+
+def place(text: str) -> str:
+    """A path; an empty one would be taken for none."""
+    if not text:
+        raise ArgumentTypeError("must be a path, got an empty text")
+    return text
+
+
+# Places are checked before the work, so that hours of it are not lost at the end.
+
+
+def check_new_folder(out: str) -> None:
+    check_folder(out)
+    if os.path.isdir(out) and os.listdir(out):
+        raise InputError(f"--out {out}: exists and is not an empty folder; choose another, or --resume it")
+
+
+def check_folder(out: str) -> None:
+    _check_writable(out)
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise InputError(f"--out {out}: exists and is not a folder; choose another")
+
+
+def check_file(out: str, problem: str, suffixes: tuple[str, ...] = (), flag: str = "--out") -> None:
+    if suffixes and not out.endswith(suffixes):
+        raise InputError(f"{flag} {out}: must end in one of {', '.join(suffixes)}")
+    _check_writable(out, flag)
+    if os.path.isdir(out):
+        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
+    if not os.path.isdir(os.path.dirname(out) or "."):
+        raise InputError(f"{flag} {out}: there is no folder {os.path.dirname(out)}; make it first")
+    if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):
+        raise InputError(f"{flag} {out}: is the model itself; choose another")
+
+
+def _check_writable(out: str, flag: str = "--out") -> None:
+    try:
+        os.lstat(out)
+    except FileNotFoundError:
+        pass
+    except OSError as e:  # a parent that is a file, a name that is too long, a folder that may not be searched
+        raise InputError(f"{flag} {out}: cannot write: {e.strerror or e}") from None
+    nearest = next((p for p in (Path(out), *Path(out).parents) if os.path.exists(p)), Path())
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"{flag} {out}: cannot write: no permission in {nearest}")

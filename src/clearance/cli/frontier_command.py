@@ -1,0 +1,99 @@
+"""The command `frontier`: its flags, its table, its JSON and its figure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.reporting import plots
+from clearance.runs import progress as watch
+from clearance.runs.problem_text import load_model
+from clearance.studies.frontier import check_arguments, frontier
+
+if TYPE_CHECKING:
+    from clearance.studies.frontier import Frontier
+
+FIGURES = (".png", ".svg")
+MOST = 10_000
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    run_flags.add_problem(p)
+    p.add_argument("--constraint", metavar="NAME", help="the limit that varies, by name or index (default: the first)")
+    p.add_argument(
+        "--over", choices=["b", "kappa"], default="b", help="vary one limit, or tighten all alike (default: b)"
+    )
+    p.add_argument(
+        "--points", type=flag_types.count(MOST, least=2), default=21, help="points on the curve (default: 21)"
+    )
+    p.add_argument(
+        "--learned", type=flag_types.count(MOST, least=0), default=0, help="run solve at this many limits (default: 0)"
+    )
+    p.add_argument(
+        "--seed", type=flag_types.count(2**63 - 1, least=0), default=0, help="random seed of solve (default: 0)"
+    )
+    flag_types.add_cluster(p)
+    p.add_argument("--out", type=flag_types.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Refuse what can be refused before the work."""
+    cmdp = load_model(args.problem)
+    if args.out:
+        flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
+        if args.out.endswith(FIGURES):
+            plots._pyplot()  # a missing extra is said before the work, not after it
+    check_arguments(cmdp, args.constraint, over=args.over)
+    total = args.points + args.learned
+    with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="points") as bar:
+        curve = frontier(
+            cmdp,
+            args.constraint,
+            over=args.over,
+            points=args.points,
+            learned=args.learned,
+            seed=args.seed,
+            progress=bar.advance_to,
+            executor=executor,
+        )
+    if args.out and args.out.endswith(FIGURES):
+        plots.frontier(curve, args.out, title=os.path.basename(args.problem))
+    elif args.out:
+        curve.save(args.out)
+    if args.json:
+        tables.answer(args, _data(curve, args.out))
+    else:
+        tables.frontier(curve, _title(curve, args.problem), _message(curve, args.out))
+    return 0
+
+
+def _title(curve: Frontier, problem: str) -> str:
+    return f"{problem}: J_r over " + (f"the limit of {curve.name}" if curve.over == "b" else "kappa")
+
+
+def _message(curve: Frontier, out: str | None) -> str:
+    own = curve.own
+    where = f"b = {own.limit:.6g}" if curve.over == "b" else "kappa = 0"
+    said = f"The problem as it is: {where}, J_r = {own.J_r:.6g}, and one unit more costs {own.lam:.6g}."
+    return said + (f" Written: {out}" if out else "")
+
+
+def _data(curve: Frontier, out: str | None) -> dict[str, Any]:
+    return {
+        "status": "done",
+        "over": curve.over,
+        "constraint": curve.name if curve.over == "b" else None,
+        "limit": curve.limit,
+        "J_r": curve.J_r,
+        "paid": curve.paid,
+        "lam": curve.lam,
+        "bound": curve.bound,
+        "certified": curve.certified,
+        "own": curve.own._asdict(),
+        "learned": [p._asdict() for p in curve.learned],
+        "out": out,
+        "message": _message(curve, out),
+    }

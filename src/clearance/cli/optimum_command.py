@@ -1,0 +1,38 @@
+"""`clearance optimum`: the exact optimum of a finite model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from clearance.cli import flag_types, run_flags, tables
+from clearance.cli.diagnosis import diagnosis_of
+from clearance.core.errors import infeasible_message
+from clearance.exact.optimum import optimum
+from clearance.finite.mixture import Mixture
+from clearance.runs.certify import certify
+from clearance.runs.problem_text import load_model
+
+INFEASIBLE, NOT_CERTIFIED = 3, 4
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    run_flags.add_problem(p)
+    p.add_argument("--out", type=flag_types.place, metavar="POLICY", help="write the optimal policy (.npz) here")
+
+
+def run(args: argparse.Namespace) -> int:
+    cmdp = load_model(args.problem)
+    if args.out:
+        flag_types.check_file(args.out, args.problem)
+    best = optimum(cmdp)
+    certificate = certify(cmdp, best.policy, best=best)
+    feasible = best.status == "optimal"
+    result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
+    if not feasible:
+        result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
+        result |= diagnosis_of(cmdp, relaxed=True)
+    if args.out:
+        Mixture.single(best.policy).save(args.out)
+    tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
+    return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

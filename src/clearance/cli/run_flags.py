@@ -1,0 +1,96 @@
+"""The flags that say what a run is, from the fields of `RunSpec` and of the methods; shared by solve and sweep."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from clearance.cli import flag_types
+from clearance.runs.field_values import OneOf, is_code
+from clearance.runs.method_settings import METAVARS, Setting, all_settings, help_of, method_class
+from clearance.runs.method_table import METHODS
+from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
+
+GROUPS = {
+    "limits": "limits of an environment (gym:ENV_ID, or package.module:factory)",
+    "method": "method",
+    "settings": "settings of the method",
+    "evidence": "evidence and budget",
+    "output": "output",
+}
+
+
+PROBLEM = "a model file (.npz), a zoo name, gym:ENV_ID, or package.module:factory"
+
+
+def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    p.add_argument("problem", metavar="PROBLEM", nargs=nargs, help=PROBLEM)
+
+
+def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
+    """Add the flags of a run, and those of the methods of the user's own that `words` name; return the groups."""
+    add_problem(p, "?")
+    groups = {name: p.add_argument_group(title) for name, title in GROUPS.items()}
+    own = {text: method_class(text) for text in named_methods(words)}
+    for name, flag in FLAGS.items():
+        _add(groups[flag.metadata["group"]], name)
+        if name == "method":
+            settings = all_settings(own)
+            for setting in settings.values():
+                _add_setting(groups["settings"], setting)
+            p.set_defaults(settings=tuple(settings))
+    return groups
+
+
+def add_environment_flags(p: argparse.ArgumentParser) -> None:
+    """Add the flags that say what is asked of an environment."""
+    group = p.add_argument_group(GROUPS["limits"])
+    for name in OF_ENVIRONMENT:
+        _add(group, name)
+
+
+def add_evidence_flags(p: argparse.ArgumentParser, **defaults: Any) -> None:
+    for name in ("evidence", "budget", "delta", "seed"):
+        _add(p, name, default=defaults.get(name))
+
+
+def named_methods(words: Sequence[str]) -> list[str]:
+    """Return the methods of the user's own that a command line names, with --method or as an axis of --grid."""
+    found = []
+    for before, word in zip(("", *words), words, strict=False):
+        match = re.fullmatch(r"(?:--method=|--grid=method=)(.*)", word)
+        if match:
+            found.append(match[1])
+        elif before == "--method" or (before == "--grid" and word.startswith("method=")):
+            found.append(word.removeprefix("method="))
+    return [text for texts in found for text in re.split("[,;]", texts) if is_code(text)]
+
+
+def read_spec(args: argparse.Namespace) -> RunSpec:
+    """Return the run that the flags describe."""
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    flags = {name: given[name] for name in FLAGS if name in given}
+    settings = {name: value for name, value in given.items() if name in getattr(args, "settings", ())}
+    return RunSpec(given.get("problem"), settings=settings, **flags)
+
+
+def _add(group: Any, name: str, default: Any = None) -> None:
+    about = FLAGS[name].metadata
+    help = about["help"].replace("{methods}", ", ".join(METHODS))
+    if name == "printed":
+        group.add_argument("--printed", action="store_true", default=None, help=help)
+        return
+    metavar = about["metavar"] or _metavar(name, about["parse"])
+    group.add_argument(f"--{name}", type=flag_types.flag(about["parse"]), default=default, metavar=metavar, help=help)
+
+
+def _add_setting(group: Any, setting: Setting) -> None:
+    metavar = METAVARS.get(setting.name) or _metavar(setting.name, setting.parse)
+    kind, help = flag_types.flag(setting.parse), help_of(setting).replace("%", "%%")
+    group.add_argument(f"--{setting.name}", type=kind, default=None, metavar=metavar, help=help)
+
+
+def _metavar(name: str, parse: Any) -> str:
+    return "{" + ",".join(parse.words) + "}" if isinstance(parse, OneOf) else name.upper()

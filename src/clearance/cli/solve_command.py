@@ -1,0 +1,210 @@
+"""`clearance solve`: start a run, or resume one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.core.errors import EnvironmentFault, InputError, SolverError
+from clearance.finite.cmdp import CMDP
+from clearance.runs import progress as watch
+from clearance.runs import run_reader
+from clearance.runs.method_settings import method_class
+from clearance.runs.method_table import METHODS
+from clearance.runs.resume import resume
+from clearance.runs.run_folder import refuse_other_version
+from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
+from clearance.runs.solve import solve
+from clearance.runs.worlds.dispatch import world_of
+from clearance.zoo import SIMULATORS
+
+CERTIFIED, NOT_CERTIFIED, INTERRUPTED = 0, 4, 130
+
+
+def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    p.usage = "clearance solve [PROBLEM] [options]"
+    groups = run_flags.add_run_flags(p, words)
+    add_output_flags(groups["output"])
+    flag_types.add_cluster(groups["output"], workers=True)
+
+
+def add_output_flags(group: Any) -> None:
+    group.add_argument("--out", type=flag_types.place, metavar="RUN", help="write the run folder here, during the run")
+    group.add_argument(
+        "--resume",
+        type=flag_types.place,
+        metavar="RUN",
+        help="resume this run folder; PROBLEM and flags may be left out, but for code of your own, which is not in the "
+        "folder. With PROBLEM, start the run if there is none",
+    )
+    group.add_argument(
+        "--checkpoint-every",
+        type=flag_types.every,
+        default="30s",
+        metavar="TIME|ITERATIONS",
+        help="how often to write a checkpoint: a time (30s, 5m, 2h) or a number of iterations (default: 30s)",
+    )
+    group.add_argument("--tensorboard", type=flag_types.place, metavar="DIR", help="write TensorBoard event files here")
+
+
+def check(args: argparse.Namespace) -> str | None:
+    """Return what is wrong with flags that are right one by one."""
+    if args.problem is None and args.resume is None:
+        return "PROBLEM is missing: give one, or --resume RUN"
+    if args.out and args.resume and os.path.abspath(args.out) != os.path.abspath(args.resume):
+        return f"--out {args.out} and --resume {args.resume} are two folders: a run goes on in its own; leave out --out"
+    return None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start a run, or resume one, and show the result."""
+    spec = run_flags.read_spec(args)
+    folder: str = args.resume or ""
+    resumed = bool(folder) and (args.problem is None or os.path.exists(f"{folder}/settings.json"))
+    spec = recall(spec, folder) if resumed else spec
+    args.problem = spec.problem
+    problem = None if spec.problem is None else spec.load_problem()
+    with executor_argument.distributed(args, problem) as problem:
+        work = partial(_resume if resumed else _start, args, spec, problem)
+        return _carry_out(args, work, _again(spec, problem))
+
+
+def _start(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str | None) -> Any:
+    how = spec.solve_arguments(problem)
+    if folder:
+        flag_types.check_new_folder(folder)
+    total = getattr(how.get("method"), "K", None) or 0
+    with _watchers(args, world_of(problem).statement, total) as progress:
+        return solve(problem, **how, progress=progress, out=folder, checkpoint_every=args.checkpoint_every)
+
+
+def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) -> Any:
+    statement = run_reader.load(folder).problem if problem is None else world_of(problem).statement
+    method = method_class(spec.method) if spec.method is not None and "method" in dict(spec.code()) else None
+    with _watchers(args, statement, 0) as progress:
+        return resume(folder, problem, method=method, checkpoint_every=args.checkpoint_every, progress=progress)
+
+
+# ------------------------------------------------------------------------------------------------- what is resumed
+
+
+def recall(spec: RunSpec, folder: str) -> RunSpec:
+    """Return the run in a folder: what was given again must agree, and code must have been named again.
+
+    Names of foreign code are never taken from a folder: only a simulator of the zoo needs no PROBLEM.
+    """
+    if not os.path.isdir(folder):
+        raise InputError(f"--resume {folder}: there is no such run folder; begin one with PROBLEM and --out {folder}")
+    refuse_other_version(Path(folder))
+    stored = run_reader.read_settings(Path(folder))
+    flags, words = stored["flags"], stored["command"] or []
+    simulated = stored["policy"]["kind"] == "design"
+    if simulated and spec.problem is None and words[2:3] and words[2] in SIMULATORS:
+        spec = replace(spec, problem=words[2])
+    missing = {
+        "PROBLEM": simulated and spec.problem is None,
+        "--constraints": simulated and "constraints" in (flags or {}) and spec.constraints is None,
+        "--method": _has_own_method(stored) and "method" not in dict(spec.code()),
+    }
+    for name in (name for name, is_missing in missing.items() if is_missing):
+        again = shlex.join([*(words or ["clearance", "solve", "PROBLEM"]), "--resume", folder])
+        raise InputError(f"{name} is missing: {folder} is a run {_whose(name)}, whose code is not in it: {again}")
+    spec.check_agreement(flags, folder, simulated=simulated)
+    if not simulated:
+        return spec
+    asked = [name for name in OF_ENVIRONMENT if name != "constraints" and getattr(spec, name) is None]
+    return replace(spec, **{n: parse_flag(n, to_text(n, flags[n])) for n in asked if flags and n in flags})
+
+
+def _has_own_method(stored: dict[str, Any]) -> bool:
+    return stored["method"] is not None and stored["method"]["name"] not in {k.__name__ for k in METHODS.values()}
+
+
+def _whose(missing: str) -> str:
+    return "with a method of your own" if missing == "--method" else "on a simulator"
+
+
+def _again(spec: RunSpec, problem: Any) -> list[str]:
+    """Return the words that resume the run: a finite model is in its folder, code is not."""
+    if problem is not None and not isinstance(problem, CMDP):
+        return spec.words()
+    method = dict(spec.code()).get("method")
+    return ["clearance", "solve", *(["--method", method] if method else [])]
+
+
+# ------------------------------------------------------------------------------------------------- what is shown
+
+
+def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
+    """Do the work on the run folder and show the result; whatever ends it, say how to resume it."""
+    folder = args.resume or args.out
+    go_on = f"go on with: {shlex.join([*again, '--resume', str(folder)])}"
+    try:
+        solution = work(folder)
+    except KeyboardInterrupt:
+        if not _can_be_resumed(folder):
+            raise
+        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED)
+    except (SolverError, InputError) as e:
+        kind = SolverError if isinstance(e, SolverError) else InputError
+        raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
+    status = _answer(args, solution, folder)
+    if solution.status == "interrupted":
+        where = f"; saved in {folder}: {go_on}" if folder else ""
+        done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
+        return tables.error(f"{done}{where}", INTERRUPTED)
+    return status
+
+
+def _saved(e: Exception, folder: str, go_on: str) -> str:
+    """Return what an error left behind, and what to do."""
+    if isinstance(e, SolverError):
+        return f"; the iterations before are saved in {folder}"
+    if isinstance(e, EnvironmentFault) and e.learned is not None:
+        return f"; what was learned until then is in {folder}/policy.npz, not certified; when it is mended, {go_on}"
+    return f"; when it can, {go_on}" if "cannot write" in str(e) else ""
+
+
+def _can_be_resumed(folder: str | None) -> bool:
+    return folder is not None and os.path.exists(os.path.join(folder, "manifest.json"))
+
+
+@contextlib.contextmanager
+def _watchers(args: argparse.Namespace, statement: Any, K: int):
+    """Yield all that watch the run, as one function; the statement has names and limits b."""
+    with contextlib.ExitStack() as stack:
+        board = None
+        if args.tensorboard:
+            board = stack.enter_context(watch.Board(args.tensorboard, statement.names, statement.b))
+        bar = stack.enter_context(watch.Progress(args, K, b=statement.b))
+        yield bar.update if board is None else watch.all_of(bar.update, board.update)
+
+
+def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
+    """Show one answer for all kinds of problems; what does not apply is null."""
+    certificate, k, tests = solution.certificate, solution.state.k, len(solution.attempts)
+    result = {
+        **tables.certificate(certificate),
+        "status": solution.status,
+        "lam": certificate.lam if certificate.lam is not None else solution.lam,
+        "slater": getattr(solution, "slater", None),
+        "kappa": solution.kappa,
+        "components": certificate.components,
+        "attempts": tests or None,
+        "env_steps": solution.env_steps,
+        "learning_steps": getattr(solution, "learning_steps", None),
+        "seconds": solution.seconds,
+        "path_bound": getattr(solution, "path_bound", None),
+        "run": folder,
+    }
+    on = args.problem or folder
+    tables.answer(args, result, f"best certified mixture of {k} iterations on {on}", names=solution.statement.names)
+    return CERTIFIED if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

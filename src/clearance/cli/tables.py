@@ -1,0 +1,256 @@
+"""What the command line shows: tables for people, one JSON object for programs, one line for errors."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clearance.core.errors import InputError, round_up
+from clearance.core.text import first_line, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clearance.exact.infeasibility import Infeasibility
+    from clearance.studies.frontier import Frontier
+    from clearance.studies.reproduce import Study
+
+
+# What people see in a table with one row per constraint.
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each")
+
+
+def certificate(certificate: Any) -> dict[str, Any]:
+    keys = (
+        "verdict",
+        "J_r",
+        "J_g",
+        "b",
+        "slack",
+        "J_r_lower",
+        "J_g_lower",
+        "bound",
+        "gap",
+        "lam",
+        "complementarity",
+        "worst_component_slack",
+        "greedy_verdict",
+        "evidence",
+        "delta",
+        "scope",
+        "message",
+    )
+    data = certificate.asdict()
+    return {k: data[k] for k in keys}
+
+
+def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
+    """Which limits conflict and what to relax; with `relaxed`, what is left to earn then."""
+    keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
+    return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
+
+
+def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
+    if args.json:
+        _say(json.dumps(_plain(result), allow_nan=False) + "\n")
+        return
+    with _page() as console:
+        _tables(console, result, title, names)
+
+
+def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(visible(title)), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for key, value in result.items():
+        if value is not None and key not in IN_TABLES:
+            table.add_row(key, Text(_show(value)))
+    console.print(table)
+    if "relax_each" in result:
+        alone = Table("constraint", "in conflict", "lower b alone by", box=None, padding=(0, 2, 0, 0))
+        for name, amount in zip(names, result["relax_each"], strict=True):
+            help = "cannot help" if amount is None else f"{round_up(amount):.6g}"
+            alone.add_row(Text(visible(name)), "yes" if name in result["conflict"] else "no", help)
+        console.print(alone)
+    if len(result.get("J_g", ())):
+        console.print(_limits(result, names))
+
+
+def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
+    """One row per constraint: the value, its lower bound, the limit, the slack, and what the limit costs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    heads = {"J_g": "J_g", "J_g_lower": "at least", "b": "b", "slack": "slack", "lam": "λ: one unit less earns"}
+    heads["complementarity"] = "λ·slack"
+    known = [key for key in heads if result.get(key) is not None]
+    table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
+    for name, *row in zip(names, *(_plain(result[key]) for key in known), strict=True):
+        table.add_row(Text(visible(name)), *(f"{v:.6g}" for v in row))
+    return table
+
+
+def frontier(curve: Frontier, title: str, message: str) -> None:
+    """The price of safety as a table; what was learned, in another."""
+    from rich.table import Table
+    from rich.text import Text
+
+    limit = "limit b" if curve.over == "b" else "kappa"
+    table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for head in (limit, "J_r", "paid so far", "λ: price of one more"):
+        table.add_column(head, justify="right")
+    for row in zip(curve.limit, curve.J_r, curve.paid, curve.lam, strict=True):
+        table.add_row(*(f"{float(x):.6g}" for x in row))
+    with _page() as console:
+        console.print(table)
+        if curve.learned:
+            found = Table("learned at", "J_r", "J_g", "verdict", box=None, padding=(0, 2, 0, 0))
+            for p in curve.learned:
+                J_g = "[" + ", ".join(f"{x:.6g}" for x in p.J_g) + "]"
+                found.add_row(f"{p.limit:.6g}", f"{p.J_r:.6g}", Text(J_g), p.verdict)
+            console.print(found)
+        console.print(Text(visible(message)), soft_wrap=True)
+
+
+def grid(tables: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
+    """Tables with the same columns, formatted as `shown` says, and lines below them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    with _page() as console:
+        for title, rows in tables:
+            table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 1, 0, 0))
+            for head in shown:
+                table.add_column(head, justify="left" if head == "method" else "right", no_wrap=True)
+            for row in rows:
+                table.add_row(*(Text(form.format_map(row)) for form in shown.values()))
+            console.print(table)
+        for line in lines:
+            console.print(Text(visible(line)), soft_wrap=True)
+
+
+def study(study: Study, paths: list[Path]) -> None:
+    """The table of a reproduction, the finding, and where the figures are."""
+    from rich.table import Table
+
+    columns = study.table() + study.published_columns()
+    table = Table(
+        title="Bai, Bedi, Aggarwal 2023 on its own instance", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(str(column["setting"]).replace(", ", "\n"), justify="right")
+    for key, form in STUDY_ROWS.items():
+        table.add_row(key, *(form.format(c[key]) if key in c else "" for c in columns))
+    optimum = f"{study.class_optimum:.4f} in the class, {study.optimum:.4f} of all policies"
+    with _page() as console:
+        console.print(table)
+        console.print("± is one standard error over seeds; averages are over iterates, as in the paper.")
+        console.print(f"Optimum with J_g ≥ 0: {optimum}.")
+        console.print(study.finding())
+        written = (visible(str(p)) for p in paths)
+        console.print(f"{study.seconds:.0f} s. Written:", *written, sep="\n  ", soft_wrap=True)
+
+
+STUDY_ROWS = {
+    "average J_r": "{:.3f}",
+    "± J_r": "{:.3f}",
+    "average J_g": "{:+.4f}",
+    "± J_g": "{:.4f}",
+    "last J_r": "{:.3f}",
+    "last J_g": "{:+.4f}",
+    "feasible iterates": "{:.0%}",
+    "runs, avg J_g ≥ 0": "{:.0%}",
+    "last λ": "{:.2f}",
+    "of class optimum": "{:.1%}",
+    "env steps": "{:.3g}",
+    "seconds": "{:.2f}",
+}
+
+
+def _show(value: Any) -> str:
+    value = _plain(value)
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_show(v) for v in value) + "]"
+    return "—" if value is None else visible(str(value))
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON data; numbers that are not finite become null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@contextlib.contextmanager
+def _page() -> Iterator[Console]:
+    """A console without markup or highlighting whose page goes out in one piece."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    with console.capture() as page:
+        yield console
+    _say(page.get())
+
+
+def _say(text: str) -> None:
+    """The answer, on standard output. A reader that has left (`clearance … | head`) changes no exit status."""
+    try:
+        print(text, end="", flush=True)
+    except OSError as e:
+        _drop_output()
+        if not isinstance(e, BrokenPipeError):
+            raise InputError(f"standard output: cannot write: {e.strerror or e}") from None
+
+
+def flush() -> None:
+    """Now, since Python would complain at its end if the reader has left."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def accept_any_encoding() -> None:
+    """Symbols that the terminal's encoding lacks become escapes, not errors."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def warning(message: Any, *_: Any, **__: Any) -> None:
+    _complain(f"warning: {first_line(message)}")
+
+
+def error(message: str, status: int) -> int:
+    _complain(" ".join(message.split()))
+    return status
+
+
+def _complain(message: str) -> None:
+    with contextlib.suppress(OSError):  # nobody listens: the exit status still tells
+        print(f"clearance: {visible(message)}", file=sys.stderr, flush=True)

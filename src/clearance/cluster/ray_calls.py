@@ -1,0 +1,69 @@
+"""One call in a worker process of Ray: errors and warnings come back as values."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Any, NamedTuple
+
+from clearance import __version__
+from clearance.core.errors import InputError, SolverError
+
+LIVES = 5  # how often a job may lose its worker
+
+
+class Received(NamedTuple):
+    """The outcome of a task: a value, or an error; and the warnings on the way."""
+
+    value: Any
+    error: Exception | None
+    said: tuple[Warning, ...] = ()
+
+    def result(self) -> Any:
+        for warning in self.said:
+            warnings.warn(warning, stacklevel=3)
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
+    """One job, in a worker. Errors and warnings are values here: Ray would wrap the former and print the latter."""
+    limit_threads(cores)
+    if version != __version__:
+        text = f"a worker has clearance {__version__}, this is {version}: install the same on every node"
+        return Received(None, InputError(text))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            return Received(function(job), None, _user_warnings(said))
+        except Exception as e:
+            return Received(None, e, _user_warnings(said))
+
+
+def _user_warnings(said: list[Any]) -> tuple[Warning, ...]:
+    return tuple(w.message for w in said if isinstance(w.message, UserWarning))
+
+
+def limit_threads(cores: int) -> None:
+    """Threads of this worker process: as many as the job has cores."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(cores, "blas")
+    if cores == 1 and "jax" not in sys.modules:
+        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+
+def lost_worker_error(e: Exception) -> SolverError:
+    """What to say when Ray has given a job up."""
+    first = next(iter(str(e).strip().splitlines()), type(e).__name__)
+    return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
+
+
+def put_in_store(ray: Any, function: Any) -> Any:
+    """Into the object store, once for all jobs."""
+    try:
+        return ray.put(function)
+    except Exception as e:  # each kind of object that cannot be sent has its own
+        raise InputError(f"this cannot be sent to other processes: {str(e).splitlines()[0]}") from None

@@ -1,0 +1,122 @@
+"""The same jobs on a Ray cluster: one Ray task each, repeated elsewhere when a worker or its node dies.
+
+    with cl.Ray() as executor:                    # a Ray of our own, on this machine; or one that runs here already
+        cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
+
+The function goes into the object store once, and from there once to every node that needs it; jobs and results travel
+with the tasks. Ray comes with the extra `cluster`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from clearance import __version__
+from clearance.cluster.executor import Outcomes, WorkerPool
+from clearance.cluster.ray_calls import LIVES, Received, call_quietly, lost_worker_error, put_in_store
+from clearance.cluster.ray_process import RayServer, import_ray, join_cluster, parse_address, silence_ray, start_ray
+from clearance.cluster.worker_pool import RayPool
+from clearance.core.errors import InputError
+
+AHEAD = 4  # tasks handed out for each core of the cluster
+GRACE = 30.0  # seconds that jobs are given to save what they have
+
+
+@dataclass(eq=False)
+class Ray:
+    """An executor on Ray.
+
+    address  None: the Ray that runs on this machine, or one that is started for us, on the loopback interface alone,
+             and ends with us. "HOST:PORT" or "ray://HOST:PORT" joins a cluster
+    cores    of one job: BLAS and XLA have as many threads in it
+    workers  of a fleet or a certificate; as many as the cluster has room for unless given
+    patience seconds that one part of their work may take, before its worker is given up and replaced
+    """
+
+    address: str | None = None
+    cores: int = 1
+    workers: int | None = None
+    patience: float = 600.0
+    _ours: bool = field(default=False, init=False)
+    _keeper: RayServer | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.address is not None:
+            parse_address(self.address)
+        for name, value in (("cores", self.cores), ("workers", 1 if self.workers is None else self.workers)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, got {value!r}")
+        if not self.patience > 0:
+            raise InputError(f"patience must be a positive number of seconds, got {self.patience!r}")
+
+    def __enter__(self) -> Ray:
+        self.connected()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, if it was joined or started here."""
+        if self._ours:
+            self._ours = False
+            import_ray().shutdown()
+        if self._keeper is not None:
+            self._keeper.end()
+            self._keeper = None
+
+    def connected(self) -> Any:
+        """The package `ray`, connected."""
+        ray = import_ray()
+        if not ray.is_initialized():
+            silence_ray()
+            self._keeper = start_ray(ray) if self.address is None else join_cluster(ray, self.address)
+            self._ours = True
+        elif not self._ours and self.address is not None and not self.address.startswith("ray://"):
+            joined = ray.get_runtime_context().gcs_address
+            if self.address != joined:
+                raise InputError(f"cluster {self.address}: this process has joined {joined} already: leave that first")
+        return ray
+
+    @property
+    def room(self) -> int:
+        """Jobs that the cluster can run at the same time, as it is now."""
+        return max(1, int(self.connected().cluster_resources().get("CPU", 1)) // self.cores)
+
+    def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
+        ray = self.connected()
+        task = ray.remote(call_quietly).options(num_cpus=self.cores, max_retries=LIVES - 1)
+        shared, waiting, running = put_in_store(ray, function), deque(enumerate(jobs)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < AHEAD * self.room:
+                    i, job = waiting.popleft()
+                    running[task.remote(__version__, self.cores, shared, job)] = i
+                for ref in ray.wait(list(running), num_returns=1)[0]:
+                    yield running.pop(ref), _fetch(ray, ref)
+        except BaseException:
+            _cancel(ray, list(running))
+            raise
+
+    def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
+        """Return workers that each hold what `make` makes."""
+        return RayPool(self, make, self.workers or self.room, self.patience)
+
+
+def _fetch(ray: Any, ref: Any) -> Received:
+    try:
+        return ray.get(ref)
+    except ray.exceptions.RayError as e:
+        return Received(None, lost_worker_error(e))
+
+
+def _cancel(ray: Any, running: list[Any]) -> None:
+    """Ctrl-C in every task that is at work, and time to save."""
+    with suppress(Exception):  # the cluster may be what is gone
+        for ref in running:
+            ray.cancel(ref)
+        ray.wait(running, num_returns=len(running), timeout=GRACE)

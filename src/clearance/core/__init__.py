@@ -1,0 +1,1 @@
+"""What every other package needs: errors, arrays, validation, atomic files, random streams, statements and spaces."""

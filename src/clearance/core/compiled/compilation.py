@@ -1,0 +1,215 @@
+"""Compile the kernels of this package, and keep the machine code on disk under the hash of all its sources.
+
+numba's own cache looks at one source file at a time: a kernel that calls another file's functions contains their
+machine code and would not notice when they change. Here the hash of every source of the package, of Python's and of
+numba's version names one folder, with one file for each kernel, signature and processor in it. No index is shared, so
+processes that compile at the same time cannot mix up each other's files.
+
+The folder is looked for, and made, in the first of these that serves:
+
+    $NUMBA_CACHE_DIR             if it is set; then the next two are left out
+    __pycache__ of this package
+    the user's cache folder      ~/.cache on Linux
+    a folder in the temporary one, of this user alone
+
+If none can be written, kernels are compiled in every process: a cache that fails must never stop a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import caching, config
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps, loads
+from numba.misc.appdirs import AppDirs
+
+HERE = Path(__file__).parent
+NAME = "clearance-kernels"  # every root of caches is called so, and nobody else writes there
+KEPT = 8  # caches of other sources or versions that stay, those used last
+RECENT = 24 * 3600.0  # seconds since its last use, in which a cache is never removed
+
+
+def hash_sources(folder: Path) -> str:
+    """Return a hash of all Python sources of a folder and of the versions that compile them; "" without sources."""
+    files = sorted(folder.glob("*.py"))
+    found = hashlib.sha256(f"{sys.implementation.cache_tag}{sys.abiflags if os.name == 'posix' else ''}".encode())
+    found.update(numba.__version__.encode())
+    for file in files:
+        found.update(f"\0{file.name}\0".encode() + file.read_bytes())
+    return found.hexdigest()[:32] if files else ""
+
+
+HASH = hash_sources(HERE)  # of the sources as imported: those on disk may change while the process runs
+
+
+def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Compile a function with numba when it is first called, without the GIL, or load its machine code from the cache.
+
+    Use it as `@kernel` or, with options of `numba.njit`, as `@kernel(error_model="numpy")`.
+    """
+    if function is None:
+        return partial(kernel, **options)
+    compile_later: Any = numba.njit
+    dispatcher = compile_later(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    dispatcher._cache = KernelCache(function, options)
+    return dispatcher
+
+
+def piece(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call: without a wrapper for Python, which takes a third of the time.
+
+    A call from Python is refused (numba itself would crash); a test calls `kernel(f.py_func)` instead.
+    """
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise TypeError(f"{function.__qualname__} can be called by compiled code only")
+
+    dispatcher = kernel(function, no_cpython_wrapper=True)
+    dispatcher._insert = lambda *_, **__: None  # keeps the missing wrapper from being found by a call
+    dispatcher._compile_for_args = refuse
+    return dispatcher
+
+
+class KernelCache(caching._Cache):
+    """The cache of one kernel as numba's dispatcher uses it: a file for each signature and processor."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
+        self.options = sorted(f"{name}={value}" for name, value in plain.items())
+        self.name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+
+    @property
+    def cache_path(self) -> Any:
+        folder = writable_folder()
+        return None if folder is None else str(folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled code of a signature; None, with a line for the person who waits, if there is none."""
+        target_context.refresh()
+        key = sig, target_context.codegen().magic_tuple(), self.options
+        for folder in folders():
+            with suppress(Exception):  # a damaged file is as good as none, whatever its bytes make of unpickling
+                stored, payload = loads((folder / self._file(key)).read_bytes())
+                if stored == key:
+                    mark_used(folder)
+                    return CompileResult._rebuild(target_context, *payload)
+        announce_compilation()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the compiled code of a signature, if any folder can be written."""
+        folder = writable_folder()
+        if folder is None or data.library.has_dynamic_globals:
+            return
+        key = sig, data.codegen.magic_tuple(), self.options
+        with suppress(OSError):  # a full disk, say
+            write_whole(folder / self._file(key), dumps((key, data._reduce())))
+
+    def _file(self, key: Any) -> str:
+        return f"{self.name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.bin"
+
+    def enable(self) -> None: ...
+
+    def disable(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+def roots(make: bool = False) -> Iterator[Path]:
+    """Yield the folders that may hold caches, the preferred one first; the temporary one if it is there, or is made."""
+    chosen = getattr(config, "CACHE_DIR", "")
+    if chosen:
+        yield Path(chosen) / NAME
+    else:
+        yield HERE / "__pycache__" / NAME
+        user = Path(AppDirs(appname=NAME, appauthor=False).user_cache_dir)
+        if user.is_absolute():  # "~/.cache" for a user without a home
+            yield user
+    with suppress(OSError):  # no temporary folder at all
+        temporary = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid() if os.name == 'posix' else 'user'}"
+        if make:
+            temporary.mkdir(mode=0o700, exist_ok=True)
+        if is_own(temporary):
+            yield temporary
+
+
+def is_own(folder: Path) -> bool:
+    """Return whether a folder belongs to this user and nobody else can write there: what is loaded is executed."""
+    if os.name != "posix":
+        return True
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def folders(make: bool = False) -> Iterator[Path]:
+    """Yield where the code of these sources may be."""
+    return (root / HASH for root in roots(make)) if HASH else iter(())
+
+
+@cache
+def writable_folder() -> Path | None:
+    """Return the first folder for these sources that can be made and written; None if there is none.
+
+    Making it is the time to remove the caches that nobody has used for long.
+    """
+    for folder in folders(make=True):
+        with suppress(OSError):
+            new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK | os.X_OK):
+                if new:
+                    remove_stale(folder.parent)
+                return folder
+    return None
+
+
+@cache
+def mark_used(folder: Path) -> None:
+    """Set the time of a cache's last use, once per process."""
+    with suppress(OSError):
+        os.utime(folder)
+
+
+def remove_stale(root: Path) -> None:
+    """Remove the caches in a root beyond the `KEPT` used last; only folders named by a hash, none of the last day."""
+    used: list[tuple[float, Path]] = []
+    for folder in root.iterdir():
+        with suppress(OSError):  # another process has removed it
+            status = folder.lstat()
+            if folder.name != HASH and re.fullmatch("[0-9a-f]{32}", folder.name) and stat.S_ISDIR(status.st_mode):
+                used.append((status.st_mtime, folder))
+    for last, folder in sorted(used, reverse=True)[KEPT:]:
+        if time.time() - last > RECENT:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file under another name and rename it, so that no process reads half of it."""
+    part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:12]}")
+    try:
+        part.write_bytes(data)
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@cache
+def announce_compilation() -> None:
+    """Tell the person who waits, once per process, that kernels are being compiled."""
+    often = "once on this machine" if writable_folder() else "at every start, for want of a folder that can be written"
+    print(f"clearance: compiling, {often} (2 to 10 s) …", file=sys.stderr, flush=True)

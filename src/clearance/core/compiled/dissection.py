@@ -1,0 +1,284 @@
+"""The order in which to eliminate the states of a model with local structure: grids, queues, roads, corridors.
+
+Nested dissection (George 1973): a small set of states that separates the others in two halves is eliminated last, and
+so on in each half. On a planar graph of S states the factor has O(S log S) entries and takes O(S^1.5) operations, where
+iterations need hundreds of products as γ nears 1. On a random graph there is no such set: `Elimination.of` notices
+after a few states (or when the entries are counted) and returns None, and iterations (`linear`) do the work.
+
+The order and the places of all entries are found once for a model, for the union of its actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from clearance.core.compiled.compilation import kernel
+
+LEAF = 6  # parts of so many states are not divided further
+SMALL = 64  # or of so many, if they cannot
+WIDTH = 4.0  # what a breadth-first search reaches at once, in units of √S, before the graph counts as random
+WORK = 400  # multiplications per state and √(1/(1−γ)), beyond which iterations are cheaper: they take that many more
+
+
+@kernel
+def _spreads(indptr, indices, S, A, hub, width):
+    """Whether the states reached from some state multiply at once, as on a random graph (states in `hub` aside)."""
+    seen, queue = np.full(S, -1, np.int64), np.empty(S, np.int64)
+    for root in range(0, S, S // 3 + 1):
+        queue[0], seen[root] = root, root
+        head, level, n = 0, 1, 1
+        while head < n:
+            while head < level:
+                s = queue[head]
+                head += 1
+                for i in range(indptr[s * A], indptr[s * A + A]):
+                    t = indices[i]
+                    if seen[t] != root and not hub[t]:
+                        seen[t], queue[n] = root, t
+                        n += 1
+            if n - level > 8 + width * np.sqrt(S):
+                return True
+            level = n
+    return False
+
+
+@kernel
+def graph(indptr, indices, A, width):
+    """Which states lead to each other by any action, either way, as CSR (with repetitions), and which have very many
+    such neighbours; empty if the model has no local structure.
+    """
+    S = (len(indptr) - 1) // A
+    ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
+    for s in range(S):  # one entry of ptr for both directions: first count, then make places, then fill
+        for i in range(indptr[s * A], indptr[s * A + A]):
+            t = indices[i]
+            if last[t] != s:
+                last[t] = s
+                ptr[s + 1] += 1
+                ptr[t + 1] += 1
+    total, hubs = 0, 0
+    for s in range(S):
+        total += ptr[s + 1]
+    for s in range(S):
+        hub[s] = ptr[s + 1] > 4 + 2 * total / S
+        hubs += hub[s]
+    if hubs > np.sqrt(S):  # then there is nothing special about them
+        for s in range(S):
+            hub[s] = False
+    if _spreads(indptr, indices, S, A, hub, width):
+        return ptr, np.empty(0, np.int64), hub
+    for s in range(S):
+        ptr[s + 1] += ptr[s]
+    idx, at = np.empty(ptr[S], np.int64), ptr.copy()
+    for s in range(S):
+        last[s] = -1
+    for s in range(S):
+        for i in range(indptr[s * A], indptr[s * A + A]):
+            t = indices[i]
+            if last[t] != s:
+                last[t] = s
+                idx[at[s]] = t
+                at[s] += 1
+                idx[at[t]] = s
+                at[t] += 1
+    return ptr, idx, hub
+
+
+@kernel
+def _levels(ptr, idx, part, label, root, queue, depth):
+    """Breadth-first search from a root within the states of one label: queue and depth; returns how many it reaches."""
+    queue[0], depth[root], part[root] = root, 0, -label
+    head, n = 0, 1
+    while head < n:
+        s = queue[head]
+        head += 1
+        for i in range(ptr[s], ptr[s + 1]):
+            t = idx[i]
+            if part[t] == label:
+                part[t], depth[t] = -label, depth[s] + 1
+                queue[n] = t
+                n += 1
+    for i in range(n):
+        part[queue[i]] = label
+    return n
+
+
+@kernel
+def dissection(ptr, idx, hub):
+    """An order of elimination for a symmetric graph, or an empty one if it has no small separators.
+
+    A part is a stretch of `order`. It becomes [one side | other side | separator], so the stretches, once they are
+    small, are the order itself. A few states that many others lead to (a common restart) come last of all.
+    """
+    S = len(ptr) - 1
+    order, part, depth = np.empty(S, np.int64), np.ones(S, np.int64), np.zeros(S, np.int64)
+    queue, count = np.empty(S, np.int64), np.zeros(S + 1, np.int64)
+    none = np.empty(0, np.int64)
+    lo, hi = 0, S
+    for s in range(S):
+        if hub[s]:
+            hi -= 1
+            order[hi], part[s] = s, 0
+        else:
+            order[lo] = s
+            lo += 1
+    stack = [(0, hi)]
+    label = 1
+    while len(stack) > 0:
+        lo, hi = stack.pop()
+        n = hi - lo
+        if n <= LEAF:
+            continue
+        label += 1
+        for i in range(lo, hi):
+            part[order[i]] = label
+        root, reached = order[lo], 0
+        for _ in range(3):  # the last state reached is far from everything: levels from there are narrow
+            reached = _levels(ptr, idx, part, label, root, queue, depth)
+            root = queue[reached - 1]
+        if reached < n:  # two parts that have nothing to do with each other
+            for i in range(reached):
+                part[queue[i]] = -1
+            at = reached
+            for i in range(lo, hi):
+                if part[order[i]] == label:
+                    queue[at] = order[i]
+                    at += 1
+            for i in range(n):
+                order[lo + i] = queue[i]
+            stack.append((lo, lo + reached))
+            stack.append((lo + reached, hi))
+            continue
+        deepest = depth[queue[n - 1]]
+        for i in range(deepest + 2):
+            count[i] = 0
+        for i in range(n):
+            count[depth[queue[i]] + 1] += 1
+        for i in range(deepest + 1):
+            count[i + 1] += count[i]
+        best, cut = n, 0
+        for i in range(1, deepest):  # the narrowest level that leaves a quarter on each side
+            if count[i + 1] - count[i] < best and 4 * count[i + 1] >= n and 4 * count[i] <= 3 * n:
+                best, cut = count[i + 1] - count[i], i
+        if best > n // 2:  # wide ones are allowed: `fill` knows what they cost
+            if n <= SMALL:
+                continue
+            return none
+        at, low, high = lo, hi, count[cut]
+        for i in range(high):
+            order[at] = queue[i]
+            at += 1
+        for i in range(high, count[cut + 1]):  # of the level itself only what touches the next one separates
+            s, touches = queue[i], False
+            for j in range(ptr[s], ptr[s + 1]):
+                if part[idx[j]] == label and depth[idx[j]] > cut:
+                    touches = True
+            if touches:
+                low -= 1
+                order[low] = s
+            else:
+                order[at] = s
+                at += 1
+        stack.append((lo, at))
+        stack.append((at, low))
+        for i in range(count[cut + 1], n):
+            order[at] = queue[i]
+            at += 1
+    return order
+
+
+@kernel
+def fill(ptr, idx, order, work):
+    """Where L and U have entries: U by rows (uptr, uidx), L by rows (lptr, lidx, ascending), parents in the tree.
+
+    Row i of U holds the graph's later neighbours of i, and what the rows inherit whose first entry is i. The parent of
+    the first row is −2 if that would be too much `work`.
+    """
+    S = len(order)
+    place = np.empty(S, np.int64)
+    for i in range(S):
+        place[order[i]] = i
+    uptr, lptr = np.zeros(S + 1, np.int64), np.zeros(S + 1, np.int64)
+    parent, child, sibling = np.full(S, -1, np.int64), np.full(S, -1, np.int64), np.full(S, -1, np.int64)
+    mark = np.full(S, -1, np.int64)
+    uidx = np.empty(4 * S + len(idx), np.uint32)
+    at, total = 0, 0.0
+    for i in range(S):
+        mark[i] = i
+        if at + S > len(uidx):
+            more = np.empty(2 * len(uidx) + S, np.uint32)
+            for j in range(at):
+                more[j] = uidx[j]
+            uidx = more
+        s = order[i]
+        for j in range(ptr[s], ptr[s + 1]):
+            t = place[idx[j]]
+            if t > i and mark[t] != i:
+                mark[t], uidx[at] = i, t
+                at += 1
+        c = child[i]
+        while c >= 0:
+            for j in range(uptr[c], uptr[c + 1]):
+                t = uidx[j]
+                if mark[t] != i:
+                    mark[t], uidx[at] = i, t
+                    at += 1
+            c = sibling[c]
+        uptr[i + 1] = at
+        total += float(at - uptr[i]) ** 2
+        if total > work:
+            parent[0] = -2
+            return uptr, uidx, lptr, uidx, parent
+        p = S
+        for j in range(uptr[i], at):
+            t = np.int64(uidx[j])
+            p = min(p, t)
+            lptr[t + 1] += 1
+        if p < S:
+            parent[i], sibling[i], child[p] = p, child[p], i
+    for i in range(S):
+        lptr[i + 1] += lptr[i]
+    lidx, here = np.empty(at, np.uint32), lptr.copy()
+    for i in range(S):
+        for j in range(uptr[i], uptr[i + 1]):
+            t = uidx[j]
+            lidx[here[t]] = i
+            here[t] += 1
+    uidx, here = np.empty(at, np.uint32), uptr.copy()
+    for i in range(S):  # and back: now the rows of U are ascending too
+        for j in range(lptr[i], lptr[i + 1]):
+            t = lidx[j]
+            uidx[here[t]] = i
+            here[t] += 1
+    return uptr, uidx, lptr, lidx, parent
+
+
+@dataclass(frozen=True, eq=False)
+class Elimination:
+    """The order of elimination of a model's states, and where L and U have entries (see `fill`)."""
+
+    order: NDArray[np.int64]
+    place: NDArray[np.int64]
+    uptr: NDArray[np.int64]
+    uidx: NDArray[np.uint32]
+    lptr: NDArray[np.int64]
+    lidx: NDArray[np.uint32]
+    parent: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
+        """For a model with rows s·A + a; None if it has no local structure, or iterations would be cheaper."""
+        ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
+        order = dissection(ptr, idx, hub) if len(idx) else idx
+        if not len(order):
+            return None
+        uptr, uidx, lptr, lidx, parent = fill(ptr, idx, order, WORK * len(order) / np.sqrt(1 - gamma))
+        if parent[0] == -2:
+            return None
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        return cls(order, place, uptr, uidx, lptr, lidx, parent)

@@ -1,0 +1,205 @@
+"""Compiled episodes on a finite model seen as a simulator: walks that train a critic, and bounded estimates of J.
+
+Streams, alias tables and horizons are those of `alias_tables`; every episode has a stream of its own, so chunks and
+threads change no result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.core.compiled.alias_tables import LOW, G, U, below, fold, geometric, mix
+from clearance.core.compiled.compilation import kernel, piece
+
+
+@piece
+def _pick(word, first, n, cells):
+    """The own or the alias entry of one of the n cells from `first` (unsigned) on."""
+    i = first + U(below(word, n))
+    return np.int64(cells[i, 1] if (word & LOW) < U(cells[i, 0]) else cells[i, 2])
+
+
+@piece
+def _action(word, s, A, pol):
+    """An action from the packed alias table of π(·|s)."""
+    i = below(word, A)
+    packed = pol[U(s * A + i)]
+    return i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW)
+
+
+@kernel
+def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
+    """N walks from ρ with geometric horizon under the alias tables `pol`; the critic of π learns at every step.
+
+    Expected TD(0), for all signals at once:  Q(s, a) += β (h + γ V(s') − Q(s, a)),  V(s) = Σ_a π(a|s) Q(s, a), with
+    β = 1/(1 + gain·n(s, a)). Since V is the mean over π and not the value of the action taken, walks may follow another
+    policy than π. Also counts the states visited and begun in. Returns the environment steps.
+    """
+    cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
+    H, steps = h.shape[1], 0
+    for n in range(N):
+        x = fold(key, n)
+        T = geometric(x, tail, guide, inv_log_gamma)
+        steps += T
+        x += G
+        s = _pick(mix(x), U(0), len(origin), origin)
+        starts[s] += 1.0
+        for _ in range(T):
+            x += G
+            a = U(_action(mix(x), s, A, pol))
+            row = U(s) * U(A) + a  # unsigned: no look whether an index is negative
+            first, m = (row * U(width), width) if width > 0 else (U(indptr[row]), indptr[row + U(1)] - indptr[row])
+            x += G
+            after = U(_pick(mix(x), U(first), m, cells))
+            n_row = count[row] + 1.0
+            count[row] = n_row
+            at = U(s)
+            visits[at] += 1.0
+            beta, p = 1.0 / (1.0 + gain * n_row), pi[at, a]
+            for j in range(U(H)):
+                move = beta * (h[row, j] + gamma * V[after, j] - Q[row, j])
+                Q[row, j] += move
+                V[at, j] += p * move
+            s = np.int64(after)
+    return steps
+
+
+@kernel
+def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
+    """N more steps of one trajectory from state s, with a critic of π learning at every step by a constant β.
+
+    Expected TD(0) as in `td`. No resets, but for states that end an episode (`ends` [S]), where it starts again from ρ.
+    Returns the state reached.
+    """
+    cells, indptr, width, origin, h, A, _, _, _ = model
+    H, x = h.shape[1], key
+    for _ in range(N):
+        x += G
+        if s < 0 or ends[s]:
+            s = _pick(mix(x), U(0), len(origin), origin)
+        x += G
+        a = _action(mix(x), s, A, pol)
+        row = s * A + a
+        first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+        x += G
+        after = _pick(mix(x), U(first), m, cells)
+        visits[s] += 1.0
+        for j in range(H):
+            move = beta * (h[row, j] + gamma * V[after, j] - Q[row, j])
+            Q[row, j] += move
+            V[s, j] += pi[s, a] * move
+        s = after
+    return s
+
+
+@kernel
+def tally(key, model, pol, N, V, count, total, starts):
+    """N walks from ρ with geometric horizon: visits of every pair [S·A], Σ V(s') after it [S·A, H], and starts [S].
+
+    What a critic of any form needs for a step of TD with targets from V. Returns the environment steps.
+    """
+    cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
+    H, steps = V.shape[1], 0
+    for n in range(N):
+        x = fold(key, n)
+        T = geometric(x, tail, guide, inv_log_gamma)
+        steps += T
+        x += G
+        s = _pick(mix(x), U(0), len(origin), origin)
+        starts[s] += 1.0
+        for _ in range(T):
+            x += G
+            row = s * A + _action(mix(x), s, A, pol)
+            first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+            x += G
+            s = _pick(mix(x), U(first), m, cells)
+            count[row] += 1.0
+            for j in range(H):
+                total[row, j] += V[s, j]
+    return steps
+
+
+@kernel
+def nexts(key, row, N, model, count):
+    """From one pair s·A + a, N times: count[s'] += 1."""
+    cells, indptr, width, _, _, _, _, _, _ = model
+    first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+    x = fold(key, row)
+    for _ in range(N):
+        x += G
+        count[_pick(mix(x), U(first), k, cells)] += 1.0
+
+
+@kernel
+def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, component):
+    """Episodes begin .. begin + N − 1 of a mixture: the bounded unbiased estimator of J for every signal.
+
+        X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
+
+    X [N, 1+I] and the component of each episode [N] are filled in. The component is drawn once per episode from the
+    alias cells `choice`, pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ.
+    `base` [S, 1+I] is V̂: any table keeps X unbiased. Returns (steps, episode, step) of the first signal outside
+    [low, high] [1+I], or (steps, −1, −1).
+    """
+    cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
+    N, H = X.shape
+    steps = 0
+    for n in range(N):
+        x = fold(key, begin + n)
+        T = geometric(x, tail, guide, inv_log_q)
+        x += G
+        m = _pick(mix(x), U(0), len(choice), choice)
+        pol = pols[m]
+        component[n] = m
+        x += G
+        s = _pick(mix(x), U(0), len(origin), origin)
+        for j in range(H):
+            X[n, j] = base[s, j]
+        weight = 1.0
+        for t in range(T):
+            x += G
+            row = s * A + _action(mix(x), s, A, pol)
+            first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+            x += G
+            after = _pick(mix(x), U(first), k, cells)
+            for j in range(H):
+                if not low[j] <= h[row, j] <= high[j]:
+                    return steps, begin + n, t
+                X[n, j] += weight * (h[row, j] + gamma * base[after, j] - base[s, j])
+            weight *= ratio
+            s = after
+        steps += T
+    return steps, -1, -1
+
+
+@kernel
+def successors(key, model, weights, gamma, V, X):
+    """From every pair (s, a), n times: X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s); returns the steps."""
+    cells, indptr, width, _, h, A, _, _, _ = model
+    steps = 0
+    for row in range(X.shape[0]):
+        first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+        if indptr[row + 1] == indptr[row]:
+            continue  # no such action
+        x = fold(key, row)
+        here = -V[row // A]
+        for j in range(h.shape[1]):
+            here += weights[j] * h[row, j]
+        for n in range(X.shape[1]):
+            x += G
+            X[row, n] = here + gamma * V[_pick(mix(x), U(first), k, cells)]
+        steps += X.shape[1]
+    return steps
+
+
+@kernel
+def log_wealth(z, bets, total):
+    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow."""
+    for j in range(len(bets)):
+        product, added = 1.0, 0.0
+        for n in range(len(z)):
+            product *= 1.0 + bets[j] * z[n]
+            if n % 32 == 31:
+                added += np.log(product)
+                product = 1.0
+        total[j] += added + np.log(product)

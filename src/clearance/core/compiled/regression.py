@@ -1,0 +1,111 @@
+"""Compiled stochastic regressions of the natural direction: rows of scores in, ω out.
+
+minimise  E (score·x − y)²        for the columns of y at once
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.core.compiled.compilation import kernel
+
+
+# Sums may be taken in any order: four at a time.
+@kernel(fastmath={"reassoc", "contract"})
+def weighted(score, y, sigma, cap):
+    """x ← x − α_n (score_n·x − y_n) score_n with α_n = 2/(σ(n+1)), at most `cap`; Σ 2(n+1) x_n / (N(N+1)).
+
+    score [N, d], y [N, H] → [d, H]: one regression for each column.
+    """
+    N, d = score.shape
+    H = y.shape[1]
+    x, mean = np.zeros((H, d)), np.zeros((H, d))
+    for n in range(N):
+        alpha = min(2.0 / (sigma * (n + 1)), cap)
+        weight = 2.0 * (n + 1) / (N * (N + 1.0))
+        for j in range(H):
+            error = -y[n, j]
+            for i in range(d):
+                error += score[n, i] * x[j, i]
+            for i in range(d):
+                x[j, i] -= alpha * error * score[n, i]
+                mean[j, i] += weight * x[j, i]
+    return mean.T
+
+
+@kernel(fastmath={"reassoc", "contract"})
+def accelerated(score, y, a, beta, xi, delta):
+    """Accelerated SGD (Jain et al. 2018): u = a·x + (1−a)·v, x = u − δĝ, v = βu + (1−β)v − ξĝ; mean of the last N/2 x.
+
+    score [N, d], y [N]; ĝ = (score·u − y) score.
+    """
+    N, d = score.shape
+    x, v, mean = np.zeros(d), np.zeros(d), np.zeros(d)
+    late = N - N // 2
+    for n in range(N):
+        error = -y[n]
+        for i in range(d):
+            error += score[n, i] * (a * x[i] + (1 - a) * v[i])
+        for i in range(d):
+            u = a * x[i] + (1 - a) * v[i]
+            x[i] = u - delta * error * score[n, i]
+            v[i] = beta * u + (1 - beta) * v[i] - xi * error * score[n, i]
+        if n >= N - late:
+            for i in range(d):
+                mean[i] += x[i]
+    return mean / late
+
+
+# The same for tabular softmax, whose score at (s, a) is e_a − π(·|s) in the block of s and 0 elsewhere.
+
+
+@kernel
+def weighted_table(pair, pi, y, sigma, cap):
+    """`weighted` in A operations for a draw: an entry of the mean is brought up to date only when x changes there."""
+    N, H, A = len(pair), y.shape[1], pi.shape[1]
+    d = pi.size
+    x, mean, since = np.zeros((H, d)), np.zeros((H, d)), np.zeros(d)
+    total = 0.0  # Σ weights so far: the entry i has been counted up to since[i]
+    for n in range(N):
+        s, a = pair[n] // A, pair[n] % A
+        alpha = min(2.0 / (sigma * (n + 1)), cap)
+        for j in range(H):
+            error = x[j, s * A + a] - y[n, j]
+            for i in range(A):
+                error -= pi[s, i] * x[j, s * A + i]
+            for i in range(A):
+                at = s * A + i
+                mean[j, at] += (total - since[at]) * x[j, at]
+                x[j, at] -= alpha * error * ((1.0 if i == a else 0.0) - pi[s, i])
+        for i in range(A):
+            since[s * A + i] = total
+        total += 2.0 * (n + 1) / (N * (N + 1.0))
+    for j in range(H):
+        for i in range(d):
+            mean[j, i] += (total - since[i]) * x[j, i]
+    return mean.T
+
+
+@kernel(fastmath={"reassoc", "contract"})
+def accelerated_table(pair, pi, y, a, beta, xi, delta):
+    """`accelerated` with the error from the block of s alone; x and v drift everywhere."""
+    N, A, d = len(pair), pi.shape[1], pi.size
+    x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
+    late = N - N // 2
+    for n in range(N):
+        s, act = pair[n] // A, pair[n] % A
+        for i in range(d):
+            u[i] = a * x[i] + (1 - a) * v[i]
+            x[i] = u[i]
+            v[i] = beta * u[i] + (1 - beta) * v[i]
+        error = u[s * A + act] - y[n]
+        for i in range(A):
+            error -= pi[s, i] * u[s * A + i]
+        for i in range(A):
+            score = (1.0 if i == act else 0.0) - pi[s, i]
+            x[s * A + i] -= delta * error * score
+            v[s * A + i] -= xi * error * score
+        if n >= N - late:
+            for i in range(d):
+                mean[i] += x[i]
+    return mean / late

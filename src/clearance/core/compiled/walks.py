@@ -1,0 +1,297 @@
+"""Compiled walks on a finite model: Algorithm 2, and whole runs of Algorithm 1.
+
+Many walks advance together (`LANES`), which hides the memory's latency on large models; each has a stream of its own
+(`alias_tables`), so their interleaving changes no result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.compiled.alias_tables import (
+    LOW,
+    G,
+    U,
+    alias_scratch,
+    below,
+    fold,
+    geometric,
+    mix,
+    state_of,
+    threshold_of,
+    unit,
+    vose,
+)
+from clearance.core.compiled.compilation import kernel, piece
+
+LANES = 64
+FROM_RHO, FROM_PAIR, COIN = range(3)
+READY = -1  # the tick of a policy all of whose rows are made
+
+
+class Rows(NamedTuple):
+    """A policy as the kernels read it: π [S, A]; its alias tables `pol` [S·A]; θ, bias and features behind it.
+
+    A row is made when its state is first visited in iteration `tick` (`stamp[s] == tick`), so that the walks cost what
+    they visit, not |S| (θ, its trace and the SGD still cost d); tick READY says that all rows are made. Features are
+    CSR over rows s·A + a; `fact` is the action of each entry.
+    """
+
+    pi: Array
+    pol: NDArray[np.uint64]
+    stamp: NDArray[np.int64]
+    theta: Array
+    bias: Array
+    fptr: NDArray[np.int64]
+    fidx: NDArray[np.int64]
+    fval: Array
+    fact: NDArray[np.int64]
+
+
+@kernel(inline="always")
+def pack_row(rows, A, s, scratch):
+    """The alias table of π(·|s): threshold in the high half of a word, alias action in the low half."""
+    q, alias, small = scratch
+    pol = rows.pol
+    vose(rows.pi, s, A, q, alias, small)
+    for a in range(A):
+        pol[s * A + a] = (threshold_of(q[a]) << U(32)) | U(alias[a])
+
+
+@piece
+def softmax_row(rows, A, s, scratch):
+    """π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
+    pi, bias, theta, fptr, fidx, fval = rows.pi, rows.bias, rows.theta, rows.fptr, rows.fidx, rows.fval
+    top = -np.inf
+    for a in range(A):
+        logit = bias[s, a]
+        for i in range(fptr[s * A + a], fptr[s * A + a + 1]):
+            logit += fval[i] * theta[U(fidx[i])]
+        pi[s, a] = logit
+        top = max(top, logit)
+    total = 0.0
+    for a in range(A):
+        pi[s, a] = np.exp(pi[s, a] - top)
+        total += pi[s, a]
+    for a in range(A):
+        pi[s, a] /= total
+    pack_row(rows, A, s, scratch)
+
+
+@piece
+def walks(key, model, rows, tick, start, sums, last, lanes):
+    """Geometric rollouts n = 0..N−1 on the streams fold(key, n); returns the number of environment steps.
+
+    start[n]  −1: from ρ;  −2−s: from state s with a fresh action;  s·A + a: from that pair
+    sums      [N, 1+I] becomes Σ_{t<T} h
+    last      [N] becomes s·A + a of the last step, a draw of d_ρ^π when the walk starts from ρ
+
+    All lanes go through each phase of a step together: the loads of one phase do not wait for each other, so that the
+    memory's latency is paid once for all lanes. Arrays are unpacked first: a call that passes arrays would count
+    references in the innermost loop, which costs ten times the step itself.
+    """
+    lane_n, lane_at, lane_left, lane_x, lane_cell, lane_coin, lane_sum, scratch = lanes
+    cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
+    pol, stamp = rows.pol, rows.stamp
+    N, H, L = len(start), sums.shape[1], len(lane_n)
+    steps, fresh, active, drawn = 0, 0, 0, 0
+    while fresh < N or active > 0:
+        while fresh < N and active < L:  # fill the free lanes: (s, a), or s whose action is drawn below
+            x = fold(key, fresh)
+            lane_left[active] = geometric(x, tail, guide, inv_log_gamma)  # the stream's own key is its first word
+            steps += lane_left[active]
+            at = start[fresh]
+            if at == -1:
+                x += G
+                word = mix(x)
+                i = below(word, len(origin))
+                at = -2 - np.int64(origin[i, 1] if (word & LOW) < U(origin[i, 0]) else origin[i, 2])
+            lane_n[active], lane_at[active], lane_x[active] = fresh, at, x
+            for i in range(H):
+                lane_sum[active, i] = 0.0
+            fresh += 1
+            active += 1
+        for lane in range(drawn, active):  # first actions of the new lanes
+            if lane_at[lane] < 0:
+                s = -2 - lane_at[lane]
+                if tick != READY and stamp[s] != tick:
+                    softmax_row(rows, A, s, scratch)
+                    stamp[s] = tick
+                lane_x[lane] += G
+                word = mix(lane_x[lane])
+                i = below(word, A)
+                packed = pol[s * A + i]
+                lane_at[lane] = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW))
+        if H == 2:  # one constraint, the common case: worth a loop of its own
+            for lane in range(active):
+                row = U(lane_at[lane])
+                lane_sum[lane, 0] += h[row, 0]
+                lane_sum[lane, 1] += h[row, 1]
+        else:
+            for lane in range(active):
+                for i in range(H):
+                    lane_sum[lane, i] += h[U(lane_at[lane]), i]
+        lane = 0
+        while lane < active:  # a walk that is over leaves its lane to the last one
+            lane_left[lane] -= 1
+            if lane_left[lane] == 0:
+                last[lane_n[lane]] = lane_at[lane]
+                active -= 1
+                for i in range(H):
+                    sums[lane_n[lane], i] = lane_sum[lane, i]
+                    lane_sum[lane, i] = lane_sum[active, i]
+                lane_n[lane], lane_at[lane] = lane_n[active], lane_at[active]
+                lane_left[lane], lane_x[lane] = lane_left[active], lane_x[active]
+            else:
+                lane += 1
+        drawn = active
+        if width > 0:
+            for lane in range(active):  # where to look for the next state
+                x = lane_x[lane] + G
+                word = mix(x)
+                lane_cell[lane] = lane_at[lane] * width + below(word, width)
+                lane_coin[lane], lane_x[lane] = word & LOW, x
+        else:
+            for lane in range(active):
+                first, n = indptr[lane_at[lane]], indptr[lane_at[lane] + 1] - indptr[lane_at[lane]]
+                x = lane_x[lane] + G
+                word = mix(x)
+                lane_cell[lane], lane_coin[lane], lane_x[lane] = first + below(word, n), word & LOW, x
+        for lane in range(
+            active
+        ):  # the next state; chosen by bits, since a branch would be guessed wrong half the time
+            cell = U(lane_cell[lane])
+            own, other = np.int64(cells[cell, 1]), np.int64(cells[cell, 2])
+            lane_at[lane] = other ^ ((own ^ other) & -np.int64(lane_coin[lane] < U(cells[cell, 0])))
+        if tick != READY:
+            for lane in range(active):
+                s = lane_at[lane]
+                if stamp[s] != tick:
+                    softmax_row(rows, A, s, scratch)
+                    stamp[s] = tick
+        for lane in range(active):  # where to look for its action
+            x = lane_x[lane] + G
+            word = mix(x)
+            lane_cell[lane], lane_coin[lane], lane_x[lane] = below(word, A), word & LOW, x
+        for lane in range(active):  # the action
+            s, own = lane_at[lane], lane_cell[lane]
+            packed = pol[U(s * A + own)]
+            other = np.int64(packed & LOW)
+            lane_at[lane] = s * A + (other ^ ((own ^ other) & -np.int64(lane_coin[lane] < (packed >> U(32)))))
+    return steps
+
+
+def workspace(width: int, signals: int, lanes: int = LANES):
+    """What `walks` needs besides its arguments: the lanes, and scratch for an alias table of `width` cells."""
+    n, at, left, cell = (np.empty(lanes, np.int64) for _ in range(4))
+    x, coin = np.empty(lanes, np.uint64), np.empty(lanes, np.uint64)
+    return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)
+
+
+@kernel(inline="always")  # as one function the two compile in half the time
+def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
+    """One batch of Algorithm 2 in two groups of 2N walks each (one group keeps all lanes busy longer than two would).
+
+    First from ρ: N walks whose last pairs are the draws (s, a) ~ d_ρ^π [N], and N rollouts of J, in J[N:] [2N, 1+I].
+    Then from those draws: Q̂ in QV[:N] and V̂ in QV[N:]. Without resets V̂ is 0 and Q̂ is ±2 Σ h, so that Â = Q̂ − V̂ in
+    either case. `start` and `last` are scratch [2N].
+    """
+    N, per_A = len(pair), 1.0 / model.A
+    coin, steps = fold(key, np.int64(COIN)), 0
+    for n in range(2 * N):
+        start[n] = -1
+    for group in range(2):  # FROM_RHO, FROM_PAIR
+        many = 2 * N if group == FROM_RHO or resets else N
+        sums = J if group == FROM_RHO else QV
+        steps += walks(fold(key, group), model, rows, tick, start[:many], sums[:many], last[:many], lanes)
+        if group == FROM_RHO:
+            for n in range(N):
+                pair[n] = last[n]
+                start[n], start[N + n] = pair[n], -2 - state_of(pair[n], per_A)
+                if not resets and unit(fold(coin, n)) >= 0.5:
+                    start[n] = start[N + n]
+    if not resets:
+        for n in range(N):
+            sign = 2.0 if unit(fold(coin, n)) < 0.5 else -2.0
+            for i in range(QV.shape[1]):
+                QV[n, i] *= sign
+                QV[N + n, i] = 0.0
+    return steps
+
+
+# -------------------------------------------------------------------------------------- Algorithm 1, whole runs
+
+
+@kernel(inline="always")
+def sgd(rows, A, pair, A_L, step, scale, x, mean):
+    """Averaged SGD of `direction.SGD` with sparse scores; leaves the mean of the iterates in `mean`.
+
+    score = Φ_sa − Σ_a' π(a'|s) Φ_sa'. An update is part of the iterates n..N: it joins the mean with weight (N−n)/N.
+    """
+    pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
+    N, per_A = len(pair), 1.0 / A
+    for i in range(len(x)):
+        x[i], mean[i] = 0.0, 0.0
+    for n in range(N):
+        row = pair[n]
+        s = state_of(row, per_A)
+        first, end = fptr[s * A], fptr[s * A + A]
+        fit = 0.0
+        for i in range(fptr[row], fptr[row + 1]):
+            fit += fval[i] * x[U(fidx[i])]
+        for i in range(first, end):
+            fit -= pi[s, U(fact[i])] * fval[i] * x[U(fidx[i])]
+        move = -step * (scale * fit - A_L[n])
+        share = (N - n) / N
+        for i in range(first, end):
+            by = -move * pi[s, U(fact[i])] * fval[i]
+            x[U(fidx[i])] += by
+            mean[U(fidx[i])] += share * by
+        for i in range(fptr[row], fptr[row + 1]):
+            by = move * fval[i]
+            x[U(fidx[i])] += by
+            mean[U(fidx[i])] += share * by
+
+
+@kernel
+def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, scales, lanes, out):
+    """Iterations k0 .. k0 + n − 1 of Algorithm 1; θ (in rows) and λ are advanced in place."""
+    theta_out, lam_out, J_out, norm_out, steps_out = out
+    step, scale, factor = scales
+    d, H = len(rows.theta), model.h.shape[1]
+    pair, start, last = np.empty(N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
+    J, QV = np.empty((2 * N, H)), np.empty((2 * N, H))
+    A_L, x, omega = np.empty(N), np.empty(d), np.empty(d)
+    for i in range(len(norm_out)):
+        key = fold(root, k0 + i)
+        for j in range(d):
+            theta_out[i, j] = rows.theta[j]
+        for j in range(H - 1):
+            lam_out[i, j] = lam[j]
+        tick = k0 + i + 1
+        if len(rows.stamp) <= N:  # few states: make all rows at once rather than ask at every step
+            for s in range(len(rows.stamp)):
+                softmax_row(rows, model.A, s, lanes[-1])
+            tick = READY
+        steps_out[i] = rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes)
+        for n in range(N):
+            A_L[n] = QV[n, 0] - QV[N + n, 0]
+            for j in range(1, H):
+                A_L[n] += lam[j - 1] * (QV[n, j] - QV[N + n, j])
+        sgd(rows, model.A, pair, A_L, step, scale, x, omega)
+        norm = 0.0
+        for j in range(d):
+            rows.theta[j] += eta1 * factor * omega[j]
+            norm += (factor * omega[j]) ** 2
+        norm_out[i] = np.sqrt(norm)
+        for j in range(H):
+            total = 0.0
+            for n in range(N, 2 * N):
+                total += J[n, j]
+            J_out[i, j] = total / N
+        for j in range(H - 1):
+            lam[j] = min(max(lam[j] - eta2 * (J_out[i, j + 1] - b[j] - kappa), 0.0), lam_max)

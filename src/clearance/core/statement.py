@@ -1,0 +1,132 @@
+"""What is asked of a simulator: the limits, and what J means.
+
+horizon None   J(π) = E Σ_t γ^t h_t, without end; a terminated episode adds nothing more
+horizon H      J(π) = E Σ_{t<H} γ^t h_t, where γ = 1 is allowed: the limits per episode of safe RL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import without_non_finite
+from clearance.core.errors import InputError
+from clearance.core.validation import freeze, read_names, read_number, read_numbers
+
+Bounds = tuple[Array, Array]
+PROBLEM = "clearance/problem/1"  # the schema of problem.json
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; see the head of the module for J.
+
+    gamma    γ; 1 only with a horizon
+    b        limits [I]
+    names    of the constraints [I]
+    horizon  steps per episode as part of what is asked, or None
+    bounds   (low, high) of the signals h [1+I] in one step, as declared; None where there are none, and then samples
+             cannot certify
+    """
+
+    name: str
+    gamma: float
+    b: Array
+    names: tuple[str, ...] = ()
+    horizon: int | None = None
+    bounds: Bounds | None = None
+
+    def __post_init__(self) -> None:
+        b = read_vector("b", self.b)
+        gamma, horizon = read_number("gamma", self.gamma), check_horizon(self.horizon)
+        if not 0 < gamma <= 1 or (gamma == 1 and horizon is None):
+            raise InputError(f"gamma must be in (0, 1), or 1 with a horizon, got {gamma:.12g}")
+        values = {"gamma": gamma, "b": freeze(b), "horizon": horizon}
+        values |= {"names": read_names(self.names or None, len(b)), "bounds": _bounds(self.bounds, 1 + len(b))}
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def I(self) -> int:  # noqa: E743
+        return len(self.b)
+
+    @property
+    def length(self) -> float:
+        """Σ_t γ^t over an episode that never terminates: the scale of J against that of h."""
+        H = self.horizon
+        if self.gamma == 1:
+            return float(H or 0)
+        return (1 - (0.0 if H is None else self.gamma**H)) / (1 - self.gamma)
+
+    @property
+    def signal_ranges(self) -> tuple[float, Array]:
+        """The declared ranges of r and of each g_i [I] in one step; 1 where none is declared."""
+        low, high = (np.zeros(1 + self.I), np.ones(1 + self.I)) if self.bounds is None else self.bounds
+        size = np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
+        return float(size[0]), size[1:]
+
+    @property
+    def meaning(self) -> str:
+        """J in words, for the scope of a certificate."""
+        discount = "undiscounted" if self.gamma == 1 else f"discounted by γ = {self.gamma:g}"
+        end = "without a time limit" if self.horizon is None else f"over the first {self.horizon} steps of an episode"
+        return f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
+
+
+def statement_of_costs(limits: ArrayLike, gamma: float, name: str, names: Sequence[str] = (), **more: Any) -> Statement:
+    """The statement of `cost ≤ limit`, as safe-RL users write it: g = −cost, b = −limit."""
+    return Statement(name, gamma, -read_vector("limits", limits), tuple(names), **more)
+
+
+def describe_statement(s: Statement) -> dict[str, Any]:
+    """The statement as JSON holds it; a bound that is not there is null."""
+    bounds = None if s.bounds is None else dict(zip(("low", "high"), (x.tolist() for x in s.bounds), strict=True))
+    data = {"name": s.name, "gamma": s.gamma, "b": s.b.tolist(), "names": list(s.names), "horizon": s.horizon}
+    return without_non_finite(data | {"bounds": bounds, "meaning": s.meaning})
+
+
+def restore_statement(data: dict[str, Any]) -> Statement:
+    """The inverse of `describe`."""
+    bounds = data["bounds"]
+    if bounds is not None:
+        ends = (("low", -np.inf), ("high", np.inf))
+        low, high = (np.array([end if x is None else x for x in bounds[key]], float) for key, end in ends)
+        bounds = low, high
+    return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds)
+
+
+def check_horizon(H: Any) -> int | None:
+    if H is None:
+        return None
+    if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
+        raise InputError(f"horizon must be a whole number of at least 1, or None, got {H!r}")
+    return int(H)
+
+
+def read_vector(name: str, x: Any) -> Array:
+    """Finite numbers [I] from one or from several."""
+    try:
+        return read_numbers(name, np.atleast_1d(np.asarray(x, float)), ndim=1)
+    except (TypeError, ValueError) as e:
+        told = str(e) if isinstance(e, InputError) else f"{name} must be a number or a vector of numbers, got {x!r}"
+        raise InputError(told) from None
+
+
+def _bounds(bounds: Any, n: int) -> Bounds | None:
+    if bounds is None:
+        return None
+    try:
+        low, high = (np.asarray(x, float) for x in bounds)
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be (low, high) with {n} numbers each, got {bounds!r}") from None
+    if low.shape != (n,) or high.shape != (n,):
+        raise InputError(f"bounds must be (low, high) with {n} entries each: reward first, then the constraints")
+    if not np.all(low <= high):
+        at = int(np.argmin(low <= high))
+        raise InputError(f"bounds[{at}] has low {low[at]:g} above high {high[at]:g}")
+    return low, high

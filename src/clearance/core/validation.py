@@ -1,0 +1,256 @@
+"""Reading what users give: every error names the field and the place, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+
+# Probabilities typed in decimal are off by rounding; anything beyond that is a mistake of the user's.
+SUM_TOLERANCE = 1e-9
+# Sums that are off by less than this are left as they are, so that reading what was written changes no bit.
+ROUNDING = 1e-14
+# Products of two numbers, and their discounted sums, must stay finite.
+LARGEST = 1e152
+
+
+def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
+    """The CSR matrix of `P_data`, `P_indices` and `P_indptr`; SciPy would read out of bounds where these are wrong."""
+    S, A = read_numbers("r", z["r"], ndim=2).shape
+    data = read_numbers("P_data", z["P_data"], ndim=1)
+    indices, indptr = _whole("P_indices", z["P_indices"]), _whole("P_indptr", z["P_indptr"])
+    if len(indptr) != S * A + 1:
+        raise InputError(f"P_indptr has {len(indptr)} entries, it must have S·A + 1 = {S * A + 1}")
+    if len(indices) != len(data):
+        raise InputError(f"P_indices has {len(indices)} entries for {len(data)} in P_data; give one each")
+    if indptr[0] != 0 or indptr[-1] != len(data):
+        ends = f"from {indptr[0]} to {indptr[-1]}"
+        raise InputError(f"P_indptr goes {ends}, it must go from 0 to the length of P_data, {len(data)}")
+    _all_fine("P_indptr", np.append(True, np.diff(indptr) >= 0), indptr, "it must not decrease")
+    _all_fine("P_indices", (indices >= 0) & (indices < S), indices, f"next states lie in 0..{S - 1}")
+    return sparse.csr_array((data, indices, indptr), shape=(S * A, S))
+
+
+def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
+    """Signed, since differences of unsigned numbers are never negative."""
+    if x.ndim != 1 or x.dtype.kind not in "iu":
+        raise InputError(f"{name} must be a list of whole numbers, got {x.dtype} of shape {x.shape}")
+    return x.astype(np.int64)
+
+
+def _all_fine(name: str, fine: NDArray[np.bool_], values: NDArray[np.int64], rule: str) -> None:
+    if not fine.all():
+        at = int(np.argmin(fine))
+        raise InputError(f"{name}[{at}] is {values[at]}; {rule}")
+
+
+def read_numbers(name: str, x: Any, ndim: int) -> Array:
+    """x as a new float array with that many axes, all entries finite."""
+    try:
+        with np.errstate(over="ignore"):  # from wider floats: becomes infinite, which is refused below
+            a = np.asarray(x).astype(float, casting="same_kind")
+    except (TypeError, ValueError):  # text, objects, complex numbers, dates, rows of different length
+        raise InputError(f"{name} must be an array of real numbers with {_axes(ndim)}") from None
+    if a.ndim != ndim:
+        raise InputError(f"{name} must have {_axes(ndim)}, got shape {a.shape}")
+    _finite(name, a)
+    return a
+
+
+def check_model(x: Any) -> None:
+    """A finite model, where a simulator will not do."""
+    if not hasattr(x, "P"):
+        raise InputError(
+            f"this needs a finite model, a CMDP; got {type(x).__name__}: simulators have solve and certify"
+        )
+
+
+def check_problem(x: Any) -> None:
+    """A simulator, where a finite model is not given."""
+    if not hasattr(x, "statement"):
+        ways = "a CMDP, or a simulator from cl.gymnasium(…) or cl.environment(…)"
+        raise InputError(f"the problem must be {ways}, got {x!r}"[:300])
+
+
+def _axes(n: int) -> str:
+    return "1 axis" if n == 1 else f"{n} axes"
+
+
+def _finite(name: str, a: Array) -> None:
+    bad = np.argwhere(~(np.abs(a) <= LARGEST))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        size = "an infinite value" if np.isinf(a[at]) else f"{a[at]:g}, above {LARGEST:g}: rescale it,"
+        raise InputError(_has(name, at, "a NaN" if np.isnan(a[at]) else size))
+
+
+def _has(name: str, at: tuple[int, ...], what: str) -> str:
+    """ "g[0] has a NaN at state 4, action 2": the last two axes of a signal are state and action."""
+    if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
+        head = f"{name}[{at[0]}]" if len(at) == 3 else name
+        return f"{head} has {what} at state {at[-2]}, action {at[-1]}"
+    if name == "P" and len(at) == 3:
+        return f"P[{at[0]}, {at[1]}] has {what} at next state {at[2]}"
+    return f"{name} has {what} at {at if len(at) > 1 else at[0] if at else 'its only entry'}"
+
+
+def read_number(name: str, x: Any) -> float:
+    """x as a float; an array of one entry will do, as `.npz` files hold them."""
+    try:
+        return float(np.asarray(x).reshape(()).item())
+    except (TypeError, ValueError, OverflowError):
+        got = repr(np.asarray(x).item()) if _ndim(x) == 0 else "an array"
+        raise InputError(f"{name} must be one real number, got {got}") from None
+
+
+def read_discount(gamma: Any) -> float:
+    gamma = read_number("gamma", gamma)
+    if not 0 < gamma < 1:
+        raise InputError(f"gamma must be in (0, 1), got {gamma:.12g}")
+    return gamma
+
+
+def read_constraints(name: str, g: Any, limit_name: str, b: Any, S: int, A: int) -> tuple[Array, Array]:
+    g_ = read_numbers(name, np.zeros((0, S, A)) if g is None else g, ndim=2 if _ndim(g) == 2 else 3)
+    g_ = g_[None] if g_.ndim == 2 else g_
+    if g_.shape[1:] != (S, A):
+        raise InputError(f"{name} has shape {g_.shape}, it must be [I, S, A] with [S, A] = {(S, A)} as r has")
+    b_ = read_numbers(limit_name, np.full(len(g_), read_number(limit_name, b)) if _ndim(b) == 0 else b, ndim=1)
+    if len(b_) != len(g_):
+        raise InputError(f"{limit_name} has {len(b_)} entries for {len(g_)} constraints in {name}; give one each")
+    return g_, b_
+
+
+def _ndim(x: Any) -> int | None:
+    try:
+        return np.ndim(x)
+    except ValueError:  # rows of different length; `numbers` says so
+        return None
+
+
+def read_initial(rho: Any, S: int) -> Array:
+    rho_ = np.full(S, 1.0 / S) if rho is None else read_numbers("rho", rho, ndim=1)
+    if rho_.shape != (S,):
+        raise InputError(f"rho has {len(rho_)} entries, the model has {S} states")
+    return freeze(read_distributions("rho", rho_))
+
+
+def read_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
+    if names is None or (I and len(names) == 0):
+        return tuple(f"g{i}" for i in range(I))
+    if isinstance(names, str) or len(names) != I:
+        got = f"the text {names!r}" if isinstance(names, str) else f"{len(names)} entries"
+        raise InputError(f"names has {got} for {I} constraints; give a list with one name each")
+    return tuple(str(n) for n in names)
+
+
+def read_available(available: Any, S: int, A: int) -> NDArray[np.bool_] | None:
+    if available is None:
+        return None
+    mask = np.asarray(available)
+    if mask.dtype.kind != "b" or mask.shape != (S, A):
+        raise InputError(
+            f"available must be true or false for each of [S, A] = {(S, A)}, got {mask.dtype} {mask.shape}"
+        )
+    if not mask.any(axis=1).all():
+        raise InputError(f"available leaves no action at state {int(np.argmin(mask.any(axis=1)))}")
+    return mask
+
+
+def read_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> Any:
+    if sparse.issparse(P):
+        return _sparse_transitions(P, S, A, available)
+    P_ = np.asarray(P)
+    if available is not None and P_.shape == (S, A, S) and P_.dtype.kind in "biuf":
+        P_ = np.where(available[:, :, None], P_, 0.0)
+    P_ = read_numbers("P", P_ if P_.dtype.kind in "biuf" else P, ndim=3)
+    if P_.shape != (S, A, S):
+        raise InputError(f"P has shape {P_.shape}, it must be [S, A, S] = {(S, A, S)} as r has")
+    return freeze(read_distributions("P", P_, available))
+
+
+def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> sparse.csr_array:
+    if P.shape != (S * A, S):
+        raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S] = {(S * A, S)}")
+    if P.dtype.kind not in "biuf":
+        raise InputError(f"P must hold real numbers, got {P.dtype}")
+    P = sparse.csr_array(P, dtype=float, copy=True)
+    P.sum_duplicates()
+    if available is not None:
+        P = sparse.csr_array(sparse.diags_array(available.ravel().astype(float)) @ P)
+        P.eliminate_zeros()
+    for bad, what in ((~np.isfinite(P.data), "a value that is not finite"), (P.data < 0, "a negative value")):
+        if bad.any():
+            n = int(np.argmax(bad))
+            s, a = divmod(int(np.searchsorted(P.indptr, n, side="right")) - 1, A)
+            raise InputError(f"P[{s}, {a}] has {what} at next state {P.indices[n]}")
+    total = np.asarray(P.sum(axis=1))
+    _sums_to_one("P", total.reshape(S, A), available)
+    off = (np.abs(total - 1) > ROUNDING) & (total > 0)
+    if off.any():
+        P.data /= np.repeat(np.where(off, total, 1.0), np.diff(P.indptr))
+    if P.nnz < 2**31:  # half the memory, and one compiled version of the solvers
+        P = sparse.csr_array((P.data, P.indices.astype(np.int32), P.indptr.astype(np.int32)), shape=P.shape)
+    for part in (P.data, P.indices, P.indptr):
+        part.flags.writeable = False
+    return P
+
+
+def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
+    """p with rows that sum to 1, or an error that names the row. What decimals leave over (up to 1e-9) is divided away:
+    a certificate and a sampler must mean the same numbers.
+    """
+    negative = np.argwhere(p < 0)
+    if len(negative):
+        raise InputError(_has(name, tuple(int(i) for i in negative[0]), "a negative value"))
+    total = p.sum(-1, keepdims=True)
+    _sums_to_one(name, total[..., 0], rows)
+    off = np.abs(total - 1) > ROUNDING
+    return p / np.where(off & (total > 0), total, 1.0) if off.any() else p
+
+
+def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:
+    """Every sum is 1, or every one of `rows`."""
+    total = np.asarray(total)
+    off = np.abs(total - 1) > SUM_TOLERANCE
+    bad = np.argwhere(off if rows is None else off & rows)
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        row = f"{name}[{', '.join(map(str, at))}]" if at else name
+        raise InputError(f"{row} sums to {total[at]:.12g}; probabilities must sum to 1")
+
+
+def freeze(a: Array) -> Array:
+    a = np.array(a, dtype=float, order="C")
+    a.flags.writeable = False
+    return a
+
+
+# ------------------------------------------------------------------------------------------ settings of methods
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+
+
+def check_positive(name: str, value: Any) -> None:
+    if not (is_number(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, got {value!r}")
+
+
+def check_non_negative(name: str, value: Any) -> None:
+    if not (is_number(value) and value >= 0):
+        raise InputError(f"{name} must be a number ≥ 0, got {value!r}")
+
+
+def check_count(name: str, value: object) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{name} must be a whole number ≥ 1, got {value!r}")

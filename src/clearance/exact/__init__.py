@@ -1,0 +1,1 @@
+"""Truth about finite models: optimum, enclosures, exact certificates, infeasibility and theory."""

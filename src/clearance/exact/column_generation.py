@@ -1,0 +1,231 @@
+"""The exact optimum of large models: Dantzig–Wolfe column generation over deterministic policies.
+
+The occupancy polytope is the convex hull of deterministic policies, so the linear program is a mixture of few of them:
+
+    master    max Σ_j w_j J_r(π_j)   s.t.   Σ_j w_j (J_gi(π_j) − b_i) ≥ 0,   Σ_j w_j = 1,   w ≥ 0   (I + 1 rows, HiGHS)
+    oracle    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)                    (policy iteration, λ from the master)
+
+The master's value is a lower bound, every D(λ) an upper bound; the loop stops at a proven gap. A vertex of the master
+mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i), whose λ with Σλ = 1 and D(λ) < 0
+proves that the limits cannot be met (Farkas). With several constraints the duals of the master jump about; they are
+smoothed towards the best λ seen so far (Wentges 1997).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.compiled.sparse_lu import Factor
+from clearance.core.errors import SolverError
+from clearance.exact.bellman import Operator
+from clearance.finite.cmdp import CMDP
+
+STEPS = 1  # of policy iteration in one call, where each is cheap
+RECENT = 6  # policies whose values give the first V at new multipliers
+STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
+SMOOTHING = 0.5  # share of the best λ so far, once there is more than one constraint
+
+
+@dataclass(eq=False)
+class Columns:
+    """The deterministic policies found so far: act [n, S] and J [n, 1+I]."""
+
+    model: Operator
+    b: Array
+    V: Array = field(init=False)
+    x: Array = field(init=False)
+    factor: Factor | None = field(init=False)
+    signals: Array = field(init=False)
+    recent: Array = field(init=False)
+    past: deque[tuple[Array, Array]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    act: list[NDArray[np.int64]] = field(default_factory=list)
+    J: list[Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.V, self.x = np.zeros(model.S), np.full(model.S, 1 / (1 - model.gamma) / model.S)
+        self.factor = None if model.elimination is None else Factor(model.elimination, model.gamma)
+        if self.factor is not None:  # values [S, 1+I] of the last policies, in turn; signals by rows s·A + a
+            self.recent = np.zeros((RECENT, model.S, len(model.h)))
+            self.signals = np.ascontiguousarray(model.h.T)
+
+    def price(self, weights: Array, gap: float, tol: float) -> float:
+        """Ask the oracle for max_π weights·(J_r, J_g − b); adds policies and returns a proven upper bound.
+
+        The bound is as accurate as the `gap` left asks for: early ones need no digits. J of a policy is accurate to
+        tol/100, what the last gap will ask for.
+        """
+        accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
+        model = self.model
+        h, act = weights @ model.h, self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
+        if self.factor is not None:
+            self.V, gain = self._improve(self.factor, h, weights, act, accuracy * (1 - model.gamma))
+        else:  # the visits start from those of the last call
+            self.V, gain = model.maximise(h, self._extrapolate(weights), act, accuracy * (1 - model.gamma))
+            self.past.append((weights, self.V))
+            size = model.S * max(float(np.abs(model.h).max()), 1e-300)
+            self.x = model.occupancy(act, self.x.copy(), 0.01 * tol * (1 - model.gamma) / size)
+            self.act.append(act)
+            self.J.append(model.J(act, self.x))
+        return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
+
+    def _extrapolate(self, weights: Array) -> Array:
+        """A first V at these weights: V is linear in them as long as the policy stays, so combine the last ones."""
+        if len(self.past) < 2:
+            return self.V
+        share = np.linalg.lstsq(np.array([w for w, _ in self.past]).T, weights, rcond=1e-3)[0]
+        if np.abs(share).sum() > 4:  # far from all of them
+            return self.V
+        return np.sum([c * V for c, (_, V) in zip(share, self.past, strict=True)], axis=0)
+
+    def _improve(
+        self, factor: Factor, h: Array, weights: Array, act: NDArray[np.int64], tol: float
+    ) -> tuple[Array, float]:
+        """At most STEPS steps of policy iteration by the factor, each policy a column; V and max(TV − V).
+
+        A factor gives the values of all signals at once, so that the values of earlier policies are known for these
+        weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
+        """
+        model, gain = self.model, np.inf
+        V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
+        for step in range(STEPS + 1):
+            gain, least = model.sweep(h, V, act)
+            known = bool(self.act) and np.array_equal(act, self.act[-1])
+            if step == STEPS or (gain - least <= tol and (known or step > 0)):
+                break
+            if not known:
+                values = factor.update(model.P, model.A, act).solve(self.signals.take(model.rows(act), axis=0))
+                self.recent[len(self.act) % RECENT] = values
+                self.act.append(act.copy())
+                self.J.append(model.rho @ values)
+            V = self.recent[(len(self.act) - 1) % RECENT] @ weights
+        return V, gain
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A solved master: weights [n] over columns, multipliers [I], its value and the best upper bound."""
+
+    weights: Array
+    lam: Array
+    value: float
+    bound: float
+    calls: int
+
+
+class Master:
+    """The master program, which grows by one column at a time; HiGHS starts each time from its last basis.
+
+    With a `unit` [I] it is phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, with Σ_i λ_i unit_i = 1.
+    """
+
+    def __init__(self, I: int, unit: Array | None = None) -> None:
+        self.I, self.margin, self.n = I, unit is not None, 0
+        self.rows = np.arange(I + 1, dtype=np.int32)
+        self.highs = highspy.Highs()
+        self.highs.silent()
+        for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+            self.highs.setOptionValue(name, 1e-10)
+        self.highs.setOptionValue("simplex_strategy", 4)  # primal: a new column leaves the last basis feasible
+        self.highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+        for lower, upper in [(0.0, highspy.kHighsInf)] * I + [(1.0, 1.0)]:
+            self.highs.addRow(lower, upper, 0, np.zeros(0, np.int32), np.zeros(0))
+        if unit is not None:
+            t = np.append(-unit, 0.0)
+            self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, self.rows, t)
+
+    def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
+        """w [n], λ [I] and the value, after taking in the columns that are new."""
+        for column in J[self.n :]:
+            cost, entries = 0.0 if self.margin else float(column[0]), np.append(column[1:] - b, 1.0)
+            self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, self.rows, entries)
+        self.n = len(J)
+        self.highs.run()
+        if not self._optimal():  # the warm start can lead astray: once more without it
+            self.highs.clearSolver()
+            self.highs.run()
+        if not self._optimal():
+            raise SolverError(
+                f"the master program was not solved ({self.highs.getModelStatus().name}): relax b a little"
+            )
+        solution = self.highs.getSolution()
+        lam = np.maximum(-np.array(solution.row_dual[: self.I]), 0.0)
+        w = np.maximum(np.array(solution.col_value[1:] if self.margin else solution.col_value), 0.0)
+        return w, lam, float(self.highs.getObjectiveValue())
+
+    def _optimal(self) -> bool:
+        return self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+
+
+def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
+    """max_π min_i (J_gi − b_i)/unit_i to the gap `tol`, stopping early once `enough` is reached.
+
+    `bound` is an upper bound: negative means that no policy meets the limits, `lam` (Σ λ_i unit_i = 1) being the proof.
+    A margin within `tol` of 0 is looked at more closely, until its sign is known or the gap is 100 times smaller.
+    """
+    I = len(columns.b)
+    master = Master(I, unit)
+    lam = best_lam = 1 / (I * unit)
+    bound, value = np.inf, -np.inf
+    for calls in range(1, 1000):
+        upper = columns.price(np.append(0.0, lam), bound - value, tol)
+        if upper < bound:
+            bound, best_lam = upper, lam
+        w, duals, value = master.solve(columns.J, columns.b)
+        undecided = value < 0 <= bound
+        if bound - value <= (0.01 * tol if undecided else tol) or value >= enough:
+            return Mixed(w, best_lam, value, bound, calls)
+        lam = _smooth(duals / max(float(duals @ unit), 1e-300), best_lam)
+    raise SolverError(STALLED)
+
+
+def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
+    """max J_r subject to the limits, from columns that already contain a feasible mixture.
+
+    Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger.
+    """
+    I = len(columns.b)
+    master = Master(I)
+    lam = best_lam = np.zeros(I)
+    bound, value, tol = np.inf, -np.inf, gap * scale
+    for calls in range(1, 2000):
+        upper = columns.price(np.append(1.0, lam), bound - value, tol)
+        if upper < bound:
+            bound, best_lam = upper, lam
+        w, duals, value = master.solve(columns.J, columns.b)
+        tol = gap * max(abs(value), 1e-3 * scale)
+        if bound - value <= tol:
+            return Mixed(w, best_lam, value, bound, calls)
+        # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
+        target = _smooth(duals, best_lam)
+        lam = target if np.max(np.abs(target - lam), initial=0.0) > 1e-12 * (1 + np.max(lam, initial=0.0)) else duals
+    raise SolverError(STALLED)
+
+
+def _smooth(duals: Array, best: Array) -> Array:
+    return SMOOTHING * best + (1 - SMOOTHING) * duals if len(duals) > 1 else duals
+
+
+def columns_of(cmdp: CMDP) -> Columns:
+    """An empty set of columns for this model."""
+    return Columns(Operator.of(cmdp), cmdp.b)
+
+
+def mixture_of(columns: Columns, mixed: Mixed) -> tuple[Array, Array, Array]:
+    """The policies in use, at most I + 1: weights [M], π [M, S, A] and their occupancies d [M, S, A]."""
+    model, used = columns.model, np.flatnonzero(mixed.weights > 0)
+    weights = mixed.weights[used] / mixed.weights[used].sum()
+    pi = np.zeros((len(used), model.S, model.A))
+    d = np.zeros_like(pi)
+    for m, j in enumerate(used):
+        act = columns.act[j]
+        visits = model.occupancy(act, columns.x.copy(), 0.0)
+        pi[m, np.arange(model.S), act] = 1.0
+        d[m, np.arange(model.S), act] = (1 - model.gamma) * visits
+    return weights, pi, d

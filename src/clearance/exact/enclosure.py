@@ -1,0 +1,134 @@
+"""Enclosures: bounds on J that hold in real arithmetic for the numbers as stored.
+
+For any V̂, with residual δ(s) = (h_π + γ P_π V̂ − V̂)(s)
+and c ≥ the largest row sum of P_π,
+
+    V̂(s) + min(0, min δ)/(1 − γc)  ≤  V_π(s)  ≤  V̂(s) + max(0, max δ)/(1 − γc)         (needs γc < 1)
+
+since V_π − V̂ = Σ_t (γP_π)^t δ. Every sum in floating point is widened by its rounding bound γ_n = n·u/(1 − n·u)
+(Higham 2002, section 3.1), so the enclosure holds for the numbers as stored: π, ρ and P are taken literally, also where
+a row sums to 1 ± 1e-16. The same residual with the Bellman operator of r + λ·g encloses the optimum from above.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.exact.bellman import Operator
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import evaluate
+from clearance.learning.direction import lagrangian
+
+U = 2.0**-53
+TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
+
+
+def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
+    """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+
+    Their values V [M, 1+I, S] may be given; the bounds hold whatever they are.
+    """
+    parts = [_enclose(cmdp, pi[i], None if V is None else V[i]) for i in _chunks(cmdp, len(pi))]
+    return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """The enclosure of Σ_m w_m J_m."""
+    slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
+    return weights @ lower - slop, weights @ upper + slop
+
+
+def dual_function(
+    cmdp: CMDP, lam: Array, V: Array | None = None, act: NDArray[np.int64] | None = None
+) -> tuple[float, Array, NDArray[np.int64]]:
+    """D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, a proven bound; V [S] and a greedy policy [S].
+
+    D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given to start
+    from; the bound holds whatever they are.
+    """
+    model = Operator.of(cmdp)
+    start = np.argmax(cmdp.available, axis=1) if act is None else act.copy()
+    h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
+    size = max(float(np.abs(h_L).max()), 1e-300)
+    digits = 1e-15 if cmdp.S <= 2000 else 1e-12  # the last digits of a large model cost more than they tell
+    V, gain = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, digits * size / (1 - cmdp.gamma))
+    V = V + gain / (1 - cmdp.gamma)  # it may stop where TV − V is one constant, which belongs to V
+    return _bellman_bound(cmdp, lam, V), V, start
+
+
+def _bellman_bound(cmdp: CMDP, lam: Array, V: Array) -> float:
+    h_L = lagrangian(np.moveaxis(cmdp.h, 0, -1), lam)
+    size = lagrangian(np.abs(np.moveaxis(cmdp.h, 0, -1)), lam)
+    next_V, next_size = _expect(cmdp, V), _expect(cmdp, np.abs(V))
+    n = _row_width(cmdp) + cmdp.I + 8
+    residual = h_L + cmdp.gamma * next_V - V[:, None]
+    error = _g(n) * (size + cmdp.gamma * next_size + np.abs(V)[:, None]) + n * TINY
+    worst = float(np.max(residual + error, where=cmdp.available, initial=0.0))
+    up = _tail(cmdp, worst, _row_sums(cmdp).max(), n)
+    value, spread = cmdp.rho @ V - lam @ cmdp.b, cmdp.rho @ np.abs(V) + lam @ np.abs(cmdp.b)
+    mass = cmdp.rho.sum() * (1 + _g(cmdp.S))
+    return float((value + up * mass) + _g(cmdp.S + cmdp.I + 8) * (spread + up * mass))
+
+
+def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Array]:
+    V = _approximate_V(cmdp, pi) if V is None else V  # [M, 1+I, S], as good as it is: nothing below trusts it
+    n = _row_width(cmdp) + cmdp.A + 8
+    Q = cmdp.h + cmdp.gamma * _expect(cmdp, V)
+    size = np.abs(cmdp.h) + cmdp.gamma * _expect(cmdp, np.abs(V))
+    residual = np.einsum("msa,mhsa->mhs", pi, Q) - V
+    error = _g(n) * (np.einsum("msa,mhsa->mhs", pi, size) + np.abs(V)) + n * TINY
+    c = np.einsum("msa,sa->ms", pi, _row_sums(cmdp)).max(-1, keepdims=True) * (1 + _g(n))
+    down = -_tail(cmdp, np.maximum(0.0, (error - residual).max(-1)), c, n)
+    up = _tail(cmdp, np.maximum(0.0, (error + residual).max(-1)), c, n)
+    J, spread = V @ cmdp.rho, np.abs(V) @ cmdp.rho
+    mass = cmdp.rho.sum() * (1 + _g(cmdp.S))
+    slop = _g(cmdp.S + 8) * (spread + (up - down) * mass)
+    return J, J + down * mass - slop, J + up * mass + slop
+
+
+def _tail(cmdp: CMDP, x: Any, c: Any, n: int) -> Any:
+    """x / (1 − γc), rounded away from 0."""
+    rest = (1 - cmdp.gamma * c) - 4 * U
+    if np.any(rest <= 0):
+        raise InputError("gamma times the largest row sum of P reaches 1: no finite value can be proven")
+    return x / rest * (1 + _g(n))
+
+
+def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
+    if cmdp.is_sparse:
+        return np.stack([evaluate(cmdp, p).V for p in pi])
+    h_pi = np.einsum("msa,hsa->msh", pi, cmdp.h)
+    system = np.eye(cmdp.S) - cmdp.gamma * np.einsum("msa,sat->mst", pi, cmdp.P, optimize=True)
+    return np.moveaxis(np.linalg.solve(system, h_pi), -1, 1)
+
+
+def _expect(cmdp: CMDP, V: Array) -> Array:
+    """Σ_s' P(s'|s, a) V(…, s') [..., S, A]."""
+    flat = (cmdp.rows @ V.reshape(-1, cmdp.S).T).T
+    return flat.reshape(*V.shape[:-1], cmdp.S, cmdp.A)
+
+
+def _row_sums(cmdp: CMDP) -> Array:
+    """Upper bounds on Σ_s' P(s'|s, a) [S, A]."""
+    sums = np.asarray(cmdp.rows.sum(axis=1)).reshape(cmdp.S, cmdp.A)
+    return sums * (1 + _g(_row_width(cmdp)))
+
+
+def _row_width(cmdp: CMDP) -> int:
+    return int(np.diff(cmdp.P.indptr).max()) if cmdp.is_sparse else cmdp.S
+
+
+def _g(n: int) -> float:
+    """A bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
+    return 2 * n * U / (1 - n * U)
+
+
+def _chunks(cmdp: CMDP, M: int):
+    """Batches of policies whose P_π and Q fit in about 64 MB."""
+    size = max(1, int(8e6) // (cmdp.S * max(cmdp.A, 1 if cmdp.is_sparse else cmdp.S) * (1 + cmdp.I)))
+    return (slice(i, i + size) for i in range(0, M, size))

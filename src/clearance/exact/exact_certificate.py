@@ -1,0 +1,62 @@
+"""Exact certificates of policies of finite models: values enclosed in real arithmetic, for the numbers as stored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.certificates.certificate import Certificate, Verdict, build_certificate, verdict_of
+from clearance.core.arrays import Array
+from clearance.core.errors import SolverError, infeasible_message
+from clearance.exact.enclosure import enclose, mix
+from clearance.exact.optimum import Optimum, optimum
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+
+
+def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
+    """Return what is proven of a policy; with its distance from the optimum (`best`, or computed if `compare`)."""
+    J, lower, upper = enclose(cmdp, mixture.pi)
+    bounds = mix(mixture.weights, lower, upper)
+    verdict = verdict_of(bounds[0][1:], bounds[1][1:], cmdp.b)
+    best = _optimum_if_found(cmdp) if best is None and compare else best
+    known = best if best is not None and best.status == "optimal" else None
+    return build_certificate(
+        verdict,
+        mixture.weights @ J,
+        bounds,
+        cmdp.b,
+        evidence="exact",
+        parts=list(J),
+        components=mixture.M,
+        message=_message(cmdp, verdict, *bounds, best),
+        scope=scope_of(cmdp, mixture, "this model as stored"),
+        lam=None if known is None else known.lam,
+        bound=None if known is None else known.bound,
+    )
+
+
+def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
+    """Return what a certificate on a finite model holds for, in words."""
+    how = "one policy" if mixture is None or mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
+    return f"{what}, its initial distribution, discounted by {cmdp.gamma:g} without horizon; {how}"
+
+
+def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
+    """The verdict does not need the optimum, so a solver that gives up costs only the gap."""
+    try:
+        return optimum(cmdp)
+    except SolverError:
+        return None
+
+
+def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Optimum | None) -> str:
+    if verdict == "CERTIFIED":
+        return "every limit is met, proven for the numbers as stored"
+    if best is not None and best.status == "infeasible":
+        return infeasible_message(best.slater)
+    if verdict == "VIOLATED":
+        broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
+        return "limits broken: " + ", ".join(broken)
+    i = int(np.argmin(lower[1:] - cmdp.b))
+    width = upper[1 + i] - lower[1 + i]
+    return f"{cmdp.names[i]} lies within {width:.1e} of its limit: tighten b a little and solve again"

@@ -1,0 +1,197 @@
+"""Infeasibility as an answer: the proof, which limits conflict, and what to give up.
+
+    φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
+
+The limits with λ_i > 0 cannot be met together: the same λ proves it. From there a deletion filter (Chinneck and
+Dravnieks 1991) drops limits for as long as the rest is proven infeasible. What remains is irreducible: without any one
+of them the others can be met. Relaxing one limit alone helps only if it stands in every conflict, so only those of the
+one that was found are tried:
+
+    relax all by    t   = −φ
+    relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}
+
+Both are taken from policies whose J is enclosed, so that the relaxed limits are met by a policy that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from clearance.certificates.certificate import Certificate
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import check_model
+from clearance.exact.enclosure import enclose
+from clearance.exact.exact_certificate import certify_exactly
+from clearance.exact.optimum import Optimum, Scaled, farkas_bound, optimum, safest_policy
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+
+# Under limits relaxed by −φ exactly the feasible policies are a face without interior, where no solver stands on firm
+# ground. The best of them is therefore asked for limits lower by a hair more, relative to the scale of each J_gi.
+HAIRS = (1e-9, 1e-8, 1e-7)
+
+
+@dataclass(frozen=True, eq=False)
+class Infeasibility:
+    """Why no policy meets the limits, and what would have to be given up.
+
+    slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
+    lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
+    policy      the least violating policy [S, A], with values J [1+I]
+    conflict    indices of limits that cannot be met together, proven; without any one of them the others can
+    relax_all   the least amount by which all limits together must be lowered; −bound is a proven lower bound of it
+    relax_each  [I] the least amount by which limit i alone must be lowered; None where that cannot help
+    relaxed, certificate  the best policy under limits that are relaxed by relax_all, and what is proven of it
+    """
+
+    cmdp: CMDP = field(repr=False)
+    slater: float
+    lam: Array
+    bound: float
+    policy: Array = field(repr=False)
+    J: Array
+    conflict: tuple[int, ...]
+    relax_all: float
+    relax_each: tuple[float | None, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the limits in conflict."""
+        return tuple(self.cmdp.names[i] for i in self.conflict)
+
+    @cached_property
+    def relaxed(self) -> Optimum:
+        return self._best_relaxed[0]
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Against the relaxed limits."""
+        return self._best_relaxed[1]
+
+    @cached_property
+    def _best_relaxed(self) -> tuple[Optimum, Certificate]:
+        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g / (1 - self.cmdp.gamma)
+        for hair in HAIRS:
+            relaxed = cmdp.replace(b=cmdp.b - self.relax_all - hair * scale)
+            best = optimum(relaxed)
+            certificate = certify_exactly(relaxed, Mixture.single(best.policy), best)
+            if certificate.verdict == "CERTIFIED":
+                break
+        return best, certificate  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def diagnose(cmdp: CMDP) -> Infeasibility:
+    """Why the limits of this problem cannot be met; an `InputError` if it is not proven that they cannot."""
+    check_model(cmdp)
+    slater, policy, lam, bound = _proof(cmdp)
+    if not bound < 0:
+        raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")
+    J, lower, _ = enclose(cmdp, policy[None])
+    conflict = _irreducible(cmdp, lam)
+    each = tuple(_alone(cmdp, i) if i in conflict else None for i in range(cmdp.I))
+    return Infeasibility(cmdp, slater, lam, bound, policy, J[0], conflict, _enough(cmdp.b, lower[0, 1:]), each)
+
+
+def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
+    """The same model with some of its signals h: the first as reward, the others with lower limits b."""
+    names = ("reward", *cmdp.names)
+    return cmdp.replace(h=cmdp.h[list(signals)], b=b, names=[names[i] for i in signals[1:]])
+
+
+def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
+    """Maximise J_gi itself, under the other limits."""
+    others = [j for j in range(cmdp.I) if j != i]
+    return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
+
+
+def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
+    """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof."""
+    if cmdp.I == 0:
+        return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
+    scaled = Scaled.of(cmdp)
+    _, J, policy, lam = safest_policy(scaled, scaled.margin_unit, "auto")
+    slater = float(np.min(J[1:] - cmdp.b))
+    bound = farkas_bound(cmdp, lam)
+    if slater < 0 and -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
+        return _proof_across_scales(cmdp)
+    return slater, policy, lam, bound
+
+
+def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array, Array, float]:
+    """The same from margins relative to the scale of each constraint, which no solver loses.
+
+    Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi − b_i), and
+    the λ of the problem relaxed by this t proves more, until it can be met.
+    """
+    best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
+    policy = np.zeros((cmdp.S, cmdp.A))
+    for _ in range(50):
+        relaxed = cmdp.replace(b=cmdp.b - t)
+        _, _, policy, lam = safest_policy(Scaled.of(relaxed), np.ones(cmdp.I), "auto")
+        value = farkas_bound(cmdp, lam)
+        if value < bound:
+            best_lam, bound = lam, value
+        if not -value > t * (1 + 1e-9):
+            break
+        t = -value
+    J = enclose(cmdp, policy[None])[0][0]
+    return float(np.min(J[1:] - cmdp.b)), policy, best_lam, bound
+
+
+def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
+    """Limits that cannot be met together, while without any one of them the others can."""
+    keep, needed = _support(cmdp, list(range(cmdp.I)), lam), []
+    while left := [i for i in keep if i not in needed]:
+        # The limit with the smallest share of the proof first: it is the likeliest to be superfluous.
+        i = min(left, key=lambda i: lam[i])
+        rest = [j for j in keep if j != i]
+        proof = _clash(cmdp, rest)
+        if proof is None:
+            needed.append(i)  # and stays needed: fewer limits are easier still
+        else:
+            lam = np.zeros(cmdp.I)
+            lam[rest] = proof
+            keep = _support(cmdp, rest, lam)
+    return tuple(sorted(keep))
+
+
+def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
+    """Those of `keep` with a share in the proof λ [I], if it still proves anything without the rest."""
+    share = lam * Scaled.of(cmdp).g
+    few = [i for i in keep if share[i] > 1e-9 * share.max()]
+    return few if len(few) == len(keep) or farkas_bound(_only(cmdp, few), lam[few]) < 0 else keep
+
+
+def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
+    """λ that proves that these limits alone cannot be met; None if they can, or if nothing is proven."""
+    if not keep:
+        return None
+    part = _only(cmdp, keep)
+    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 / (1 - cmdp.gamma))
+    return lam if farkas_bound(part, lam) < 0 else None
+
+
+def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
+    return select_signals(cmdp, [0, *(1 + i for i in keep)], cmdp.b[keep])
+
+
+def _alone(cmdp: CMDP, i: int) -> float | None:
+    """How far b_i alone must come down; None if the others cannot be met anyway."""
+    best = optimum(maximise_constraint(cmdp, i))
+    if best.status == "infeasible":
+        return None
+    _, lower, _ = enclose(cmdp, best.policy[None])
+    return _enough(cmdp.b[[i]], lower[0, [1 + i]])
+
+
+def _enough(b: Array, lower: Array) -> float:
+    """The least t with b − t ≤ lower, also after rounding."""
+    t = float(np.max(b - lower))
+    while np.any(b - t > lower):
+        t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))
+    return t

@@ -1,0 +1,1 @@
+"""Finite models: the CMDP, its evaluation, softmax policies, mixtures and samplers."""

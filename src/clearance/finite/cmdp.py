@@ -1,0 +1,213 @@
+"""The constrained Markov decision process with finitely many states and actions.
+
+    maximise J_r(π)   subject to   J_gi(π) ≥ b_i,  i = 1..I,      J_h(π) = E Σ_t γ^t h(s_t, a_t),  s_0 ~ ρ
+
+Signals are stacked, h = (r, g_1, …, g_I), so that V, Q, A and J all carry a leading axis 1 + I:
+
+    V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
+    d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
+
+Bai et al. 2023, section "Problem Formulation". The limit b stays a field: folding it into g as (1−γ)b would be
+wrong as soon as episodes end. A terminal state is absorbing with zero signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.compiled.dissection import Elimination
+from clearance.core.errors import InputError
+from clearance.core.validation import (
+    freeze,
+    read_available,
+    read_constraints,
+    read_csr,
+    read_discount,
+    read_initial,
+    read_names,
+    read_number,
+    read_numbers,
+    read_transitions,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class CMDP:
+    """A finite constrained MDP.
+
+    P      transition probabilities, dense [S, A, S] or sparse (CSR) [S·A, S], row s·A + a
+    h      the signals [1+I, S, A], reward first (made from `r`, `g` and `cost`)
+    b      lower limits [I] of J_g
+    rho    initial distribution [S]; uniform unless given
+    gamma  discount factor in (0, 1)
+    names  names of the constraints [I], for messages and reports
+    available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
+           ignored, and no policy takes them
+
+    Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
+    `cost=c, limit=l` adds the constraint g = −c, b = −l.
+
+    >>> CMDP(P=[[[1.0], [1.0]]], r=[[1.0, 0.0]], cost=[[[1.0, 0.0]]], limit=2.0, gamma=0.5).b
+    array([-2.])
+    """
+
+    P: Any
+    h: Array = field(repr=False)
+    b: Array
+    rho: Array = field(repr=False)
+    gamma: float
+    names: tuple[str, ...]
+
+    def __init__(
+        self,
+        P: ArrayLike | sparse.sparray | sparse.spmatrix,
+        r: ArrayLike,
+        g: ArrayLike | None = None,
+        b: ArrayLike = 0.0,
+        *,
+        rho: ArrayLike | None = None,
+        gamma: float,
+        cost: ArrayLike | None = None,
+        limit: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        available: ArrayLike | None = None,
+    ) -> None:
+        r_ = read_numbers("r", r, ndim=2)
+        S, A = r_.shape
+        if S == 0 or A == 0:
+            raise InputError(f"r must have at least one state and one action, got shape {r_.shape}")
+        if (cost is None) != (limit is None):
+            missing, given = ("limit", "cost") if limit is None else ("cost", "limit")
+            raise InputError(f"{missing} is missing: `{given}` needs it (cost [I, S, A] with upper limit [I])")
+        g_, b_ = read_constraints("g", g, "b", b, S, A)
+        c_, l_ = read_constraints("cost", cost, "limit", 0.0 if limit is None else limit, S, A)
+        mask = read_available(available, S, A)
+        h = np.concatenate([r_[None], g_, -c_])
+        put = object.__setattr__
+        put(self, "P", read_transitions(P, S, A, mask))
+        put(self, "h", freeze(h if mask is None else np.where(mask, h, 0.0)))
+        put(self, "b", freeze(np.concatenate([b_, -l_])))
+        put(self, "rho", read_initial(rho, S))
+        put(self, "gamma", read_discount(gamma))
+        put(self, "names", read_names(names, self.I))
+
+    @property
+    def S(self) -> int:
+        return self.h.shape[1]
+
+    @property
+    def A(self) -> int:
+        return self.h.shape[2]
+
+    @property
+    def I(self) -> int:  # noqa: E743
+        return self.h.shape[0] - 1
+
+    @property
+    def r(self) -> Array:
+        return self.h[0]
+
+    @property
+    def g(self) -> Array:
+        return self.h[1:]
+
+    @cached_property
+    def signal_ranges(self) -> tuple[float, Array]:
+        """The ranges of r and of each g_i [I], the units of the problem; 1 where a signal is constant."""
+        r, g = float(np.ptp(self.r)), np.ptp(self.g, axis=(1, 2))
+        return r or 1.0, np.where(g > 0, g, 1.0)
+
+    @property
+    def is_sparse(self) -> bool:
+        return sparse.issparse(self.P)
+
+    @cached_property
+    def available(self) -> NDArray[np.bool_]:
+        """Which actions exist in which state, [S, A]."""
+        if self.is_sparse:
+            return (np.diff(self.P.indptr) > 0).reshape(self.S, self.A)
+        return self.P.any(axis=-1)
+
+    @cached_property
+    def rows(self) -> Any:
+        """P as a matrix [S·A, S] whose row s·A + a is P(·|s, a); dense or CSR."""
+        return self.P if self.is_sparse else self.P.reshape(self.S * self.A, self.S)
+
+    @cached_property
+    def elimination(self) -> Elimination | None:
+        """The order in which to eliminate states, if the model has local structure."""
+        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, self.gamma)
+
+    def tightened(self, kappa: ArrayLike) -> CMDP:
+        """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
+        kappa = np.asarray(kappa, float)
+        if kappa.ndim and kappa.shape != self.b.shape:
+            raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
+        return self.replace(b=self.b + kappa)
+
+    def replace(
+        self, *, h: ArrayLike | None = None, b: ArrayLike | None = None, names: Sequence[str] | None = None
+    ) -> CMDP:
+        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied. With names [I], h
+        and b all given, I may be another one.
+        """
+        other = object.__new__(CMDP)
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("signal_ranges", None)
+        if names is not None:
+            other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
+        I = len(other.names)
+        if h is not None:
+            h_ = read_numbers("h", h, ndim=3)
+            if h_.shape != (1 + I, self.S, self.A):
+                raise InputError(f"h has shape {h_.shape}, the model needs {(1 + I, self.S, self.A)}")
+            other.__dict__["h"] = freeze(np.where(self.available, h_, 0.0))
+        if b is not None:
+            b_ = read_numbers("b", b, ndim=1)
+            if b_.shape != (I,):
+                raise InputError(f"b has {len(b_)} entries for {I} constraints; give one each")
+            other.__dict__["b"] = freeze(b_)
+        return other
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as `.npz` (plain arrays, readable without running code)."""
+        save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays()})
+
+    def arrays(self) -> dict[str, Any]:
+        """All of the model, as arrays with the names that its files have."""
+        arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
+        arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
+        if self.is_sparse:
+            arrays |= {"P_data": self.P.data, "P_indices": self.P.indices, "P_indptr": self.P.indptr}
+        else:
+            arrays["P"] = self.P
+        if not self.available.all():
+            arrays["available"] = self.available
+        return arrays
+
+    @classmethod
+    def load(cls, path: str | Path) -> CMDP:
+        """Read a model written by `save`, or any `.npz` with the same arrays."""
+        z = load_npz(path)
+        missing = [k for k in ("r", "gamma") if k not in z]
+        if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
+            what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
+            raise InputError(f"{path}: {what} is missing; a model needs P, r, gamma and usually g, b, rho")
+        try:
+            P = z["P"] if "P" in z else read_csr(z)
+            names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
+            gamma = read_number("gamma", z["gamma"])
+            given = {"rho": z.get("rho"), "available": z.get("available")}
+            return cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
+        except InputError as e:
+            raise InputError(f"{path}: {e}") from None

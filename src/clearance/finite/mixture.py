@@ -1,0 +1,125 @@
+"""A policy drawn once per episode from weighted policies: the object that Theorem 1 speaks of.
+
+J of a mixture is the weighted mean of the J of its components. A finite model has one stationary policy with exactly
+those values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m}(s, a).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.errors import InputError
+from clearance.core.validation import read_distributions, read_numbers
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Policies pi [M, S, A] of a finite model, component m with probability weights[m]; M = 1 is a single policy.
+
+    >>> Mixture(weights=[1.0], pi=[[[0.5, 0.5]]]).M
+    1
+    """
+
+    weights: Array
+    pi: Array
+
+    def __init__(self, weights: ArrayLike, pi: ArrayLike) -> None:
+        pi_ = read_numbers("pi", pi, ndim=3)
+        weights_ = read_numbers("weights", weights, ndim=1)
+        if len(weights_) != len(pi_) or len(pi_) == 0:
+            raise InputError(
+                f"weights has {len(weights_)} entries for {len(pi_)} policies; give one each, at least one"
+            )
+        object.__setattr__(self, "weights", read_distributions("weights", weights_))
+        object.__setattr__(self, "pi", read_distributions("pi", pi_))
+
+    @classmethod
+    def single(cls, pi: ArrayLike) -> Mixture:
+        """A mixture of one policy [S, A]."""
+        return cls(np.ones(1), read_numbers("policy", pi, ndim=2)[None])
+
+    @classmethod
+    def uniform(cls, pi: ArrayLike) -> Mixture:
+        """π̄: every one of pi [M, S, A] with probability 1/M."""
+        pi_ = read_numbers("pi", pi, ndim=3)
+        return cls(np.full(len(pi_), 1 / max(len(pi_), 1)), pi_)
+
+    @property
+    def M(self) -> int:
+        return len(self.weights)
+
+    def check(self, cmdp: CMDP) -> None:
+        """The components are policies of this model."""
+        if self.pi.shape[1:] != (cmdp.S, cmdp.A):
+            raise InputError(f"policy has shape {self.pi.shape[1:]}, the model needs [S, A] = {(cmdp.S, cmdp.A)}")
+        forbidden = np.argwhere(self.pi.any(axis=0) & ~cmdp.available)
+        if len(forbidden):
+            raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
+
+    def occupancy(self, cmdp: CMDP) -> Array:
+        """d [S, A] = Σ_m w_m d^{π_m}."""
+        self.check(cmdp)
+        return np.einsum("m,msa->sa", self.weights, occupancy(cmdp, self.pi))
+
+    def J(self, cmdp: CMDP) -> Array:
+        """J [1+I] = Σ_m w_m J(π_m)."""
+        return values_from_occupancy(cmdp, self.occupancy(cmdp))
+
+    def stationary(self, cmdp: CMDP) -> Mixture:
+        """The single stationary policy with the same occupancy and so the same J."""
+        return Mixture.single(policy_from_occupancy(self.occupancy(cmdp), cmdp.available))
+
+    def describe(self, cmdp: CMDP) -> str:
+        """A few lines for people: each component's weight, its exact values, and in how many states it is random."""
+        J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.pi)))
+        lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
+        for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
+            kept = (
+                ", ".join(f"{n} {x - b:+.4g}" for n, x, b in zip(cmdp.names, J_g, cmdp.b, strict=True)) or "no limits"
+            )
+            random = int(np.sum(pi.max(-1) < 1 - 1e-9))
+            lines.append(f"{weight:8.2%}  J_r {J_r:.6g}  slack {kept}  random in {random} of {cmdp.S} states")
+        return "\n".join(lines)
+
+    def reset(self, rng: np.random.Generator) -> Actor:
+        """Draw the component for one episode."""
+        return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
+
+    def save(self, path: str | Path) -> None:
+        """Write `policy.npz`: weights [M], pi [M, S, A]."""
+        save_npz(path, {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Mixture:
+        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy."""
+        z = load_npz(path)
+        if "pi" not in z:
+            raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
+        single = z["pi"].ndim == 2
+        if "weights" not in z and not single:
+            raise InputError(f"{path}: weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
+        try:
+            return cls(z.get("weights", np.ones(1)), z["pi"][None] if single else z["pi"])
+        except InputError as e:
+            raise InputError(f"{path}: {e}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Actor:
+    """One component at work during one episode."""
+
+    pi: Array
+    rng: np.random.Generator
+
+    def act(self, s: int) -> int:
+        """An action at state s."""
+        p = self.pi[s]
+        return int(self.rng.choice(len(p), p=p / p.sum()))

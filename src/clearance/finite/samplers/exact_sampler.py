@@ -1,0 +1,41 @@
+"""Every (s, a) with its occupancy: Algorithm 2 without noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import evaluate
+from clearance.finite.samplers.finite_sampler import FiniteSampler
+from clearance.finite.two_layer_policy import Policy
+from clearance.learning.draws import Draws
+
+
+@dataclass(frozen=True, eq=False)
+class Exact(FiniteSampler):
+    """The sampler that knows: weight d(s, a), the exact advantage, the exact J."""
+
+    cmdp: CMDP
+    policy: Policy
+
+    def batch(
+        self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Any, int]:
+        """Draws over all S·A pairs and J [1+I]; no environment steps. `key` and `N` are for samplers with noise."""
+        S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
+        at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
+        s, a = np.divmod(np.arange(S * A), A)
+        score = self.policy.score(theta, s, a)
+        return Draws(at.d.ravel(), score, at.A.reshape(len(at.J), -1).T, np.arange(S * A)), at.J[:H], memory, 0
+
+
+def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
+    """The model with one more signal [S, A] behind the others, as a constraint that nobody keeps."""
+    if extra is None:
+        return cmdp
+    h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)
+    return cmdp.replace(h=h, b=b, names=(*cmdp.names, f"signal {1 + cmdp.I}"))

@@ -1,0 +1,183 @@
+"""Bounded unbiased estimates of J from whole episodes, for certificates and selection.
+
+    X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = √γ
+
+E X = J for any table V̂ (zero, or a critic's as control variate: then only the noise of the transitions is left), and X
+lies in a known interval, which the plain geometric sum of Algorithm 2 does not. The bounds of h are declared; a value
+outside them is an error that names the episode and the step, because a certificate would be worth nothing then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.episode_source import Batch
+from clearance.core.arrays import Array
+from clearance.core.compiled import episodes
+from clearance.core.compiled.alias_tables import alias_cells, geometric_tables, pack
+from clearance.core.errors import InputError
+from clearance.core.random_streams import fold
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.algorithm2 import alias_tables
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureEpisodes:
+    """Episodes of a mixture on a finite model that is used as a simulator only.
+
+    base      V̂ [S, 1+I], or None for zero
+    declared  (low, high) of every signal [1+I] each; the model's own extremes unless given
+    """
+
+    cmdp: CMDP
+    mixture: Mixture
+    base: Array | None = None
+    declared: tuple[Array, Array] | None = None
+
+    @property
+    def q(self) -> float:
+        return math.sqrt(self.cmdp.gamma)
+
+    @cached_property
+    def signal_bounds(self) -> tuple[Array, Array]:
+        """(low, high) of h [1+I]."""
+        if self.declared is not None:
+            return self.declared
+        h = np.where(self.cmdp.available, self.cmdp.h, 0.0)
+        return h.min(axis=(1, 2)), h.max(axis=(1, 2))
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(low, high) of X [1+I], from the bounds of h and of V̂ alone. With the sums rearranged,
+
+            X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
+
+        which is a much shorter range than term by term. T is random and episodes may end, so 0 belongs to every range.
+        """
+        low, high = self.signal_bounds
+        least, most = np.minimum(self.table.min(0), 0.0), np.maximum(self.table.max(0), 0.0)
+        full = 1 / (1 - self.cmdp.gamma / self.q)
+        down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
+        up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
+        return full * down + self.q * least, full * up + self.q * most
+
+    @cached_property
+    def table(self) -> Array:
+        H = 1 + self.cmdp.I
+        return np.zeros((self.cmdp.S, H)) if self.base is None else np.ascontiguousarray(self.base, float)
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any, Any]:
+        model = alias_tables(self.cmdp)._replace(
+            **dict(zip(("tail", "guide", "inv_log_gamma"), geometric_tables(self.q), strict=True))
+        )
+        pols = np.stack([pack(pi) for pi in self.mixture.pi])
+        M = self.mixture.M
+        choice = alias_cells(np.array([0, M]), np.arange(M, dtype=np.int32), self.mixture.weights, 0)
+        return model, pols, choice
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        """Episodes begin .. begin + n − 1 of the stream `key`."""
+        model, pols, choice = self._compiled
+        X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)
+        low, high = self.signal_bounds
+        steps, episode, t = episodes.returns(
+            key,
+            begin,
+            model,
+            self.cmdp.gamma,
+            self.cmdp.gamma / self.q,
+            pols,
+            choice,
+            self.table,
+            low,
+            high,
+            X,
+            component,
+        )
+        if episode >= 0:
+            raise out_of_bounds_error(int(episode), int(t))
+        return X, component, int(steps)
+
+    @property
+    def episode_steps(self) -> float:
+        """E T = 1/(1 − q)."""
+        return 1 / (1 - self.q)
+
+
+@dataclass(frozen=True, eq=False)
+class RuleEpisodes:
+    """The same for any rule `state -> action`, which may keep a memory or draw its own random numbers.
+
+    The rule is called once per step; if it has a method `reset`, that is called at the beginning of every episode.
+    """
+
+    cmdp: CMDP
+    act: Callable[[int], int]
+    declared: tuple[Array, Array] | None = None
+
+    @cached_property
+    def _like(self) -> MixtureEpisodes:
+        uniform = self.cmdp.available / self.cmdp.available.sum(1, keepdims=True)
+        return MixtureEpisodes(self.cmdp, Mixture.single(uniform), None, self.declared)
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        return self._like.bounds
+
+    @property
+    def episode_steps(self) -> float:
+        return self._like.episode_steps
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        X, steps = np.zeros((n, 1 + self.cmdp.I)), 0
+        for i in range(n):
+            rng = np.random.default_rng(int(fold(key, begin + i)))
+            steps += self._episode(rng, begin + i, X[i])
+        return X, np.zeros(n, np.int64), steps
+
+    def _episode(self, rng: np.random.Generator, episode: int, x: Array) -> int:
+        cmdp, q, (low, high) = self.cmdp, self._like.q, self._like.signal_bounds
+        reset = getattr(self.act, "reset", None)
+        if callable(reset):
+            reset()
+        T, s, weight = int(rng.geometric(1 - q)), int(rng.choice(cmdp.S, p=cmdp.rho)), 1.0
+        for t in range(T):
+            a = self._action(s)
+            h = cmdp.h[:, s, a]
+            if np.any(h < low) or np.any(h > high):
+                raise out_of_bounds_error(episode, t)
+            x += weight * h
+            weight *= cmdp.gamma / q
+            s = self._next(rng, s, a)
+        return T
+
+    def _action(self, s: int) -> int:
+        a = self.act(s)
+        if isinstance(a, tuple):  # Stable-Baselines3's predict gives (action, state)
+            a = a[0]
+        given = np.asarray(a)
+        whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
+        action = int(given.item()) if whole else -1
+        if not (0 <= action < self.cmdp.A and self.cmdp.available[s, action]):
+            raise InputError(f"policy gave action {a!r} at state {s}, which has no such action")
+        return action
+
+    def _next(self, rng: np.random.Generator, s: int, a: int) -> int:
+        row = self.cmdp.rows[[s * self.cmdp.A + a]]
+        if self.cmdp.is_sparse:
+            return int(rng.choice(row.indices, p=row.data / row.data.sum()))
+        return int(rng.choice(self.cmdp.S, p=row[0] / row[0].sum()))
+
+
+def out_of_bounds_error(episode: int, t: int) -> InputError:
+    return InputError(
+        f"a signal left its declared bounds at step {t} of episode {episode}: widen the bounds, or mend the simulator"
+    )

@@ -1,0 +1,74 @@
+"""A generative model: N next states of every pair (s, a), and the empirical model that they make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.compiled import episodes
+from clearance.finite.cmdp import CMDP
+from clearance.finite.samplers.algorithm2 import alias_tables
+from clearance.finite.samplers.exact_sampler import Exact
+from clearance.finite.samplers.finite_sampler import FiniteSampler
+from clearance.finite.two_layer_policy import Policy
+from clearance.learning.draws import Draws
+
+
+@dataclass(frozen=True, eq=False)
+class Generative(FiniteSampler):
+    """The sampler of `ModelBased`. Rewards and utilities of a pair are seen when it is; ρ is known, as in theirs.
+
+    exact=True leaves out the samples: the empirical model is the model.
+    """
+
+    cmdp: CMDP
+    policy: Policy
+    exact: bool = False
+
+    def begin(self) -> Array:
+        """Counts n(s, a, s') as rows (s·A + a, s', n) [·, 3]: none yet."""
+        return np.zeros((0, 3))
+
+    def collect(self, key: np.uint64, memory: Array, N: int) -> tuple[Array, int]:
+        """N samples of every pair on top of `memory`, and the steps they cost."""
+        if self.exact:
+            return memory, 0
+        pairs, found = np.flatnonzero(self.cmdp.available), [memory]
+        for row in pairs:
+            count = np.zeros(self.cmdp.S)
+            episodes.nexts(np.uint64(key), row, N, alias_tables(self.cmdp), count)
+            seen = np.flatnonzero(count)
+            found.append(np.column_stack([np.full(len(seen), float(row)), seen.astype(float), count[seen]]))
+        return np.concatenate(found), N * len(pairs)
+
+    def model(self, memory: Array) -> CMDP:
+        """The empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
+        if self.exact:
+            return self.cmdp
+        kept = self.__dict__.get("_model")  # planning asks for the same model again and again
+        if kept is None or kept[0] is not memory:
+            kept = memory, self._empirical(memory)
+            self.__dict__["_model"] = kept
+        return kept[1]
+
+    def _empirical(self, memory: Array) -> CMDP:
+        cmdp = self.cmdp
+        row, col, n = memory.T
+        counts: Any = sparse.csr_array((n, (row.astype(int), col.astype(int))), shape=(cmdp.S * cmdp.A, cmdp.S))
+        total = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1.0)
+        P = sparse.csr_array(sparse.diags_array(1 / total) @ counts)
+        P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
+        about = {"rho": cmdp.rho, "gamma": cmdp.gamma, "names": cmdp.names, "available": cmdp.available}
+        return CMDP(P, cmdp.r, cmdp.g, cmdp.b, **about)
+
+    def batch(
+        self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Array, int]:
+        """N more samples of every pair, and exact draws of the empirical model: certainty equivalence."""
+        memory, steps = self.collect(key, memory, N)
+        draws, J, _, _ = Exact(self.model(memory), self.policy).batch(key, None, theta, N, extra)
+        return draws, J, memory, steps

@@ -1,0 +1,114 @@
+"""Walks that train a critic: one table Q for every signal, by expected TD(0), and draws at every pair from it.
+
+    Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
+
+The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm 2, but need no reset to a chosen
+state and no second rollout: every step teaches all signals. A share `explore` of the actions is uniform, so that an
+action that π has given up is still seen; that is what keeps the softmax from saturating for ever. No transition is
+remembered: the model stays unknown.
+
+The draws are biased by what the critic has not learned yet. Certificates never use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from clearance.core.arrays import Array
+from clearance.core.compiled import episodes
+from clearance.core.compiled.alias_tables import pack
+from clearance.finite.cmdp import CMDP
+from clearance.finite.samplers.algorithm2 import add_signal, alias_tables
+from clearance.finite.samplers.finite_sampler import FiniteSampler
+from clearance.finite.two_layer_policy import Policy
+from clearance.learning.draws import Draws
+
+FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows the policy
+
+
+class Tables(NamedTuple):
+    """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S]."""
+
+    Q: Array
+    seen: Array
+    visits: Array
+    starts: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Critic(FiniteSampler):
+    """The sampler of `RegularisedCNPGPD`: draws at every (s, a), with the critic's advantage and its own Ĵ = ρ̂·V̂."""
+
+    cmdp: CMDP
+    policy: Policy
+    explore: float = 0.1
+    gain: float = 0.1
+
+    def begin(self) -> Tables:
+        S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
+        return Tables(np.zeros((S * A, H)), np.zeros(S * A), np.zeros(S), np.zeros(S))
+
+    def batch(
+        self, key: np.uint64, memory: Tables, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Tables, int]:
+        """N walks; then every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the critic after them, and the steps."""
+        cmdp, gamma = self.cmdp, self.cmdp.gamma
+        pi = np.ascontiguousarray(self.policy.pi(theta))
+        uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+        walked = pack((1 - self.explore) * pi + self.explore * uniform)
+        Q, seen, visits, starts = (
+            make_room(memory.Q, cmdp, extra),
+            memory.seen.copy(),
+            FORGET * memory.visits,
+            memory.starts.copy(),
+        )
+        V = state_values(pi, Q)
+        gain = self.gain * (1 - gamma)
+        model = add_signal(alias_tables(cmdp), extra)
+        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts)
+        V = state_values(pi, Q)  # without the rounding of the running sums
+        J_hat = starts @ V[:, : 1 + cmdp.I] / starts.sum()
+        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Tables(Q, seen, visits, starts), int(steps)
+
+
+def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
+    """A copy of the tables Q, with a column for the extra signal where there is one."""
+    H = 1 + cmdp.I + (extra is not None)
+    return np.column_stack([Q, np.zeros((len(Q), H - Q.shape[1]))]) if Q.shape[1] < H else Q[:, :H].copy()
+
+
+def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
+    """Every pair as a draw with weight d̂(s) π(a|s), and the advantage of the tables.
+
+    The scores of a tabular softmax are an operator, since a matrix would have (S·A)² entries.
+    """
+    pairs = np.arange(pi.size)
+    weight = (visits[:, None] * pi).ravel()
+    score = TabularScore(pi) if policy.tabular else policy.score(theta, *np.divmod(pairs, pi.shape[1]))
+    return Draws(weight / weight.sum(), score, Q - np.repeat(V, pi.shape[1], axis=0), pairs)
+
+
+class TabularScore(LinearOperator):
+    """The scores of all pairs of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
+
+    def __init__(self, pi: Array) -> None:
+        super().__init__(np.dtype(float), (pi.size, pi.size))
+        self.pi = pi
+
+    def _matvec(self, x: Array) -> Array:
+        w = x.reshape(self.pi.shape)
+        return (w - np.sum(self.pi * w, axis=1, keepdims=True)).ravel()
+
+    def _rmatvec(self, x: Array) -> Array:
+        v = x.reshape(self.pi.shape)
+        return (v - self.pi * v.sum(1, keepdims=True)).ravel()
+
+
+def state_values(pi: Array, Q: Array) -> Array:
+    """V(s) = Σ_a π(a|s) Q(s, a), [S, 1+I] from Q [S·A, 1+I]."""
+    S, A = pi.shape
+    return np.einsum("sa,sah->sh", pi, Q.reshape(S, A, -1))

@@ -1,0 +1,73 @@
+"""One trajectory without resets, and a critic for every signal along it: the memory of PD-NAC (Zeng et al. 2021).
+
+    a ~ (1−ε)π(·|s) + ε/|A|;     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a))
+
+A state that ends the episode (every action stays there, with no signal) is left for a draw of ρ, as a simulator would.
+Ĵ = Σ_s ρ(s) V̂(s) with ρ known, as in theirs: a trajectory without resets sees ρ only once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.compiled import episodes
+from clearance.core.compiled.alias_tables import pack
+from clearance.finite.cmdp import CMDP
+from clearance.finite.samplers.algorithm2 import add_signal, alias_tables
+from clearance.finite.samplers.finite_sampler import FiniteSampler
+from clearance.finite.samplers.td_critic import FORGET, make_room, state_values, table_draws
+from clearance.finite.two_layer_policy import Policy
+from clearance.learning.draws import Draws
+
+
+class Path(NamedTuple):
+    """Where the trajectory is (−1 before it starts), the critic Q [S·A, 1+I], and recent visits [S]."""
+
+    s: int
+    Q: Array
+    visits: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory(FiniteSampler):
+    """The sampler of `PDNAC`; β and ε are constants of a run."""
+
+    cmdp: CMDP
+    policy: Policy
+    beta: float = 0.05
+    explore: float = 0.1
+
+    @cached_property
+    def ends(self) -> NDArray[np.bool_]:
+        """States whose every action stays, with no signal [S]."""
+        S, A = self.cmdp.S, self.cmdp.A
+        rows = np.arange(S * A)
+        stays = np.asarray(self.cmdp.rows[rows, rows // A]).reshape(S, A) == 1.0
+        quiet = ~np.any(self.cmdp.h, axis=0)
+        return np.all((stays & quiet) | ~self.cmdp.available, axis=1)
+
+    def begin(self) -> Path:
+        S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
+        return Path(-1, np.zeros((S * A, H)), np.zeros(S))
+
+    def batch(
+        self, key: np.uint64, memory: Path, theta: Array, N: int, extra: Array | None = None
+    ) -> tuple[Draws, Array, Path, int]:
+        """N more steps; then every pair as a draw, Ĵ [1+I], and where the trajectory is now."""
+        cmdp = self.cmdp
+        pi = np.ascontiguousarray(self.policy.pi(theta))
+        uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+        walked = pack((1 - self.explore) * pi + self.explore * uniform)
+        Q, visits = make_room(memory.Q, cmdp, extra), FORGET * memory.visits
+        V, model = state_values(pi, Q), add_signal(alias_tables(cmdp), extra)
+        settings = (cmdp.gamma, self.beta, self.ends, N)
+        s = episodes.follow(np.uint64(key), memory.s, model, walked, pi, *settings, Q, V, visits)
+        V = state_values(pi, Q)
+        J_hat = cmdp.rho @ V[:, : 1 + cmdp.I]
+        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Path(int(s), Q, visits), N

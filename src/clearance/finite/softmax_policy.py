@@ -1,0 +1,161 @@
+"""π_θ for finite models: softmax over features, π(a|s) ∝ exp⟨Φ_sa, θ⟩ (Bai et al. 2023, appendix "Evaluation Details").
+
+    score(s, a) = ∇ log π_θ(a|s) = Φ_sa − Σ_a' π(a'|s) Φ_sa'
+
+Tabular softmax is the same with Φ = the identity, d = S·A. Features are kept sparse, so both are one code path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse, special
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import read_available, read_numbers
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import averager
+
+# Up to this size Φ is handled as a dense array, which is many times faster for small models.
+DENSE = 10**6
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxPolicy:
+    """π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with features as a sparse matrix [S·A, d]. Made by `softmax` or `linear_softmax`."""
+
+    S: int
+    A: int
+    matrix: Any
+    tabular: bool = False
+    available: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def bias(self) -> Array:
+        """0 for actions that exist, −inf for others, [S, A]: added to the logits."""
+        none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
+        return np.where(none, -np.inf, 0.0)
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def features(self) -> Array:
+        """Φ [S, A, d], dense."""
+        return self.matrix.toarray().reshape(self.S, self.A, self.d)
+
+    @cached_property
+    def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
+        """(indptr, indices, values, action of each value) of Φ over rows s·A + a, for the compiled kernels."""
+        m = self.matrix
+        action = np.repeat(np.arange(self.S * self.A) % self.A, np.diff(m.indptr))
+        return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
+
+    def init(self) -> Array:
+        """θ¹ = 0, the uniform policy (Alg. 1 l. 1)."""
+        return np.zeros(self.d)
+
+    def log_pi(self, theta: ArrayLike) -> Array:
+        """log π [..., S, A] of one θ [d] or of many [..., d]."""
+        theta = np.asarray(theta, float)
+        logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
+        return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A) + self.bias, axis=-1)
+
+    def pi(self, theta: ArrayLike) -> Array:
+        """π [..., S, A] of one θ [d] or of many [..., d]."""
+        return np.exp(self.log_pi(theta))
+
+    def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:
+        """log π_θ(a|s) [N]."""
+        return self.log_pi(theta)[s, a]
+
+    def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
+        """∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa'; sparse if Φ is large."""
+        pi = self.pi(theta)
+        if self.S * self.A * self.d <= DENSE:
+            return self.features[s, a] - np.einsum("sa,sad->sd", pi, self.features)[s]
+        return self.matrix[s * self.A + a] - (averager(pi) @ self.matrix)[s]
+
+    def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """One action for each state of s [N]."""
+        cdf = np.cumsum(self.pi(theta)[s], axis=-1)
+        return np.minimum((rng.random(len(s))[:, None] > cdf).sum(-1), self.A - 1)
+
+
+def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:
+    """Tabular softmax: one parameter for each pair (s, a); zero probability where `available` [S, A] is false."""
+    mask = read_available(available, S, A)
+    return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=mask)
+
+
+def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> SoftmaxPolicy:
+    """Log-linear softmax with features Φ [S, A, d]; zero probability where `available` [S, A] is false."""
+    phi = read_numbers("features", features, ndim=3)
+    S, A, d = phi.shape
+    if min(S, A, d) == 0:
+        raise InputError(f"features must be [S, A, d] with no empty axis, got shape {phi.shape}")
+    return SoftmaxPolicy(S, A, sparse.csr_array(phi.reshape(S * A, d)), available=read_available(available, S, A))
+
+
+class TiedFeaturesError(InputError):
+    """The features share parameters between states or actions in a way that no linear program describes."""
+
+
+def check_fits(cmdp: CMDP, policy: Any) -> None:
+    """The policy is for the model's states and actions, or an error that says what it is for."""
+    if (policy.S, policy.A) != (cmdp.S, cmdp.A):
+        raise InputError(
+            f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"
+        )
+    if np.any(np.isfinite(policy.bias) & ~cmdp.available):
+        raise InputError("policy takes actions that the model does not have: make it with available=cmdp.available")
+
+
+def class_model(cmdp: CMDP, policy: Any) -> CMDP:
+    """A model whose policies are the closure of the class {π_θ}, so that its LP optimum is the optimum of the class.
+
+    Possible where each state is either free (the features of its actions, less one of them, are linearly independent of
+    each other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
+    keeps its actions, each with the average of all. Raises `TiedFeaturesError` otherwise.
+    """
+    check_fits(cmdp, policy)
+    if not isinstance(policy, SoftmaxPolicy):
+        raise TiedFeaturesError("the optimum over networks is no linear program")
+    can = np.isfinite(policy.bias)
+    if policy.tabular and np.array_equal(can, cmdp.available):
+        return cmdp
+    contrast, blind = _contrasts(policy)
+    if np.linalg.matrix_rank(contrast[~blind].reshape(-1, policy.d)) < (can.sum(1) - 1)[~blind].sum():
+        raise TiedFeaturesError(
+            "features tie states or actions together: the optimum of this class is no linear program"
+        )
+    share = can / can.sum(1, keepdims=True)
+    blocks = np.where(blind[:, None, None], np.repeat(share[:, None], cmdp.A, axis=1), np.eye(cmdp.A)) * can[:, :, None]
+    P: Any = sparse.block_diag(blocks, format="csr") @ sparse.csr_array(cmdp.rows)
+    P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
+    h = np.einsum("sab,hsb->hsa", blocks, cmdp.h)
+    return CMDP(P, h[0], h[1:], cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma, names=cmdp.names, available=can)
+
+
+def class_policy(policy: Any, pi: Array) -> Array:
+    """A policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
+    can = np.isfinite(policy.bias)
+    if policy.tabular:
+        return pi
+    _, blind = _contrasts(policy)
+    return np.where(blind[:, None], can / can.sum(1, keepdims=True), pi)
+
+
+def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
+    """Φ_sa less the features of the state's first action [S, A, d], and which states are blind [S]: all equal."""
+    can = np.isfinite(policy.bias)
+    first = np.argmax(can, axis=1)
+    contrast = np.where(can[:, :, None], policy.features - policy.features[np.arange(policy.S), first][:, None], 0.0)
+    return contrast, ~np.any(contrast, axis=(1, 2))

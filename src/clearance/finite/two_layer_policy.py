@@ -1,0 +1,106 @@
+"""Two-layer networks on finite models: f(s, a) = m^(−1/2) Σ_j b_j ReLU(W_j·x_sa), b_j = ±1 fixed (Xu et al. 2021).
+
+    π_W(a|s) ∝ exp f(s, a);      ∂f/∂W_j = m^(−1/2) b_j 1[W_j·x > 0] x
+
+Neurons come in pairs of opposite sign with the same W_j ~ N(0, 1/D) at first, so that f = 0 and π is uniform there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import read_available, read_numbers
+from clearance.finite.softmax_policy import SoftmaxPolicy
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLayer:
+    """A policy class of width m over inputs x [S·A, D] of norm at most 1. Made by `two_layer`; θ = W [m, D], flat."""
+
+    S: int
+    A: int
+    x: Array
+    m: int
+    seed: int = 0
+    available: NDArray[np.bool_] | None = None
+
+    tabular = False
+
+    @cached_property
+    def bias(self) -> Array:
+        """0 for actions that exist, −inf for others, [S, A]."""
+        none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
+        return np.where(none, -np.inf, 0.0)
+
+    @property
+    def D(self) -> int:
+        return self.x.shape[1]
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return self.m * self.D
+
+    @cached_property
+    def sign(self) -> Array:
+        """b_j/√m [m]."""
+        return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
+
+    def init(self) -> Array:
+        """W at random, in pairs: f = 0."""
+        half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
+        return np.concatenate([half, half]).ravel()
+
+    def value(self, theta: ArrayLike) -> Array:
+        """f [..., S·A] of one θ [d] or of many [..., d]."""
+        W = np.asarray(theta, float).reshape(*np.shape(theta)[:-1], self.m, self.D)
+        return np.maximum(self.x @ np.swapaxes(W, -1, -2), 0.0) @ self.sign
+
+    def jacobian(self, theta: Array) -> Array:
+        """∂f/∂θ [S·A, d] of one θ."""
+        active = (self.x @ theta.reshape(self.m, self.D).T > 0) * self.sign
+        return (active[:, :, None] * self.x[:, None, :]).reshape(len(self.x), self.d)
+
+    def log_pi(self, theta: ArrayLike) -> Array:
+        """log π [..., S, A]."""
+        f = self.value(theta)
+        return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
+
+    def pi(self, theta: ArrayLike) -> Array:
+        """π [..., S, A]."""
+        return np.exp(self.log_pi(theta))
+
+    def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
+        """∇ log π_θ(a|s) [N, d] = ∂f(s, a) − E_{a'~π} ∂f(s, a')."""
+        J = self.jacobian(theta).reshape(self.S, self.A, self.d)
+        return J[s, a] - np.einsum("sa,sad->sd", self.pi(theta), J)[s]
+
+
+def two_layer(
+    S: int, A: int, m: int = 64, *, inputs: ArrayLike | None = None, available: ArrayLike | None = None, seed: int = 0
+) -> TwoLayer:
+    """A two-layer ReLU network of even width m as a policy; inputs [S, A, D], one-hot state and action unless given."""
+    if m < 2 or m % 2:
+        raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")
+    x = _one_hot(S, A) if inputs is None else read_numbers("inputs", inputs, ndim=3)
+    if x.shape[:2] != (S, A):
+        raise InputError(f"inputs must be [S, A, D] = [{S}, {A}, D], got shape {x.shape}")
+    norm = np.linalg.norm(x, axis=-1).max()
+    return TwoLayer(S, A, x.reshape(S * A, -1) / max(norm, 1e-300), m, seed, read_available(available, S, A))
+
+
+def _one_hot(S: int, A: int) -> Array:
+    """(e_s, e_a) for every pair [S, A, S + A]."""
+    states, acts = np.broadcast_to(np.eye(S)[:, None], (S, A, S)), np.broadcast_to(np.eye(A)[None], (S, A, A))
+    return np.concatenate([states, acts], axis=-1)
+
+
+Policy = SoftmaxPolicy | TwoLayer

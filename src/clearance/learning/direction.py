@@ -1,0 +1,186 @@
+"""The natural direction ω from weighted draws: Draws, λ → ω.
+
+    ω* = argmin_ω E_{(s,a)~d} (score·(1−γ)ω − A_L)²  =  F† ∇J_L,       A_L = A_r + Σ_i λ_i A_gi
+
+Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax ω* = A_L/(1−γ) up to a
+constant per state, which changes no policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import LinearOperator
+
+from clearance.core.arrays import Array
+from clearance.core.compiled import regression
+from clearance.core.errors import InputError
+from clearance.core.validation import check_non_negative, check_positive
+from clearance.learning.draws import Draws, PairScore
+
+WIDE = 4  # so many times more parameters than rows, and the rows are decomposed instead
+G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
+
+
+def lagrangian(A: Array, lam: Array) -> Array:
+    """A_L = A_r + Σ_i λ_i A_gi from stacked signals [..., 1+I] and λ [I] (eq. 14)."""
+    return A[..., 0] + A[..., 1:] @ lam
+
+
+@dataclass(frozen=True)
+class SGD:
+    """The paper's averaged stochastic gradient descent from 0 (Alg. 1 l. 3–10).
+
+    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ.
+    `printed=True` is the form as printed:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time
+    constant is longer by 1/(2(1−γ)²): 100 samples are far too few there.
+    Theory wants α ≤ 1/(4G²), which is 1/8 for one-hot features.
+    """
+
+    alpha: float = 0.05
+    printed: bool = False
+
+    def scales(self, gamma: float) -> tuple[float, float, float]:
+        """(step, scale, out) of the common form x ← x − step·(scale·score·x − Â) score, ω = out · mean x."""
+        if self.printed:
+            return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
+        return self.alpha, 1.0, 1 / (1 - gamma)
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        step, scale, out = self.scales(gamma)
+        score = dense(draws.score)
+        x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
+        for row, A_L in zip(score, lagrangian(draws.A, lam), strict=True):
+            x = x - step * (scale * (row @ x) - A_L) * row
+            total += x
+        return out * total / len(score)
+
+
+@dataclass(frozen=True)
+class WeightedSGD:
+    """Weighted SGD, one regression for each signal (Ding et al., JMLR 2025).
+
+    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
+    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The first steps are capped at 1/(2G²), beyond which they diverge: their
+    projection on a ball serves the same end. Without a projection SGD from 0 is linear in Â, so that the separate
+    regressions on the same draws add up to one of Â_L exactly.
+    """
+
+    sigma_F: float = 0.1
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        A, score = np.ascontiguousarray(draws.A), draws.score
+        if isinstance(score, PairScore):
+            w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
+        else:
+            w = regression.weighted(dense(score), A, self.sigma_F, 0.5 / G2)
+        return (w[:, 0] + w[:, 1:] @ lam) / (1 - gamma)
+
+
+@dataclass(frozen=True)
+class AcceleratedSGD:
+    """Accelerated SGD on ω itself (Mondal, Aggarwal 2024; Jain et al. 2018).
+
+    u = a·x + (1−a)·v;  ĝ = (score·u − Â_L/(1−γ)) score;  x = u − δĝ;  v = βu + (1−β)v − ξĝ;  ω = mean of the last half
+    of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²).
+    """
+
+    mu_F: float = 0.05
+
+    def constants(self) -> tuple[float, float, float, float]:
+        """(a, β, ξ, δ)."""
+        root = 3 * np.sqrt(5) * G2
+        return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from draws of equal weight, in their order."""
+        A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
+        if isinstance(draws.score, PairScore):
+            return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
+        return regression.accelerated(dense(draws.score), A_L, *self.constants())
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """The minimiser itself, by pseudo-inverse, or with a ridge.
+
+    F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
+    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the rule, not the exception. A state
+    whose policy has saturated beyond about 1e-18 falls under its cut and stays as it is; `Tabular` has no such limit.
+    """
+
+    ridge: float = 0.0
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [d] from weighted draws."""
+        score = dense(draws.score)
+        A_L = lagrangian(draws.A, lam)
+        if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
+            root = np.sqrt(draws.weight)
+            if score.shape[1] > WIDE * len(score):
+                return _shortest(root[:, None] * score, root * A_L) / (1 - gamma)
+            u, sigma, vt = linalg.svd(root[:, None] * score, full_matrices=False)
+            # The second cut is for policies that have saturated everywhere: all σ are small, and A_L/σ is rounding.
+            keep = sigma > np.maximum(1e-9 * sigma[0], 1e-13 * np.linalg.norm(score, axis=1).max())
+            w = vt[keep].T @ ((u[:, keep].T @ (root * A_L)) / sigma[keep])
+        else:
+            F = fisher(draws) + self.ridge * np.eye(score.shape[1])
+            w = linalg.solve(F, score.T @ (draws.weight * A_L), assume_a="pos")
+        return np.asarray(w) / (1 - gamma)
+
+
+def _shortest(X: Array, y: Array) -> Array:
+    """The shortest w with least ‖Xw − y‖ for few rows and many columns, by the eigenvalues of X Xᵀ.
+
+    Half the digits of the decomposition of X itself, and a hundredth of its time: networks have many parameters.
+    """
+    size, u = linalg.eigh(X @ X.T)
+    keep = size > 1e-10 * size[-1]
+    return X.T @ (u[:, keep] @ ((u[:, keep].T @ y) / size[keep]))
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 where there is no draw.
+
+    With exact draws this is the exact natural gradient at any saturation (Agarwal et al. 2021, Lemma 15).
+    """
+
+    def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
+        """ω [S·A]; draws of one pair have equal weight, so their plain mean is the weighted one."""
+        d = draws.score.shape[1]
+        total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
+        return total / np.maximum(np.bincount(draws.pair, minlength=d), 1) / (1 - gamma)
+
+
+def fisher(draws: Draws) -> Array:
+    """F = Σ_n weight_n score_n score_nᵀ [d, d] (Bai et al. 2023, eq. 8)."""
+    score = dense(draws.score)
+    return score.T @ (score * draws.weight[:, None])
+
+
+def dense(score: Any) -> Array:
+    """The scores as an array [N, d]."""
+    if hasattr(score, "toarray"):
+        return score.toarray()
+    return np.asarray(score @ np.eye(score.shape[1]) if isinstance(score, LinearOperator) else score)
+
+
+Direction = SGD | WeightedSGD | AcceleratedSGD | LeastSquares | Tabular
+# Those that take draws one after the other, and so want them of equal weight.
+STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
+
+
+def check_direction(direction: Any) -> None:
+    """One of the directions above, with settings that mean something."""
+    if not isinstance(direction, Direction):
+        names = "SGD(), WeightedSGD(), AcceleratedSGD(), LeastSquares() or Tabular()"
+        raise InputError(f"direction must be {names}, got {direction!r}")
+    check_non_negative("ridge", getattr(direction, "ridge", 0.0))
+    for name in ("alpha", "sigma_F", "mu_F"):
+        check_positive(name, getattr(direction, name, 1.0))

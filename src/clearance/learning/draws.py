@@ -1,0 +1,49 @@
+"""What every sampler gives to `direction`: weighted rows of (score, advantage)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from clearance.core.arrays import Array
+
+
+class Draws(NamedTuple):
+    """Rows n with weight [N] (summing to 1), score ∇ log π(a_n|s_n) [N, d], advantages A [N, 1+I], pair s·A + a [N].
+
+    An exact evaluation is a weighted sample: every (s, a) with weight d(s, a). So one `direction` serves all.
+    `score` is a linear operator: `score @ w` and `score.T @ v` are all that is asked of it.
+    """
+
+    weight: Array
+    score: Any
+    A: Array
+    pair: NDArray[np.int64]
+
+
+class PairScore(LinearOperator):
+    """The scores [N, S·A] of drawn pairs of a tabular softmax: e_sa − Σ_a' π(a'|s) e_sa'; a matrix only if asked."""
+
+    def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:
+        super().__init__(np.dtype(float), (len(pair), pi.size))
+        self.pi, self.pair = pi, pair
+
+    def _matvec(self, x: Array) -> Array:
+        w = x.reshape(self.pi.shape)
+        return (w - np.sum(self.pi * w, axis=1, keepdims=True)).ravel()[self.pair]
+
+    def _rmatvec(self, x: Array) -> Array:
+        v = np.bincount(self.pair, x.ravel(), self.pi.size).reshape(self.pi.shape)
+        return (v - self.pi * v.sum(1, keepdims=True)).ravel()
+
+    def toarray(self) -> Array:
+        S, A = self.pi.shape
+        out = np.zeros((len(self.pair), S, A))
+        rows, s = np.arange(len(self.pair)), self.pair // A
+        out[rows, s] = -self.pi[s]
+        out = out.reshape(len(rows), S * A)
+        out[rows, self.pair] += 1.0
+        return out

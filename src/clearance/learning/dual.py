@@ -1,0 +1,36 @@
+"""The conservative dual step: λ, J_g − b → λ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.core.arrays import Array
+
+
+def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
+    """λ ← P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)), with slack = Ĵ_g − b [I] (Bai et al. 2023, Alg. 1 l. 16).
+
+    The projection is on [0, Λ]: the paper's (0, Λ] excludes its own start λ = 0.
+    """
+    return np.clip(lam - eta2 * (slack - kappa), 0.0, lam_max)
+
+
+def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array | None:
+    """mean_k (Ĵ_g − b) ≥ κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k for every run [I]; None where the clip at Λ was active.
+
+    Each step without upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ); summed over k = 1..K. `lam` is λ^1..λ^K, η₂
+    one number or [K, I]. With a constant η₂ it is κ − (λ^{K+1} − λ^1)/(η₂ K).
+    """
+    if np.any(lam >= lam_max) or np.any(lam_end >= lam_max):
+        return None
+    moves = np.diff(np.concatenate([lam, lam_end[None]]), axis=0)
+    return kappa - (moves / eta2).mean(0)
+
+
+def lam_max_of(gamma: float, slater: float, kappa: float, r_range: float) -> float:
+    """Λ = 2 (r⁺ − r⁻) / ((1−γ)(φ − κ)), which holds every optimal multiplier of the conservative problem twice over.
+
+    With Slater point π̄:  max J_r ≥ J_r(π̄) + λ*(J_g(π̄) − b − κ)  gives  λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper has φ
+    where its assumption gives φ − κ. For I > 1 it bounds Σ_i λ_i. 1 when the reward is constant: then λ* = 0.
+    """
+    return 2 * r_range / ((1 - gamma) * (slater - kappa)) if r_range > 0 else 1.0

@@ -1,0 +1,1 @@
+"""One file per algorithm: a frozen dataclass of its hyper-parameters with `init` and `step`."""

@@ -1,0 +1,51 @@
+"""The safest policy: max_π min_i (J_gi(π) − b_i), by the same natural gradient.
+
+A game between π, which raises Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits that are kept least:
+
+    θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
+
+Its value is the Slater margin φ; negative, the limits cannot be met, and μ shows which of them conflict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from clearance.core.arrays import Array
+from clearance.learning.methods.method_base import exact_direction, first_state
+from clearance.learning.methods.regularised_cnpgpd import pull_to_uniform
+from clearance.learning.sampler import Sampler
+from clearance.learning.state import Info, State
+
+
+@dataclass(frozen=True)
+class Feasibility:
+    """Hyper-parameters of the game; `State.lam` holds log μ."""
+
+    K: int = 200
+    N: int = 100
+    nu: float = 0.1
+    tau: tuple[float, float] = (0.3, 0.01)
+    eta: float = 0.2
+
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        return first_state(theta, I, memory)
+
+    def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
+        """One iteration; `lam_max` is not needed."""
+        limits = sampler.statement
+        _, g = limits.signal_ranges
+        draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
+        mu = softmax(state.lam)
+        draws = draws._replace(A=np.column_stack([np.zeros(len(draws.A)), draws.A[:, 1:]]))
+        omega = exact_direction(sampler)(draws, mu, limits.gamma)
+        first, last = self.tau
+        tau = first * (last / first) ** min(1.0, state.k / (0.7 * self.K)) * float(mu @ g)
+        theta = pull_to_uniform(state.theta, omega, self.nu, tau, limits.gamma)
+        log_mu = state.lam - self.eta * (1 - limits.gamma) * (J_hat[1:] - limits.b) / g.mean()
+        state = State(theta, log_mu - log_mu.max(), state.k + 1, memory)
+        return state, Info(J_hat, float(np.linalg.norm(omega)), steps)

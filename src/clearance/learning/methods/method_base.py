@@ -1,0 +1,81 @@
+"""What the methods share: the state that is carried, what may be watched, and the checks of their settings.
+
+A method is a frozen dataclass of its hyper-parameters with
+
+    init(theta, I, memory) → State                           before the first iteration
+    step(key, sampler, state, lam_max) → (State, Info)        one iteration
+    draw_kind                                                the kind of draws it needs: the problem picks the sampler
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import check_count, check_positive, is_number
+from clearance.learning.direction import LeastSquares, Tabular
+from clearance.learning.sampler import Sampler
+from clearance.learning.state import Info, State
+
+Kappa = float | tuple[float, ...] | Literal["auto"]
+DrawKind = Literal["walks", "critic", "trajectory", "generative", "actor-critic"]
+
+
+class Method(Protocol):
+    """An algorithm: a frozen dataclass of its hyper-parameters, built in or of the user's own."""
+
+    @property
+    def K(self) -> int | None:
+        """Iterations; None where the budget decides."""
+        ...
+
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        """Return the state before the first iteration."""
+        ...
+
+    def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
+        """Run one iteration."""
+        ...
+
+
+def setting(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
+def first_state(theta: Array, I: int, memory: Any = None) -> State:
+    """θ¹ as the policy starts (0 for softmax), λ¹ = 0."""
+    return State(theta, np.zeros(I), 0, memory)
+
+
+def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
+    """The natural direction itself, in closed form where there is one."""
+    return Tabular() if sampler.policy.tabular else LeastSquares()
+
+
+def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positives: tuple[str, ...] = ()) -> None:
+    """Settings that every method has, and those that must be positive numbers."""
+    for name in counts:
+        check_count(name, getattr(method, name))
+    for name in positives:
+        check_positive(name, getattr(method, name))
+    check_kappa(method.kappa)
+    if getattr(method, "lam_max", None) is not None:
+        check_positive("lam_max", method.lam_max)
+
+
+def check_kappa(kappa: Kappa) -> None:
+    """κ is "auto", a number ≥ 0, or one for each constraint."""
+    many = kappa if isinstance(kappa, tuple | list) else [kappa]
+    if kappa != "auto" and not (many and all(is_number(k) and float(k) >= 0 for k in many)):
+        raise InputError(f"kappa must be 'auto', a number ≥ 0 or one for each constraint, got {kappa!r}")
+
+
+def kappa_value(kappa: Kappa) -> float | Array:
+    """κ as a number or an array [I]; "auto" must have been decided before a run begins."""
+    if isinstance(kappa, str):
+        raise InputError("kappa is still 'auto': `solve` decides it, a step needs a number")
+    return np.asarray(kappa, float) if isinstance(kappa, tuple | list) else float(kappa)

@@ -1,0 +1,134 @@
+"""What methods on simulators share: batches, κ that shrinks, and natural steps of θ that are bounded in KL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import check_count, check_positive
+from clearance.learning.draws import Draws
+from clearance.learning.methods.method_base import DrawKind, check_kappa, first_state, kappa_value, setting
+from clearance.learning.natural_direction import Natural, bound_step
+from clearance.learning.state import State
+
+SHRUNK = 0.85  # share of the iterations over which κ shrinks
+QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
+ITERATIONS = 500  # at most, unless given
+
+
+class Sizes(Protocol):
+    """What the methods read from the memory of an actor-critic sampler.
+
+    size    root mean square of the advantages [1+I]
+    spread  standard deviation of one episode's sum [1+I]
+    miss    root mean square distance of one episode's sum from its limit [I]
+    """
+
+    @property
+    def size(self) -> Any: ...
+
+    @property
+    def spread(self) -> Any: ...
+
+    @property
+    def miss(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class NaturalSteps:
+    """Settings of the steps of θ, and of the margin."""
+
+    K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
+    N: int | None = setting(None, "steps per iteration; 8 episodes or more, and what 500 iterations leave")
+    kl: tuple[float, float] = setting(
+        (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
+    )
+    eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
+    kappa: float | tuple[float, ...] | Literal["auto"] = setting(
+        "auto", "κ ≥ 0, the margin kept from the limits at the end"
+    )
+    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
+    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first, at most")
+    std_least: float = setting(0.1, "a learned σ at any time, as a share of what it was at first, at least")
+    direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
+
+    draw_kind: ClassVar[DrawKind] = "actor-critic"
+
+    def __post_init__(self) -> None:
+        for name in ("K", "N"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if not (isinstance(self.kl, tuple) and len(self.kl) == 2):
+            raise InputError(f"kl must be two numbers, at the beginning and at the end, got {self.kl!r}")
+        for name, value in (("kl", self.kl[0]), ("kl", self.kl[1]), ("eta1", self.eta1)):
+            check_positive(name, value)
+        if not 0 < self.std_last <= 1:
+            raise InputError(f"std_last must be in (0, 1], got {self.std_last!r}")
+        if not 0 < self.std_least <= 1:
+            raise InputError(f"std_least must be in (0, 1], got {self.std_least!r}")
+        check_kappa(self.kappa)
+        if not 0 <= self.kappa_sd < np.inf:
+            raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
+
+    def fitted(self, episode: int, budget: float, least: int) -> Self:
+        """The same with K and N decided, for episodes of so many steps, and batches of `least` steps or more.
+
+        K is at most what the budget allows: κ, steps and noise are planned for the iterations that there will be.
+        """
+        N = max(int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
+        most = max(1, int(budget / N))
+        return replace(self, N=N, K=most if self.K is None else min(self.K, most))
+
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        return first_state(theta, I, memory)
+
+    @property
+    def _K(self) -> int:
+        return self.K or ITERATIONS
+
+    def kl_at(self, k: int) -> float:
+        """The bound of iteration k: it falls by the same factor in each."""
+        return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
+
+    def kappa_at(self, k: int) -> Array:
+        """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
+        kappa = np.atleast_1d(kappa_value(self.kappa))
+        first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
+        return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
+
+    def margin(self, k: int, memory: Sizes) -> Array:
+        """κ_k, or more where episodes spread more than κ was planned for; at most three times κ."""
+        spread = np.asarray(memory.spread, float)[1:]
+        return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
+
+    def quieter(self, quiet: float, kept: bool, k: int) -> float:
+        """The share of its way that the noise has gone down after iteration k.
+
+        It falls in the middle of the run, and only where the limits were kept: the less noise there is, the shorter is
+        a step that is bounded in KL, and a policy that is far from its limits would not come to keep them any more.
+        """
+        begin, end = QUIETER
+        return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
+
+    def moved(self, draws: Draws, A: Array, state: State, quiet: float) -> tuple[Array, float]:
+        """θ after the step up the advantages A [N], and ‖ω‖.
+
+        A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
+        noise. The least is std · std_least: a cost of 0 or 1 per step has no slope without noise.
+        """
+        omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
+        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
+        theta = draws.score.bound_noise(state.theta + step, min(self.std_least, self.std_last), self.std_last**quiet)
+        return theta, float(np.linalg.norm(omega))
+
+
+def normalise(A: Array, weight: Array) -> Array:
+    """Advantages with mean 0 and mean square 1 under the weights; as they are where they are all equal."""
+    A = A - weight @ A
+    size = np.sqrt(weight @ A**2)
+    return A / size if size > 0 else A

@@ -1,0 +1,25 @@
+"""NPG-PD: natural policy gradient primal-dual (Ding, Zhang, Başar, Jovanović, NeurIPS 2020; JMLR 2025).
+
+The same steps as C-NPG-PD with κ = 0: C-NPG-PD is this method on the tightened limits. In the JMLR version the
+regressions are weighted, one for each signal (`WeightedSGD`), and limits b + δ, δ = Θ(ε), give zero violation: δ is κ.
+
+Guarantee (2020, Theorem 1): exact softmax, η₁ = 2 log|A|, η₂ = 2(1−γ)/√K: the *average* of gap and of violation over
+the iterates is O(1/√K). The last iterate may circle for ever. Sampled: ε⁻² walks for softmax with a generative model,
+ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clearance.learning.methods.cnpgpd import CNPGPD
+from clearance.learning.methods.method_base import setting
+
+
+@dataclass(frozen=True)
+class NPGPD(CNPGPD):
+    """Hyper-parameters; `direction=WeightedSGD()` for the JMLR version."""
+
+    kappa: float | tuple[float, ...] | Literal["auto"] = setting(0.0, "δ of the JMLR version, added to the limits")
+    lam_max: float | None = setting(None, "Λ, upper bound of λ: 2(r⁺−r⁻)/((1−γ)φ)")

@@ -1,0 +1,91 @@
+"""The natural direction of networks: conjugate gradients on products with the Fisher matrix, and a step bounded in KL.
+
+    ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ,  M the head's Fisher matrix at out
+
+F is the expectation over actions in closed form, where the paper's regression has the sampled ones: with more
+parameters than draws that regression would fit the noise of Â. The scores give the products F v (`NetworkScore`); the
+conjugate gradients themselves run in float64.
+
+    θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from clearance.core.arrays import Array
+
+
+class FisherRows(Protocol):
+    """Rows at which the Fisher matrix F of a policy is estimated."""
+
+    @property
+    def theta(self) -> Any: ...
+
+    def fisher(self, v: Array) -> Array:
+        """Return F v [d]."""
+        ...
+
+    def kl_to(self, new: Array) -> float:
+        """Return the mean KL divergence of π_θ and π_new."""
+        ...
+
+
+class NaturalScore(Protocol):
+    """Scores [N, d] of a policy whose Fisher matrix is known in closed form."""
+
+    def gradient(self, A: Array) -> Array:
+        """Return Σ_n weight_n A_n score_n [d]."""
+        ...
+
+    def every(self, stride: int) -> FisherRows:
+        """Return every stride-th row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Natural:
+    """How ω is found: conjugate-gradient iterations, damping, and the share of the rows that F is estimated from."""
+
+    iterations: int = 10
+    damping: float = 0.1
+    share: float = 1.0
+
+    @property
+    def stride(self) -> int:
+        return max(1, round(1 / self.share))
+
+    def __call__(self, score: NaturalScore, A_L: Array) -> tuple[Array, float, FisherRows]:
+        """ω [d] for advantages A_L [N], ωᵀFω, and the rows that F was estimated from."""
+        g, rows = score.gradient(A_L), score.every(self.stride)
+        omega, rest = conjugate_gradients(lambda v: rows.fisher(v) + self.damping * v, g, self.iterations)
+        return omega, float(omega @ (g - rest) - self.damping * omega @ omega), rows
+
+
+def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
+    """βω with β as in the head of the module."""
+    beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
+    theta = np.asarray(rows.theta, float)
+    for _ in range(10):
+        if rows.kl_to(theta + beta * omega) <= 1.5 * kl:
+            break
+        beta *= 0.5
+    return beta * omega
+
+
+def conjugate_gradients(F: Callable[[Array], Array], g: Array, iterations: int) -> tuple[Array, Array]:
+    """x ≈ F⁻¹ g after so many steps of the method of conjugate gradients from 0, and what is left, g − F x."""
+    x, r, p = np.zeros_like(g), g, g
+    for _ in range(iterations):
+        rr = r @ r
+        if rr == 0:
+            break
+        Fp = F(p)
+        a = rr / max(p @ Fp, 1e-300)
+        x, r = x + a * p, r - a * Fp
+        p = r + (r @ r) / rr * p
+    return x, r

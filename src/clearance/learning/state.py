@@ -1,0 +1,31 @@
+"""What is carried from one iteration to the next, and what may be watched of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from clearance.core.arrays import Array
+
+
+class State(NamedTuple):
+    """What is carried from one iteration to the next: θ [d], λ [I], the number k of iterations done, the sampler's
+    memory, and what the method remembers beside θ and λ. Both memories are nested tuples of arrays and numbers.
+    """
+
+    theta: Array
+    lam: Array
+    k: int
+    sampler_memory: Any = None
+    method_memory: Any = None
+
+
+class Info(NamedTuple):
+    """What may be watched of iteration k: Ĵ [1+I], ‖ω‖ and the environment steps taken.
+
+    counts  the weight of θ^k in the mixture that the method gives out: 1 unless it leaves some iterates out
+    """
+
+    J_hat: Array
+    omega_norm: float
+    steps: int
+    counts: float = 1.0

@@ -1,0 +1,110 @@
+"""What a run leaves behind: arrays over the iterations k = 1..K.
+
+θ is kept of every one of the first M iterates, of every second up to 2M, of every fourth up to 4M and so on, so that
+long runs stay small: M is 8192, or less where θ is long. Which ones are kept depends on k alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import check_schema, load_npz, save_npz
+from clearance.core.errors import InputError
+
+# θ of so many iterates is kept in full, of later ones fewer and fewer; and so many numbers of θ, roughly.
+WHOLE, FEWEST, NUMBERS = 8192, 256, 2**26
+SCHEMA = "clearance/trace/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """theta [K, d] and lam [K, I] before step k; J_hat [K, 1+I] sampled at θ^k; ‖ω^k‖ [K]; environment steps [K];
+    counts [K] the weight of θ^k in the mixture that the method gives out; J [K, 1+I] the exact values of θ^k where the
+    model is known, else no rows. Long runs keep the rows `kept` of theta.
+    """
+
+    theta: Array
+    lam: Array
+    J_hat: Array
+    omega_norm: Array
+    steps: NDArray[np.int64]
+    counts: Array
+    J: Array
+
+    def __len__(self) -> int:
+        return len(self.omega_norm)
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """The iterates (0, 1, …) whose θ is kept, one for each row of `theta`."""
+        return kept_iterates(0, len(self), self.theta.shape[1:])
+
+    def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of `theta` for the iterates k, or for the last ones before them that are kept; none twice."""
+        return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
+
+    def thinned(self, begin: int) -> Trace:
+        """The iterations begin, begin + 1, … of a run, with the θ that are kept of them."""
+        return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
+
+    def __getitem__(self, part: slice) -> Trace:
+        """Some of the iterations, where all θ are there."""
+        return Trace(*(getattr(self, f.name)[part] for f in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: list[Trace]) -> Trace:
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def save(self, path: str | Path, begin: int = 0) -> None:
+        """The iterations begin, begin + 1, … of a run as one file, with the θ that are kept of them."""
+        shape, n = self.theta.shape[1:], len(self)
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        place = {"schema": np.array(SCHEMA), "begin": np.int64(begin), "kept": kept_iterates(begin, begin + n, shape)}
+        save_npz(path, place | columns, compressed=False)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        z = load_npz(path)
+        check_schema(path, z.get("schema"), SCHEMA)
+        missing = [f.name for f in fields(cls) if f.name not in z]
+        if missing:
+            raise InputError(f"{path}: {missing[0]} is missing; a trace has {', '.join(f.name for f in fields(cls))}")
+        return cls(**{f.name: z[f.name] for f in fields(cls)})
+
+
+class StoredTrace(Trace):
+    """The trace of a run folder: each column is read from its files when it is asked for, and not kept in memory."""
+
+    def __init__(self, files: list[Path], tail: Trace | None, n: int) -> None:
+        for name, value in (("files", files), ("tail", tail), ("n", n)):
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return self.n  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in (f.name for f in fields(Trace)):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        parts = [load_npz(path, only=name)[name] for path in self.__dict__["files"]]
+        tail = self.__dict__["tail"]
+        return np.concatenate(parts if tail is None else [*parts, getattr(tail, name)])
+
+
+def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """The iterates in begin .. end − 1 whose θ, of this shape, is kept: k with k mod 2^⌈log₂((k+1)/M)⌉ = 0."""
+    M = int(np.clip(NUMBERS // max(int(np.prod(shape)), 1), FEWEST, WHOLE))
+    k = np.arange(begin, end, dtype=np.int64)
+    doublings = np.frexp((k // M).astype(float))[1].astype(np.int64)  # 0, 1, 2, 2, 3, 3, 3, 3, … for k // M = 0, 1, …
+    return k[k % (1 << doublings) == 0]
+
+
+def running_average(x: Array) -> Array:
+    """x̄_k = (x_1 + … + x_k)/k along the first axis: what the figures of Bai et al. 2023 show."""
+    k = np.arange(1, len(x) + 1).reshape(-1, *[1] * (x.ndim - 1))
+    return np.cumsum(x, axis=0) / k

@@ -1,0 +1,212 @@
+"""The figures of a report: each a drawing with a text alternative, a caption, a legend and its numbers as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from clearance.finite.evaluation import occupancy
+from clearance.reporting.curves import Curve, curve, span
+from clearance.reporting.html_elements import el
+from clearance.reporting.run_view import View
+from clearance.reporting.svg_plots import SERIES, Axes, heat_map, legend
+from clearance.studies.frontier import Frontier
+
+STEPS = "environment steps"
+ROWS = 12  # of the table below a figure
+MOST_LIMITS = 8  # constraints with figures of their own
+# Up to so many states, actions and components the policy is drawn.
+MOST_STATES, MOST_ACTIONS, MOST_COMPONENTS = 128, 32, 6
+
+
+class Level(NamedTuple):
+    """A horizontal line and the word at it."""
+
+    y: float
+    text: str
+
+
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(x: float | None) -> str:
+    """As people read it, six digits: 0.25, −3, 1.45·10⁻⁸; a dash where there is none."""
+    if x is None or not np.isfinite(x):
+        return "—"
+    digits, power = f"{x:.6g}".partition("e")[::2]
+    return digits.replace("-", "−") + (f"·10{str(int(power)).translate(SUPERSCRIPT)}" if power else "")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Element:
+    """A table with heads for its columns and, in the first of them, for its rows; a wide one scrolls in itself."""
+    head = el("tr", *(el("th", h, scope="col") for h in heads))
+    body = [el("tr", el("th", row[0], scope="row"), *(el("td", c) for c in row[1:])) for row in rows]
+    made = el("table", el("caption", caption), el("thead", head), el("tbody", *body))
+    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def figure(title: str, drawn: Element, *below: Element | None) -> Element:
+    return el("figure", el("figcaption", title), drawn, *below, class_="card")
+
+
+def numbers(heads: Sequence[str], rows: Sequence[Sequence[float]], caption: str) -> Element:
+    """The numbers behind a figure, folded away: at most `ROWS` of them."""
+    some = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).astype(int))]
+    shown = table(heads, [[number(float(v)) for v in row] for row in some], caption)
+    return el("details", el("summary", "Numbers"), shown)
+
+
+def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tuple[float, float]) -> Element:
+    """Signal i of the iterates (slack where it is a constraint) over steps, and the policy that was chosen."""
+    level = level_of(view, i)
+    seen, chosen = _curve(view, i), _chosen_point(view, i)
+    end, kind = float(seen.x[-1]), "exact" if len(view.trace.J) else "as sampled"
+    axes = Axes((0.0, end * 1.02), y, STEPS, y_label)
+    axes.band(seen.x, seen.low, seen.high, "c0")
+    axes.line(seen.x, seen.so_far, "c1")
+    axes.line(seen.x, seen.mean, "c0")
+    keys = [("line c0", f"iterates, {kind}: mean"), ("band c0", "5 % to 95 % of them"), ("line c1", "average so far")]
+    told = f"{title}. Iterates ({kind}): mean from {number(seen.mean[0])} to {number(seen.mean[-1])}"
+    told += f" over {number(end)} steps."
+    if level is not None:
+        axes.level(level.y, "strong", level.text)
+        told += f" Line: {level.text}."
+    if chosen is not None:
+        between = "" if chosen[1] is None else f", between {number(chosen[1])} and {number(chosen[2])}"
+        said = f"The chosen policy: {number(chosen[0])}{between}"
+        axes.point(end, *chosen, "c2", said)
+        told += f" {said}."
+        keys.append(("point c2", f"the chosen policy, {_how(view) if between else 'as estimated'}"))
+    rows = list(zip(seen.x, seen.mean, seen.low, seen.high, seen.so_far, strict=True))
+    behind = numbers(("steps", "mean", "5 %", "95 %", "average so far"), rows, f"{title}: numbers")
+    return figure(title, axes.figure(name, told), legend(keys), behind)
+
+
+def _how(view: View) -> str:
+    return "enclosed" if view.certificate.get("evidence") == "exact" else "with bounds at level δ"
+
+
+def _curve(view: View, i: int) -> Curve:
+    b = view.b[i - 1] if i else 0.0
+    return curve(view.trace.steps, view.J[:, i] - b)
+
+
+def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None] | None:
+    """Value and bounds of signal i of the chosen policy, of a constraint its slack; None before there is one.
+
+    A reward that declares no bounds has no confidence bounds either.
+    """
+    said, b = view.certificate, view.b[i - 1] if i else 0.0
+    value = (said["J_r"] if i == 0 else said["J_g"][i - 1]) if said else np.nan
+    if not np.isfinite(value):
+        return None
+    low, high = said["J_lower"][i] - b, said["J_upper"][i] - b
+    return (value - b, low, high) if np.isfinite(low) and np.isfinite(high) else (value - b, None, None)
+
+
+def level_of(view: View, i: int) -> Level | None:
+    """The line of a figure over steps: the optimum for the reward, the limit for a constraint."""
+    if i:
+        return Level(0.0, "limit: kept above")
+    if view.best is not None:
+        return Level(view.best.J_r, f"optimum {number(view.best.J_r)}")
+    bound = view.certificate.get("bound")
+    return None if bound is None else Level(bound, f"no policy earns more: {number(bound)}")
+
+
+def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
+    """One range of y for all runs, so that they can be compared by eye."""
+    found = []
+    for view in views:
+        seen, level = _curve(view, i), level_of(view, i)
+        chosen = _chosen_point(view, i)
+        found += [seen.mean, seen.so_far, *(chosen or ()), None if level is None else level.y]
+        late = len(seen.x) // 5  # the first iterates may be far off: their range is cut, their mean is not
+        found += [seen.low[late:], seen.high[late:]]
+    return span(*found)
+
+
+def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> list[Element]:
+    """Reward and slacks over steps."""
+    found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
+    for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
+        found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "J_g − b", ranges[i]))
+    return found
+
+
+def multipliers(view: View, name: str) -> Element | None:
+    """λ of every constraint over steps, with λ* of the optimum."""
+    I = len(view.names)
+    if not I:
+        return None
+    shown = range(min(I, SERIES))
+    curves = [curve(view.trace.steps, view.trace.lam[:, i]) for i in shown]
+    best = None if view.best is None else view.best.lam
+    axes = Axes((0.0, float(curves[0].x[-1]) * 1.02), span(0.0, *(c.mean for c in curves), best), STEPS, "λ")
+    keys = []
+    for i in shown:
+        axes.line(curves[i].x, curves[i].mean, f"c{i}")
+        keys.append((f"line c{i}", f"λ of “{view.names[i]}”"))
+        if best is not None:
+            axes.level(float(best[i]), f"c{i}")
+            keys.append((f"level c{i}", f"at the optimum: {number(float(best[i]))}"))
+    told = "; ".join(f"{view.names[i]}: λ ends at {number(float(curves[i].mean[-1]))}" for i in shown)
+    told += "" if best is None else "; at the optimum λ* = " + ", ".join(number(float(x)) for x in best)
+    rows = [(x, *(c.mean[k] for c in curves)) for k, x in enumerate(curves[0].x)]
+    behind = numbers(("steps", *(view.names[i] for i in shown)), rows, "Multipliers: numbers")
+    return figure("Multipliers λ", axes.figure(f"{name}-lam", f"Multipliers. {told}."), legend(keys), behind)
+
+
+def price(view: View, seen: Frontier, name: str) -> Element:
+    """The best reward over one limit, the problem as it is, and the policy that was chosen."""
+    own, chosen = seen.own, _chosen_point(view, 0)
+    x = span(seen.limit, own.limit)
+    axes = Axes(x, span(seen.J_r, own.J_r, chosen and chosen[0]), f"limit b of “{seen.name}”: stricter →", "best J_r")
+    axes.upright(own.limit, "strong")
+    limit, J_r = np.append(own.limit, seen.limit), np.append(own.J_r, seen.J_r)
+    order = np.argsort(limit)
+    axes.line(limit[order], J_r[order], "c0")
+    keys = [("line c0", "optimum by linear programming"), ("level strong", "the limit as it is")]
+    if chosen is not None:
+        axes.point(own.limit, chosen[0], None, None, "c2", f"the chosen policy: J_r {number(chosen[0])}")
+        keys.append(("point c2", "the chosen policy"))
+    told = (
+        f"Price of safety. At the problem's own limit {number(own.limit)} the best reward is {number(own.J_r)}, and one"
+    )
+    told += f" unit more costs {number(own.lam)}. The curve falls from {number(float(seen.J_r[0]))} at"
+    told += (
+        f" {number(float(seen.limit[0]))} to {number(float(seen.J_r[-1]))} at {number(float(seen.limit[-1]))}, the last"
+    )
+    told += " limit that can be met."
+    rows = list(zip(seen.limit, seen.J_r, seen.lam, strict=True))
+    behind = numbers(("limit b", "best J_r", "price λ"), rows, f"Price of “{seen.name}”: numbers")
+    return figure(f"Price of “{seen.name}”", axes.figure(name, told), legend(keys), behind)
+
+
+def policies(view: View) -> list[Element]:
+    """The components of the mixture as heat maps, where the model is small."""
+    policy, cmdp = view.policy, view.cmdp
+    if policy is None or cmdp is None or cmdp.S > MOST_STATES or cmdp.A > MOST_ACTIONS:
+        return []
+    found = []
+    for m in np.argsort(-policy.weights, kind="stable")[:MOST_COMPONENTS]:
+        pi, weight = policy.pi[m], policy.weights[m]
+        d = occupancy(cmdp, pi).sum(-1)
+        random = int(np.sum(pi.max(-1) < 1 - 1e-9))
+        often = ", ".join(f"{s} ({d[s]:.0%})" for s in np.argsort(-d)[:3])
+        told = f"Component {m + 1} of {policy.M}, weight {weight:.4g}: {cmdp.S} states × {cmdp.A} actions,"
+        told += f" random in {random} states; most visited states: {often}."
+        title = f"Component {m + 1} of {policy.M}: weight {weight:.2%}" if policy.M > 1 else "The policy π(a|s)"
+        keys = [("band heat", "probability of the action"), ("band visits", "how often the state is visited")]
+        behind = el("details", el("summary", "Numbers"), _probabilities(pi, title)) if pi.size <= 600 else None
+        found.append(figure(title, heat_map(pi, d, told), legend(keys), behind))
+    return found
+
+
+def _probabilities(pi: np.ndarray, title: str) -> Element:
+    heads = ("state", *(f"action {a}" for a in range(pi.shape[1])))
+    rows = [(str(s), *(f"{p:.4f}" for p in row)) for s, row in enumerate(pi)]
+    return table(heads, rows, f"{title}: probabilities")

@@ -1,0 +1,265 @@
+"""The page of a report: verdict, certificate, figures, settings; for several runs a comparison, and one column each."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from clearance import __version__
+from clearance.reporting import report_figures
+from clearance.reporting.html_elements import document, el
+from clearance.reporting.report_figures import number, table
+from clearance.reporting.run_view import View
+
+MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
+# Nothing is fetched and no script runs, whatever stands in the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+ICON = "data:,"  # or the browser would ask for /favicon.ico
+
+
+def page(views: Sequence[View]) -> bytes:
+    """One HTML document that needs nothing else."""
+    title = f"{views[0].title}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("meta", name="generator", content=f"clearance {__version__}"),
+        el("title", title),
+        el("link", rel="icon", href=ICON),
+        style(),
+    )
+    parts = [_run(views[0], "r0", _ranges(views), alone=True)] if len(views) == 1 else _several(views, title)
+    foot = el("footer", el("p", f"Written by clearance {__version__}. This file needs no network and runs no script."))
+    return document(el("html", head, el("body", el("main", *parts), foot), lang="en"))
+
+
+def style() -> Element:
+    sheet = Element("style")
+    sheet.text = resources.files("clearance.reporting").joinpath("style.css").read_text("utf-8")
+    return sheet
+
+
+def _several(views: Sequence[View], title: str) -> list[Element]:
+    shared = _ranges(views) if _same_problem(views) else None
+    columns = [_run(v, f"r{n}", shared or _ranges([v]), alone=False) for n, v in enumerate(views)]
+    note = "The runs are of one problem: their figures have the same axes." if shared else (
+        "The runs are of different problems: their figures have axes of their own."
+    )  # fmt: skip
+    return [el("header", el("h1", title), el("p", note)), _comparison(views), el("div", *columns, class_="columns")]
+
+
+def _same_problem(views: Sequence[View]) -> bool:
+    """The same limits, and the same optimum or the same words about a simulator."""
+    known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
+    found = zip(views, known, strict=True)
+    return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1
+
+
+def _ranges(views: Sequence[View]) -> list[tuple[float, float]]:
+    return [report_figures.range_of(views, i) for i in range(1 + min(len(views[0].names), report_figures.MOST_LIMITS))]
+
+
+def _comparison(views: Sequence[View]) -> Element:
+    heads = ("run", "verdict", "J_r", "gap", "worst slack", "method", "steps", "seed")
+    rows = [(v.title, _word(v), *_numbers(v), _method(v), f"{_steps(v):,}", _seed(v)) for v in views]
+    return el("section", table(heads, rows, "The runs side by side"))
+
+
+def _numbers(view: View) -> tuple[str, str, str]:
+    said = view.certificate
+    return number(said.get("J_r")), number(_gap(view)), number(min(said.get("slack", ()), default=None))
+
+
+def _word(view: View) -> str:
+    return view.certificate.get("verdict", "UNFINISHED")
+
+
+def _gap(view: View) -> float | None:
+    if view.best is not None and view.certificate:
+        return view.best.bound - view.certificate["J_r"]
+    return view.certificate.get("gap")
+
+
+def _steps(view: View) -> int:
+    return int(view.settings.get("env_steps") or view.trace.steps.sum())
+
+
+def _method(view: View) -> str:
+    method = view.settings["run"].get("method")
+    return str(method.get("name", "—")) if isinstance(method, dict) else "—"
+
+
+def _seed(view: View) -> str:
+    return str(view.settings["asked"].get("seed", "—"))
+
+
+def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone: bool) -> Element:
+    heading = el("h1" if alone else "h2", view.title)
+    return el(
+        "article",
+        el("header", heading, *_verdict(view), _facts(view)),
+        _section("Certificate", _certificate(view)),
+        _section(
+            "Learning", _cards([*report_figures.over_steps(view, name, ranges), report_figures.multipliers(view, name)])
+        ),
+        _section("Price of safety", *_prices(view, name)),
+        _section("Policy", *_policy(view)),
+        _section("Settings", *_settings(view)),
+        class_="alone" if alone else "beside",
+    )
+
+
+def _section(title: str, *parts: Element | str | None) -> Element:
+    return el("section", el("h3", title), *parts)
+
+
+def _cards(found: Sequence[Element | None]) -> Element:
+    return el("div", *found, class_="cards")
+
+
+def _verdict(view: View) -> list[Element]:
+    said, word = view.certificate, _word(view)
+    mark = el("span", MARKS[word], class_="mark", aria_hidden="true")
+    message = said.get("message", f"the run stands at iteration {view.settings['k']} and has no certificate yet")
+    shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", str(message))]
+    return [*shown, el("p", f"Scope: {said['scope']}.", class_="scope")] if said.get("scope") else shown
+
+
+def _facts(view: View) -> Element:
+    """The few numbers that matter most."""
+    facts = [] if not view.certificate else _findings(view)
+    facts.append(("environment steps", f"{_steps(view):,}", ""))
+    items = [
+        el("div", el("dt", k), el("dd", el("strong", v), el("small", note) if note else None)) for k, v, note in facts
+    ]
+    return el("dl", *items, class_="facts")
+
+
+def _findings(view: View) -> list[tuple[str, str, str]]:
+    said, gap = view.certificate, _gap(view)
+    exact = said.get("evidence") == "exact"
+    share = "" if gap is None or said["J_r"] <= 0 else f"{said['J_r'] / (said['J_r'] + gap):.2%} of the optimum"
+    facts = [("reward J_r", number(said["J_r"]), share)]
+    if gap is not None:
+        facts.append(("gap to the optimum", number(gap), "at most" if exact else "as estimated"))
+    if said["slack"]:
+        facts.append(("smallest slack", number(min(said["slack"])), "J_g − b, never below 0"))
+    return [
+        *facts,
+        ("evidence", "exact: proven" if exact else f"samples, confidence {1 - (said.get('delta') or 0):g}", ""),
+    ]
+
+
+def _certificate(view: View) -> Element:
+    said, I = view.certificate, len(view.names)
+    if not said:
+        return el("p", "None yet.")
+    lam, product = said.get("lam") or [None] * I, said.get("complementarity") or [None] * I
+    low, high = ("proven at least", "at most") if said.get("evidence") == "exact" else ("at least", "at most")
+    heads = ("", "value", low, high, "limit b", "slack", "λ", "λ·slack")
+    lower, upper = said["J_lower"], said["J_upper"]
+    rows: list[Sequence[str]] = []
+    rows += [("reward J_r", number(said["J_r"]), number(lower[0]), number(upper[0]), "—", "—", "—", "—")]
+    for i, name in enumerate(view.names):
+        some = (said["J_g"][i], lower[1 + i], upper[1 + i], view.b[i], said["slack"][i], lam[i], product[i])
+        rows.append((name, *(number(x) for x in some)))
+    notes = [_note(view), "Limits are lower ones; a cost c with an upper limit l stands here as g = −c with b = −l."]
+    return el("div", table(heads, rows, "Values and limits"), *(el("p", n, class_="scope") for n in notes if n))
+
+
+def _note(view: View) -> str:
+    said, notes = view.certificate, []
+    if said.get("evidence") != "exact" and said.get("delta"):
+        notes.append(f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time.")
+    if (said.get("components") or 1) != 1 and said.get("worst_component_slack") is not None:
+        notes.append(f"One episode follows one component, whose slack may be {number(said['worst_component_slack'])}.")
+    if said.get("greedy_verdict") not in (None, "CERTIFIED"):
+        notes.append(f"Sample actions from this policy: always taking the most likely one is {said['greedy_verdict']}.")
+    return " ".join(notes)
+
+
+def _prices(view: View, name: str) -> list[Element]:
+    if view.no_price or not view.prices:
+        return [el("p", f"Not shown: {view.no_price or 'the solver gave up on this model'}.")]
+    found = [
+        report_figures.price(view, f, f"{name}-p{n}") for n, f in enumerate(view.prices[: report_figures.MOST_LIMITS])
+    ]
+    return [
+        el("p", "The best reward that any policy can earn, as a function of one limit; its slope is −λ."),
+        _cards(found),
+    ]
+
+
+def _policy(view: View) -> list[Element]:
+    if view.statement is not None:
+        return [el("p", _network(view))]
+    if view.policy is None:
+        return [el("p", "Not shown: there is none yet, or it is no table of a finite model.")]
+    M, drawn = view.policy.M, report_figures.policies(view)
+    how = f"A mixture of {M}: one is drawn at the beginning of an episode and followed to its end." if M > 1 else (
+        "One stationary policy."
+    )  # fmt: skip
+    if not drawn:
+        S, A = view.policy.pi.shape[1:]
+        limits = f"{report_figures.MOST_STATES} states and {report_figures.MOST_ACTIONS} actions"
+        return [el("p", how), el("p", f"Not drawn: {S:,} states × {A} actions, drawn are up to {limits}.")]
+    left = f" The {len(drawn)} of largest weight are shown." if len(drawn) < M else ""
+    return [el("p", how + left), _cards(drawn)]
+
+
+def _network(view: View) -> str:
+    """A network in words: it is no table that could be drawn."""
+    if not view.certificate:
+        return "None yet."
+    M, asked = view.certificate["components"], view.settings["asked"]["policy"].get("design")
+    design = asked if isinstance(asked, dict) else {}
+    layers = _plain(design.get("hidden")) or "none"
+    kind = f"{_plain(design.get('kind'))}, hidden layers: {layers}"
+    if M == 1:
+        return f"One network ({kind}), with its actions drawn. It is in policy.npz."
+    how = "one is drawn at the beginning of an episode and followed to its end"
+    return f"A mixture of {M} networks ({kind}): {how}. They are in policy.npz."
+
+
+def _settings(view: View) -> list[Element]:
+    rows = [*_about(view), *((key, _plain(value)) for key, value in _flat(view.settings))]
+    return [
+        el("h4", "To repeat it"),
+        _command_line(view),
+        el("details", el("summary", "All settings"), table(("setting", "value"), rows, "Settings")),
+    ]
+
+
+def _about(view: View) -> list[tuple[str, str]]:
+    """The problem in a few rows."""
+    if view.cmdp is not None:
+        return [("states", f"{view.cmdp.S:,}"), ("actions", str(view.cmdp.A)), ("γ", f"{view.cmdp.gamma:g}")]
+    s = view.statement
+    return [] if s is None else [("simulator", s.name), ("J", s.meaning)]
+
+
+def _command_line(view: View) -> Element:
+    """The exact command; of a run begun in Python, how to repeat it from its folder."""
+    command = view.settings["asked"].get("command")
+    if isinstance(command, list) and command:
+        return el("pre", el("code", shlex.join(str(word) for word in command)))
+    seed = _seed(view)
+    return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+
+
+def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """Nested settings with dots between the names."""
+    found = []
+    for key, value in data.items():
+        found += _flat(value, f"{before}{key}.") if isinstance(value, dict) else [(f"{before}{key}", value)]
+    return found
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(_plain(v) for v in value) if isinstance(value, list) else "—" if value is None else str(value)

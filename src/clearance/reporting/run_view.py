@@ -1,0 +1,134 @@
+"""What a report shows of one run, read from its folder; nothing in it is executed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InfeasibleError, InputError, SolverError
+from clearance.core.statement import Statement
+from clearance.exact.optimum import Optimum, optimum
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.learning.trace import Trace
+from clearance.runs.run_reader import load
+from clearance.studies.frontier import Frontier, frontier
+
+# Up to so many pairs (s, a) the optimum and the price of safety are computed for a report: seconds, not minutes.
+OPTIMUM_PAIRS, PRICE_PAIRS = 20_000, 600
+PRICE_POINTS = 13
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One run: its folder's name, the problem, the policy (of finite models: a network is not drawn), certificate and
+    settings as plain data, and the trace.
+    """
+
+    title: str
+    folder: str
+    problem: CMDP | Statement
+    policy: Mixture | None
+    certificate: dict[str, Any]
+    settings: dict[str, Any]
+    trace: Trace
+    price: bool | None = None
+
+    @property
+    def cmdp(self) -> CMDP | None:
+        """The finite model; None for a simulator."""
+        return self.problem if isinstance(self.problem, CMDP) else None
+
+    @property
+    def statement(self) -> Statement | None:
+        """What was asked of a simulator; None for a finite model."""
+        return self.problem if isinstance(self.problem, Statement) else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.problem.names
+
+    @property
+    def b(self) -> list[float]:
+        return self.certificate["b"] if self.certificate else self.problem.b.tolist()
+
+    @property
+    def J(self) -> Array:
+        """Values of the iterates [K, 1+I]: exact where they were recorded, else as sampled."""
+        return self.trace.J if len(self.trace.J) else self.trace.J_hat
+
+    @cached_property
+    def best(self) -> Optimum | None:
+        """The optimum by linear programming, where the model is known and of moderate size."""
+        if self.cmdp is None or self.cmdp.S * self.cmdp.A > OPTIMUM_PAIRS:
+            return None
+        try:
+            found = optimum(self.cmdp)
+        except SolverError:
+            return None
+        return found if found.status == "optimal" else None
+
+    @cached_property
+    def prices(self) -> tuple[Frontier, ...]:
+        """What each limit costs, the others kept."""
+        if self.cmdp is None or self.best is None or self.no_price:
+            return ()
+        try:
+            return tuple(frontier(self.cmdp, i, points=PRICE_POINTS) for i in range(self.cmdp.I))
+        except (SolverError, InfeasibleError):  # limits on the border of what can be met: the rest of the report stands
+            return ()
+
+    @property
+    def no_price(self) -> str:
+        """Why the price of safety is not shown; empty if it is."""
+        if self.cmdp is None:
+            return "it needs a finite model"
+        if not self.cmdp.I:
+            return "the problem has no limits"
+        if self.price is False:
+            return "it was not asked for"
+        if self.price is None and self.cmdp.S * self.cmdp.A > PRICE_PAIRS:
+            return f"S·A = {self.cmdp.S * self.cmdp.A:,} is more than {PRICE_PAIRS:,}; --price computes it all the same"
+        return ""
+
+
+def read_view(folder: str | Path, price: bool | None = None) -> View:
+    """A run folder as it lies on disk, or an error that names the file."""
+    run = load(folder)
+    settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
+    settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}
+    certificate = {} if run.certificate is None else run.certificate.asdict()
+    problem, policy = run.problem, None if run.on_simulator else run.policy
+    policy = policy if isinstance(policy, Mixture) else None
+    if isinstance(problem, CMDP) and policy is not None:
+        policy.check(problem)
+    title = run.folder.resolve().name
+    return check_view(View(title, str(folder), problem, policy, certificate, settings, run.trace, price))
+
+
+def check_view(view: View) -> View:
+    """The same, if its parts fit together; or an error that names the file."""
+    if view.certificate and len(view.certificate["b"]) != view.problem.I:
+        where = f"{view.folder}/certificate.json"
+        raise InputError(f"{where}: b must have {view.problem.I} numbers, one per constraint; solve again")
+    _check_trace(view, len(view.b))
+    return view
+
+
+def _check_trace(view: View, I: int) -> None:
+    """Shapes fit, and every number is finite and small enough to be added up."""
+    trace, K = view.trace, len(view.trace)
+    shapes = {"lam": (K, I), "J_hat": (K, 1 + I), "steps": (K,), "J": (len(trace.J) and K, 1 + I)}
+    wrong = [name for name, shape in shapes.items() if not _is_drawable(getattr(trace, name), shape)]
+    if wrong or not K:
+        what = f"{wrong[0]} has the wrong shape, or holds numbers that are not finite" if wrong else "it is empty"
+        raise InputError(f"{view.folder}/trace: {what}; the file was altered, run solve again")
+
+
+def _is_drawable(x: Array, shape: tuple[int, ...]) -> bool:
+    return x.shape == shape and x.dtype.kind in "fiu" and bool(np.all(np.abs(x.astype(float)) < 1e200))

@@ -1,0 +1,48 @@
+"""certify: measure a policy again, from nothing but the problem and the policy; never from the trace of a run.
+
+For a finite model the values are enclosed in real arithmetic for the stored numbers: CERTIFIED means proven. From
+samples CERTIFIED means: a policy that breaks a limit gets this verdict with probability at most δ, whenever the
+sampling stops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.cluster.executor import Executor
+from clearance.core.errors import InputError
+from clearance.runs.worlds.dispatch import world_of
+
+
+def certify(
+    problem: Any,
+    policy: Any,
+    *,
+    evidence: EvidenceKind | None = None,
+    delta: float = 0.01,
+    budget: float = 1e6,
+    seed: int = 0,
+    executor: Executor | None = None,
+    **options: Any,
+) -> Certificate:
+    """Certify that a policy meets every limit of a problem, or report that it does not.
+
+    problem   a finite model, or a simulator
+    policy    finite model: a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a
+              method `reset` of the rule is called at the start of every episode). Simulator: a `NetworkMixture`; on a
+              Gymnasium problem also any rule `observation -> action`
+    evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
+              `budget` steps, and the verdict holds at level `delta`. A simulator has one kind, which it knows
+    executor  who draws the episodes (samples): the evidence is bit-identical for every executor
+    options   for finite models:
+              best     the optimum, if it is at hand;  compare=False: do not compute it (exact)
+              bounds   declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
+              base     V̂ [S, 1+I], a guess of the values as control variate: the verdict is valid for any (samples)
+    """
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    if not budget >= 1:
+        raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    how = {"evidence": evidence, "delta": delta, "budget": budget, "seed": seed, "executor": executor}
+    return world_of(problem).certify_policy(policy, **how, **options)

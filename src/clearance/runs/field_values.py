@@ -1,0 +1,160 @@
+"""From text to the value of a setting, and back: the one place that the command line, grids and run folders share.
+
+Every parser takes a text and returns a value, or raises `InputError` with a message that begins with "must be": who
+calls it puts the name of the setting in front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import InputError
+
+Parser = Callable[[str], Any]
+
+
+def parse_whole(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError(f"must be a whole number, got {text!r}") from None
+    if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
+        raise InputError(f"must be below 2**63 in size, got {text}")
+    return value
+
+
+def whole_between(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        value = parse_whole(text)
+        if not least <= value <= most:
+            raise InputError(f"must be in {least}..{most}, got {text}")
+        return value
+
+    return parse
+
+
+def parse_real(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise InputError(f"must be a number, got {text!r}") from None
+    if not math.isfinite(value):
+        raise InputError(f"must be finite, got {text!r}")
+    return value
+
+
+def parse_non_negative(text: str) -> float:
+    value = parse_real(text)
+    if value < 0:
+        raise InputError(f"must be ≥ 0, got {text}")
+    return value
+
+
+def parse_probability(text: str) -> float:
+    value = parse_real(text)
+    if not 0 < value < 1:
+        raise InputError(f"must be in (0, 1), got {text}")
+    return value
+
+
+def parse_steps(text: str) -> float:
+    """A number of environment steps; 1e7 is easier to read than 10000000."""
+    value = parse_real(text)
+    if value < 1:
+        raise InputError(f"must be at least 1, got {text}")
+    return value
+
+
+def parse_margin(text: str) -> float | tuple[float, ...] | str:
+    """κ: auto, one number, or one for each constraint with commas between them."""
+    if text == "auto":
+        return text
+    first, *others = (parse_non_negative(part) for part in text.split(","))
+    return (first, *others) if others else first
+
+
+def parse_one_or_pair(text: str) -> float | tuple[float, float]:
+    numbers = [parse_real(part) for part in text.split(",")]
+    if len(numbers) > 2:
+        raise InputError(f"must be one number, or two with a comma between them, got {text!r}")
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def parse_pair(text: str) -> tuple[float, float]:
+    numbers = parse_one_or_pair(text)
+    if not isinstance(numbers, tuple):
+        raise InputError(f"must be two numbers with a comma between them, got {text!r}")
+    return numbers
+
+
+def parse_limits(text: str) -> tuple[float, ...] | dict[str, float]:
+    """Limits of constraints, in their order or by their names.
+
+    >>> parse_limits("8,3"), parse_limits("stockout=8,energy=3")
+    ((8.0, 3.0), {'stockout': 8.0, 'energy': 3.0})
+    """
+    parts = text.split(",")
+    if "=" not in text:
+        return tuple(parse_real(part) for part in parts)
+    found: dict[str, float] = {}
+    for part in parts:
+        name, equals, value = (x.strip() for x in part.rpartition("="))
+        if not (equals and name) or name in found:
+            raise InputError(f"must be NUMBER,… or NAME=NUMBER,… with each name once, got {text!r}")
+        found[name] = parse_real(value)
+    return found
+
+
+def parse_switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InputError(f"must be true or false, got {text!r}")
+    return text == "true"
+
+
+def parse_text(text: str) -> str:
+    if not text:
+        raise InputError("must not be an empty text")
+    return text
+
+
+class OneOf:
+    """A parser of one of several words; with `code`, also of `package.module:Name`."""
+
+    def __init__(self, *words: str, code: str = "") -> None:
+        self.words, self.code = words, code
+
+    def __call__(self, text: str) -> str:
+        if text in self.words or (self.code and is_code(text)):
+            return text
+        also = f", or {self.code}" if self.code else ""
+        raise InputError(f"must be one of {', '.join(self.words)}{also}, got {text!r}")
+
+
+def is_code(text: str) -> bool:
+    """Whether a text names code, as `package.module:name` does."""
+    module, colon, name = text.partition(":")
+    return bool(colon and module and name)
+
+
+def to_text(name: str, value: Any) -> str:
+    """Return a value as the parsers take it.
+
+    >>> to_text("kappa", (0.1, 0.2)), to_text("limits", {"heat": 3.0}), to_text("printed", True)
+    ('0.1,0.2', 'heat=3.0', 'true')
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, str | bool):
+        return value if isinstance(value, str) else str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping) and value and all(isinstance(x, int | float) for x in value.values()):
+        return ",".join(f"{key}={x!r}" for key, x in value.items())
+    if isinstance(value, tuple | list) and value and all(isinstance(x, int | float) for x in value):
+        return ",".join(repr(x) for x in value)
+    raise InputError(f"{name}: must be numbers or texts, got {value!r}")

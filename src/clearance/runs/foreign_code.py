@@ -1,0 +1,48 @@
+"""Code of the user's own, named as `package.module:name`: problems, constraints, rules and methods.
+
+Whoever starts a run names it. It is never imported because a run folder or a grid folder says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from dataclasses import is_dataclass
+from typing import Any
+
+from clearance.core.errors import InputError
+from clearance.core.text import first_line
+from clearance.runs.field_values import is_code
+
+
+def import_name(what: str, text: str, *, call: bool = False) -> Any:
+    """Import `package.module:name`, and call it where asked; whatever goes wrong there is reported in one line."""
+    module, _, name = text.partition(":")
+    here = os.getcwd()
+    sys.path.insert(0, here)  # as `python -m` would; a console script does not
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the answer alone
+            found = getattr(importlib.import_module(module), name)
+            return found() if call else found
+    except (Exception, SystemExit) as e:  # foreign code may do anything
+        raise InputError(f"{what} {text} failed: {type(e).__name__}: {first_line(e)}") from None
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(here)
+
+
+def import_function(what: str, text: str) -> Any:
+    found = import_name(what, text) if is_code(text) else None
+    if not callable(found):
+        raise InputError(f"{what} must be package.module:function, got {text!r}")
+    return found
+
+
+def import_method_class(what: str, text: str) -> Any:
+    """Import a method: a dataclass with `init` and `step`."""
+    found = import_name(what, text)
+    if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "init") and hasattr(found, "step")):
+        raise InputError(f"{what} {text} must be a dataclass with methods init and step (see docs/methods.md)")
+    return found

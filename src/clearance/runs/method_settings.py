@@ -1,0 +1,125 @@
+"""The settings of the methods as data: which method has which, how a text is parsed, what the help says.
+
+A setting is a field of a method's dataclass whose type a text can express: numbers, pairs, κ, words, switches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields
+from functools import cache
+from typing import Any, NamedTuple
+
+from clearance.core.errors import InputError
+from clearance.runs.field_values import (
+    OneOf,
+    Parser,
+    is_code,
+    parse_margin,
+    parse_one_or_pair,
+    parse_real,
+    parse_switch,
+    parse_text,
+    parse_whole,
+)
+from clearance.runs.foreign_code import import_method_class
+from clearance.runs.method_table import METHODS
+
+PARSERS: dict[str, Parser] = {
+    "int": parse_whole,
+    "float": parse_real,
+    "tuple[float,float]": parse_one_or_pair,
+    "float|tuple[float,...]|Literal['auto']": parse_margin,
+    "bool": parse_switch,
+    "str": parse_text,
+}
+# What a setting means where the methods that have it say it in words of their own.
+HELP = {
+    "K": "number of iterations",
+    "N": "samples per iteration",
+    "eta1": "η₁, step size of θ",
+    "eta2": "η₂, step size of λ",
+    "eta": "η, step size of λ",
+    "alpha": "α, step size of θ (crpo, pdnac), weight of the divergence (pmdpd), step size of the SGD (cnpgpd, npgpd)",
+    "tau": "τ, weight of the regularisation: FIRST,LAST (regularised) or one number (rpgpd)",
+    "kappa": "κ ≥ 0, margin kept from the limits: auto, one number, or one per constraint",
+    "kappa_first": "κ in the first iteration, from which it shrinks to kappa",
+    "lam_max": "Λ, upper bound of λ; chosen from the Slater margin if not given",
+    "kl": "bound on the mean KL divergence of one step: FIRST,LAST",
+}
+METAVARS = {"tau": "TAU|FIRST,LAST", "kl": "FIRST,LAST"}
+AUTOMATIC = "chosen automatically"
+
+
+class Setting(NamedTuple):
+    """A setting of one or several methods: the field, and the default of each method by the method's name."""
+
+    name: str
+    parse: Parser
+    help: str
+    defaults: dict[str, Any]
+
+
+def method_class(text: str) -> Any:
+    """Return the class that --method names: one of clearance's own, or `package.module:Class`."""
+    if text in METHODS:
+        return METHODS[text]
+    if is_code(text):
+        return import_method_class("--method", text)
+    names = ", ".join(METHODS)
+    raise InputError(f"--method must be one of {names}, or package.module:Class, got {text!r}")
+
+
+def settings_of(kind: Any) -> dict[str, Field[Any]]:
+    """Return the fields of a method that a text can express."""
+    return {f.name: f for f in fields(kind) if f.init and parser_of(f) is not None}
+
+
+def parser_of(field: Field[Any]) -> Parser | None:
+    """Return the parser of a field, by its type."""
+    kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    kind = kind.replace("typing.", "").replace(" ", "").replace('"', "'").removesuffix("|None")
+    if kind.startswith("Literal["):
+        return OneOf(*(word.strip("'") for word in kind[8:-1].split(",")))
+    return PARSERS.get(kind)
+
+
+def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
+    """Return the settings of all methods, and of methods of the user's own {name: class}, by name."""
+    found: dict[str, Setting] = {}
+    for method, kind in {**METHODS, **(own or {})}.items():
+        for name, field in settings_of(kind).items():
+            parse = parser_of(field)
+            assert parse is not None
+            help = HELP.get(name) or str(field.metadata.get("help", ""))
+            entry = found.setdefault(name, Setting(name, parse, help, {}))
+            entry.defaults[method] = None if field.default is MISSING else field.default
+            if method not in METHODS:  # the class that was asked for decides how its settings are read
+                found[name] = entry._replace(parse=parse)
+    return found
+
+
+@cache
+def built_in_settings() -> dict[str, Setting]:
+    """Return the settings of clearance's own methods."""
+    return all_settings()
+
+
+def help_of(setting: Setting) -> str:
+    """Return the help of a setting with its default, and with the methods that have another one.
+
+    >>> help_of(all_settings()["inner"])
+    'T, natural steps in each iteration (pmdpd; default: 1)'
+    """
+    by_value: dict[str, list[str]] = {}
+    for method, value in setting.defaults.items():
+        by_value.setdefault(_shown(value), []).append(method)
+    first, *others = sorted(by_value, key=lambda value: -len(by_value[value]))
+    whose = "" if len(setting.defaults) > 3 else f"{', '.join(setting.defaults)}; "
+    rest = "".join(f"; {', '.join(by_value[value])}: {value}" for value in others)
+    return f"{setting.help} ({whose}default: {first}{rest})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(f"{x:g}" for x in value)
+    return AUTOMATIC if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,68 @@
+"""From --policy, --sampler and --direction, texts, to the parts of a run on a finite model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearance.core.atomic_files import load_npz
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.finite.samplers.algorithm2 import Table
+from clearance.finite.samplers.exact_sampler import Exact
+from clearance.finite.samplers.td_critic import Critic
+from clearance.finite.softmax_policy import check_fits, linear_softmax, softmax
+from clearance.learning.direction import SGD, LeastSquares, Tabular, WeightedSGD
+from clearance.zoo import POLICIES
+
+WEIGHTED = ("exact", "critic")  # samplers whose draws have weights
+
+
+def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
+    """Return tabular softmax, the class that comes with a zoo model, or softmax over the features of a file."""
+    if text is None or text == "tabular":
+        return softmax(cmdp.S, cmdp.A, cmdp.available)
+    if text in POLICIES:
+        policy = POLICIES[text]()
+    elif text.endswith(".npz"):
+        arrays = load_npz(text)
+        if "features" not in arrays:
+            raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
+        features = arrays["features"]  # an error names them, and their shape before anything else
+        fits = features.shape[:2] == (cmdp.S, cmdp.A)
+        policy = linear_softmax(features, cmdp.available if fits else None)
+    else:
+        raise InputError(
+            f"--policy {text!r} is neither tabular, nor a zoo class ({', '.join(POLICIES)}), nor an .npz file"
+        )
+    check_fits(cmdp, policy)
+    return policy
+
+
+def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
+    """Return the sampler that --sampler names; None leaves it to the method."""
+    if text is None:
+        return None
+    if text == "critic":
+        return Critic(cmdp, policy)
+    return Exact(cmdp, policy) if text == "exact" else Table(cmdp, policy, resets=text == "table")
+
+
+def make_direction(
+    text: str | None, *, sampler: str | None, tabular: bool, alpha: float | None, printed: bool, ridge: float | None
+) -> Any:
+    """Return how Algorithm 1 finds ω; None leaves it to the method."""
+    weighted = sampler in WEIGHTED
+    if text in ("sgd", "weighted-sgd") and weighted:
+        what = f"--direction {text} wants draws of equal weight, --sampler {sampler} weighs them"
+        raise InputError(f"{what}: use least-squares")
+    if text == "tabular" and not tabular:
+        raise InputError("--direction tabular is for tabular policies of finite models: use sgd or least-squares")
+    if text == "tabular" or (weighted and tabular and text is None):
+        return Tabular()
+    if text == "least-squares" or weighted:
+        return LeastSquares(ridge=0.0 if ridge is None else ridge)
+    if text == "weighted-sgd":
+        return WeightedSGD()
+    if text is None and alpha is None and not printed:
+        return None
+    return SGD(alpha=0.05 if alpha is None else alpha, printed=printed)

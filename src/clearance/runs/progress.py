@@ -1,0 +1,151 @@
+"""For the person watching: a progress bar, and event files for TensorBoard."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clearance.core.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from clearance.learning.state import State
+    from clearance.learning.trace import Trace
+
+POINTS = 100  # events of one chunk of iterations, at most: a long run must not fill the disk with them
+
+
+class Progress:
+    """A rich progress bar on standard error; silent when that is not a terminal, or with --json.
+
+    b  the limits [I], to show the worst slack
+    """
+
+    def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations", b: Sequence[float] = ()) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        self.bar = progress.Progress(
+            progress.TextColumn(what),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[note]}", markup=False),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=args.json or not console.is_terminal,
+        )
+        self.task = self.bar.add_task(what, total=total or None, note="")
+        self.b, self.rate, self.last = np.asarray(b, float), Rate(), 0
+
+    def __enter__(self) -> Progress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def update(self, part: Trace, state: State, total: int) -> None:
+        """Some iterations were done."""
+        if self.last != state.k - len(part):  # a run that goes on: what was done before says nothing of the speed
+            self.bar.reset(self.task, completed=state.k - len(part), total=total)
+        self.last = state.k
+        note = describe_progress(part.J_hat.mean(0), self.b, state.lam, self.rate.after(int(part.steps.sum())))
+        self.bar.update(self.task, completed=state.k, total=total, note=note)
+
+    def advance_to(self, done: int, total: int) -> None:
+        self.bar.update(self.task, completed=done)
+
+    def reach(self, done: int, total: int) -> None:
+        """The same where the total is known later."""
+        self.bar.update(self.task, completed=done, total=total)
+
+
+class Rate:
+    """Steps per second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self.steps, self.seconds, self.last = 0.0, 0.0, time.monotonic()
+
+    def after(self, steps: int) -> float:
+        """With so many steps more; a clock that goes back counts as one that stands still."""
+        elapsed = max(time.monotonic() - self.last, 0.0)
+        self.last += elapsed
+        fade = math.exp(-elapsed / 5)
+        self.steps, self.seconds = fade * self.steps + steps, fade * self.seconds + elapsed
+        return self.steps / max(self.seconds, 1e-9)
+
+
+def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
+    """One line: steps per second, Ĵ_r, the worst slack Ĵ_gi − b_i, λ."""
+    parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
+    parts.append(f"J_r {J_hat[0]:.4g}")
+    if len(b):
+        parts.append(f"worst slack {np.min(J_hat[1:] - b):+.3g}")
+    if len(lam):
+        parts.append("λ " + " ".join(f"{x:.3g}" for x in lam[:4]) + (" …" if len(lam) > 4 else ""))
+    return "  ".join(parts)
+
+
+class Board:
+    """Event files for TensorBoard in a folder: Ĵ, slacks, λ, ‖ω‖ and steps against the iteration."""
+
+    def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("tensorboardX", "report") from None
+        self.make, self.folder, self.writer = SummaryWriter, Path(folder), None
+        self.names, self.b = tuple(names), np.asarray(b, float)
+
+    def __enter__(self) -> Board:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise InputError(f"--tensorboard {self.folder}: cannot write: {e.strerror or e}") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    def update(self, part: Trace, state: State, total: int) -> None:
+        """Some iterations were done; after a resume, what a lost attempt had shown of them is taken back."""
+        begin = state.k - len(part)
+        if self.writer is None:
+            own = f".{os.getpid()}.{begin}"  # names have whole seconds otherwise, and a later one replaces an earlier
+            self.writer = self.make(str(self.folder), purge_step=begin or None, filename_suffix=own)
+        for i in np.unique(np.linspace(0, len(part) - 1, min(len(part), POINTS)).astype(int)):
+            for tag, value in scalars(part, int(i), self.names, self.b).items():
+                self.writer.add_scalar(tag, value, begin + int(i))
+
+
+def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, float]:
+    """What is worth a curve, of iteration i of a chunk."""
+    found = {"J_hat/reward": part.J_hat[i, 0], "omega_norm": part.omega_norm[i], "steps": part.steps[i]}
+    if len(part.J):
+        found["J/reward"] = part.J[i, 0]
+    for c, name in enumerate(names):
+        found[f"slack_hat/{name}"] = part.J_hat[i, 1 + c] - b[c]
+        found[f"lam/{name}"] = part.lam[i, c]
+        if len(part.J):
+            found[f"slack/{name}"] = part.J[i, 1 + c] - b[c]
+    return {tag: float(value) for tag, value in found.items()}
+
+
+def all_of(*watchers: Callable[..., None]) -> Callable[..., None]:
+    """Several that watch, as one."""
+
+    def update(*what: Any) -> None:
+        for watcher in watchers:
+            watcher(*what)
+
+    return update

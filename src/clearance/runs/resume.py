@@ -1,0 +1,57 @@
+"""resume: continue a run that was interrupted, failed or was killed."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.learning.loop import Progress
+from clearance.runs import run_reader, schema
+from clearance.runs.method_table import restore_method
+from clearance.runs.run_folder import open_again
+from clearance.runs.run_writer import Every
+from clearance.runs.solution import Solution
+from clearance.runs.solve import perform
+from clearance.runs.worlds.dispatch import world_of
+from clearance.runs.worlds.world import Task, World
+
+
+def resume(
+    folder: str | Path,
+    problem: Any = None,
+    *,
+    method: Any = None,
+    checkpoint_every: str | int = "30s",
+    progress: Progress | None = None,
+) -> Solution:
+    """Continue a run: the same trace, policy and certificate, bit for bit, as without the interruption (on the same
+    machine, with the same versions).
+
+    problem  it must be the one of the run. A finite model is in the folder, and may be left out; a simulator is code,
+             and must be given. One that is not deterministic given its seed is resumed, but not bit-identical
+    method   a method of your own (its class, or the instance), which is code and must be given again too
+    """
+    about = None if problem is None else world_of(problem).describe()
+    with open_again(Path(folder), Every.of(checkpoint_every), about) as writer:
+        asked = run_reader.read_settings(writer.folder)
+        if asked["sampler"] is None:
+            raise InputError(f"{writer.folder}: was saved after its run, without checkpoints; solve again with out=")
+        world = world_of(CMDP.load(writer.folder / "problem.npz") if problem is None else problem)
+        if asked.get("deterministic") is False:
+            warnings.warn("the problem is not deterministic given its seed: the result will differ from that of an "
+                          "uninterrupted run", UserWarning, stacklevel=2)  # fmt: skip
+        with schema.blame_file(writer.folder / "settings.json"):
+            task = restore_task(world, writer.folder, asked, method)
+        return perform(task, progress, writer)
+
+
+def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:
+    """Return what a run was asked for, from the settings in its folder."""
+    policy = world.restore_policy(folder, asked["policy"])
+    sampler = world.restore_sampler(asked["sampler"], policy)
+    own = world.default_method() if asked["method"] is None else restore_method(asked["method"], method)
+    how = {name: asked[name] for name in ("evidence", "budget", "delta", "seed", "exact_J")}
+    return Task(world, sampler, own, **how)

@@ -1,0 +1,174 @@
+"""Creating a run folder, and opening one again to continue it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+from clearance import __version__
+from clearance.core.atomic_files import flush_folder
+from clearance.core.errors import InputError
+from clearance.core.folder_lock import lock_folder
+from clearance.runs import checkpoint, run_reader
+from clearance.runs.plain_data import describe
+from clearance.runs.run_reader import SCHEMAS
+from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
+from clearance.runs.worlds.world import ProblemDescription, Task
+
+
+def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
+    """Create a run folder: problem and settings are in it from the first instant that it has its name."""
+    same, why = task.world.repeats()
+    if same is False:
+        warnings.warn(
+            f"{why}: the run can be resumed, but not bit-identical to an uninterrupted one", UserWarning, stacklevel=4
+        )
+    sampler = task.world.describe_sampler(task.sampler)
+    data = {"method": describe(task.method), "sampler": sampler, **_settings(task), "deterministic": same}
+    return _create(Path(out), task, data | {"flags": None, "command": None, **(notes or {})}, every)
+
+
+def write_finished(solution: Any, out: str | Path) -> None:
+    """Write the run folder of a finished run that was not written during the run: it has no checkpoint."""
+    task = Task(solution.world, None, solution.method, solution.evidence, None, solution.delta, solution.seed)  # pyright: ignore[reportArgumentType]
+    data = {"method": describe(solution.method), "sampler": None, **_settings(task), "deterministic": None}
+    policy, slater = solution.policy_class, solution.slater
+    facts = {"lam_max": _finite(solution.lam_max), "slater": _finite(slater), "seed": solution.seed}
+    ran = {"method": describe(solution.method), **facts, "evidence": solution.evidence}
+    with _create(Path(out), task, data | {"flags": None, "command": None}, Every(), policy) as writer:
+        writer.decide(solution.margin, ran, solution.method.K or 0)
+        writer.write("trace/000001.npz", solution.trace.save)
+        writer.saved, writer.seconds = len(solution.trace), solution.seconds
+        writer.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
+
+
+def _settings(task: Task) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in ("evidence", "budget", "delta", "seed", "exact_J")}
+
+
+def _finite(x: float | None) -> float | None:
+    return None if x is None or abs(x) == float("inf") else x
+
+
+def _create(out: Path, task: Task, data: dict[str, Any], every: Every, policy: Any = None) -> RunWriter:
+    described = task.world.describe_policy(task.sampler.policy if policy is None else policy)
+    return new_folder(out, task.world.describe(), {**data, "policy": described.data}, every, described.files)
+
+
+def new_folder(
+    out: Path, about: ProblemDescription, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None
+) -> RunWriter:
+    """A new run folder with problem and settings, and with further files, each with what writes it."""
+    folder = out.absolute()
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    made = next((p for p in (*folder.parents[::-1], folder) if not p.exists()), None)
+    try:
+        partial.mkdir(parents=True)
+        writer = RunWriter(partial, every, lock_folder(partial), made=made or folder, replaced=made is None)
+        _describe(writer, about, data, files or {})
+        partial.rename(folder)
+        flush_folder(folder.parent)
+    except BaseException as e:
+        shutil.rmtree(partial if made in (None, folder) else made, ignore_errors=True)
+        if isinstance(e, OSError):
+            raise InputError(f"{out}: cannot write: {e.strerror or e}") from None
+        raise
+    writer.folder = folder
+    return writer
+
+
+def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any], files: dict[str, Any]) -> None:
+    """Problem and settings."""
+    for name, save in {about.file: about.save, **files}.items():
+        writer.write(name, save)
+    writer.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, "problem": about.identity})
+    writer.write_manifest("running")
+
+
+def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
+    """A run folder to go on with; refuses another problem, and what cannot be made good."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such run folder to resume")
+    refuse_other_version(folder)
+    folder = folder.absolute()
+    held = lock_folder(folder)
+    try:
+        manifest = _manifest_of(folder)
+        writer = RunWriter(folder, every, held, dict(manifest["files"]), float(manifest["seconds"]), manifest["K"])
+        writer.saved, writer.phase = manifest["k"], manifest["phase"]
+        _check(writer, about)
+        if manifest["version"] != __version__:
+            text = f"{folder}: was begun with clearance {manifest['version']}, this is {__version__}"
+            warnings.warn(f"{text}: the result may differ from an uninterrupted run", UserWarning, stacklevel=3)
+        if manifest["status"] != "done":  # what an interrupted run had found so far will be replaced
+            for name in ("policy.npz", "certificate.json"):
+                writer.files.pop(name, None)
+        writer.write_manifest("running")
+        return writer
+    except BaseException:
+        os.close(held)
+        raise
+
+
+def refuse_other_version(folder: Path) -> None:
+    """Refuse to resume a run of another minor version, before anything in its folder changes.
+
+    Random streams, checkpoints and decisions may differ between minor versions: a run continued by another one would be
+    neither of the two, and a finished one would lose the certificate that it was given.
+    """
+    try:
+        manifest = run_reader.read_manifest(folder / "manifest.json")
+    except InputError:
+        return  # damaged: its own error comes when the folder is opened
+    minor, ours = (".".join(version.split(".")[:2]) for version in (manifest["version"], __version__))
+    if minor == ours:
+        return
+    begun = f"{folder}: was begun with clearance {minor}"
+    if manifest["status"] == "done":
+        raise InputError(f"{begun} and is finished; clearance {ours} reads it, but does not resume it")
+    raise InputError(
+        f"{begun} and cannot be continued by clearance {ours}: solve again in another folder; "
+        "what was learned so far stays readable"
+    )
+
+
+def _check(writer: RunWriter, about: ProblemDescription | None) -> None:
+    """Settings and problem are as they were written, and the problem given is the same."""
+    for name in ("settings.json", "features.npz"):
+        if name in writer.files and not writer.is_good(name):
+            raise InputError(f"{writer.folder / name}: is missing, cut off or altered: begin anew, in another folder")
+    asked = run_reader.read_settings(writer.folder)
+    simulator = asked["policy"]["kind"] == "design"
+    if about is not None and about.identity != asked["problem"]:
+        other = "that one" if simulator else "that one, or none,"
+        raise InputError(f"{writer.folder}: is a run on another problem; give {other} or choose another --out")
+    if about is None and simulator:
+        raise InputError(f"{writer.folder}: is a run on a simulator, whose code is not in the folder: give it again")
+    name = "problem.json" if simulator else "problem.npz"
+    if writer.is_good(name):
+        return
+    what = f"{writer.folder / name}: is missing, cut off or altered"
+    if about is None:
+        raise InputError(f"{what}: give the problem again, or begin anew in another folder")
+    warnings.warn(f"{what}: written again from the problem given", DamagedRunWarning, stacklevel=4)
+    writer.write(name, about.save)
+
+
+def _manifest_of(folder: Path) -> dict[str, Any]:
+    """The manifest; where it is damaged, what the newest good checkpoint knows of the files."""
+    try:
+        return run_reader.read_manifest(folder / "manifest.json")
+    except InputError as e:
+        for path in sorted((folder / "checkpoint").glob("*.npz"), reverse=True):
+            with contextlib.suppress(InputError):
+                files = checkpoint.load(path).files
+                warnings.warn(f"{e}; {path.name} has what is needed", DamagedRunWarning, stacklevel=4)
+                unknown = {"k": 0, "K": None, "phase": "margin", "seconds": 0.0, "status": "running"}
+                return unknown | {"files": files, "version": __version__}
+        raise

@@ -1,0 +1,177 @@
+"""The run folder, read: what a run was asked, what it did, and what it found. Nothing in it is ever executed.
+
+    run = clearance.runs.run_reader.load("RUN")
+    run.status, run.problem, run.settings, run.method, run.trace, run.policy, run.certificate
+
+docs/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clearance.certificates.certificate import Certificate
+from clearance.core.atomic_files import digest, load_json, sha256
+from clearance.core.errors import InputError
+from clearance.core.statement import PROBLEM, Statement, restore_statement
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.learning.trace import Trace
+from clearance.runs import checkpoint, schema
+
+if TYPE_CHECKING:
+    from clearance.simulator.policies.network_mixture import NetworkMixture
+
+SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate")}
+
+
+@dataclass(frozen=True, eq=False)
+class RunFolder:
+    """A run folder, read-only; each part is read, and checked against the manifest, when it is asked for.
+
+    status    "running" (or killed), "interrupted", "failed" or "done"
+    damaged   the files that are missing, cut off or altered
+    """
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def status(self) -> str:
+        return self.manifest["status"]
+
+    @property
+    def k(self) -> int:
+        """Iterations done at the last checkpoint."""
+        return self.manifest["k"]
+
+    @cached_property
+    def damaged(self) -> tuple[str, ...]:
+        return tuple(name for name, entry in self.manifest["files"].items() if not intact(self.folder / name, entry))
+
+    @property
+    def on_simulator(self) -> bool:
+        """Whether the problem is a simulator: then its statement is here, its code is not."""
+        return self.has("problem.json")
+
+    @cached_property
+    def problem(self) -> CMDP | Statement:
+        """The finite model, or what was asked of a simulator."""
+        if self.on_simulator:
+            return read_statement(self._good("problem.json"))
+        return CMDP.load(self._good("problem.npz"))
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What was asked for."""
+        self._good("settings.json")
+        return read_settings(self.folder)
+
+    @cached_property
+    def method(self) -> dict[str, Any] | None:
+        """What was run: K, N, κ and Λ decided; None before the margin is known."""
+        return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
+        manifest = self.manifest
+        with schema.blame_file(self.folder / "trace"):
+            while True:
+                try:
+                    return self._trace(manifest["files"])
+                except InputError:
+                    old, manifest = manifest, read_manifest(self.folder / "manifest.json")
+                    if manifest["files"] == old["files"]:
+                        raise
+                    # else its process went on meanwhile, and took away what the manifest then listed
+
+    def _trace(self, files: dict[str, Any]) -> Trace:
+        listed = sorted(files)
+        newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
+        found = checkpoint.load(self._good(newest[0], files)) if newest else None  # its files belong to its tail
+        names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
+        parts = [Trace.load(self._good(name, files)) for name in names]
+        tail = None if found is None else checkpoint.tail_of(found)
+        parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
+        if not parts:
+            raise InputError(f"{self.folder}: no iteration was saved yet; go on with clearance solve --resume")
+        return Trace.joined(parts)
+
+    @cached_property
+    def policy(self) -> Mixture | NetworkMixture | None:
+        """The policy to use; of a run that is not done, if any, one of which nothing is guaranteed."""
+        if not self.has("policy.npz"):
+            return None
+        if self.on_simulator:
+            from clearance.simulator.policies.network_mixture import (
+                NetworkMixture,  # needs JAX, the rest of the folder does not
+            )
+
+            return NetworkMixture.load(self._good("policy.npz"))
+        return Mixture.load(self._good("policy.npz"))
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        if not self.has("certificate.json"):
+            return None
+        data = load_json(self._good("certificate.json"), SCHEMAS["certificate"])
+        return schema.parse_certificate(self.folder / "certificate.json", data)
+
+    def has(self, name: str) -> bool:
+        return name in self.manifest["files"]
+
+    def _good(self, name: str, files: dict[str, Any] | None = None) -> Path:
+        """The path of a file that is as it was written."""
+        path = self.folder / name
+        entry = (self.manifest["files"] if files is None else files).get(name)
+        if entry is None or not path.exists():
+            raise InputError(f"{path}: is missing; {REMEDY}")
+        if not intact(path, entry):
+            raise InputError(f"{path}: is cut off or altered, its sha256 is not that in manifest.json; {REMEDY}")
+        return path
+
+
+REMEDY = "clearance solve --resume makes it again"
+
+
+def load(folder: str | Path) -> RunFolder:
+    """Open a run folder, read-only: one that a process is writing, that was interrupted, or that is done."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
+    return RunFolder(folder, read_manifest(folder / "manifest.json"))
+
+
+def read_statement(path: Path) -> Statement:
+    """What was asked of a simulator; its names, shapes and spaces are in the file too."""
+    data = load_json(path, PROBLEM)
+    try:
+        with schema.blame_file(path):
+            return restore_statement(data)
+    except InputError as e:
+        text = str(e)
+        raise InputError(text if text.startswith(f"{path}: ") else f"{path}: {text}; {schema.REMEDY}") from None
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / "settings.json"
+    return schema.parse_settings(path, load_json(path, SCHEMAS["settings"]))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    data = load_json(path, SCHEMAS["manifest"])
+    if data.pop("sha256", None) != digest(data):
+        raise InputError(f"{path}: is altered, its sha256 is not that of its content; {REMEDY}")
+    return schema.parse_manifest(path, data)
+
+
+def intact(path: Path, entry: dict[str, Any]) -> bool:
+    """Whether a file is there as the manifest has it."""
+    try:
+        return path.stat().st_size == entry["bytes"] and sha256(path) == entry["sha256"]
+    except OSError:
+        return False

@@ -1,0 +1,276 @@
+"""RunSpec: what a run is, as plain data. The command line builds one, `sweep` builds many, the run folder stores it and
+`solve --resume` reads it; `clearance solve --help` is generated from its fields and from those of the methods.
+
+    spec = RunSpec.from_flags("two-state", {"method": "cnpgpd", "K": "500", "kappa": ".1,.2"})
+    problem = spec.load_problem()
+    solve(problem, **spec.solve_arguments(problem))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NoReturn
+
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.runs.field_values import (
+    OneOf,
+    Parser,
+    is_code,
+    parse_limits,
+    parse_non_negative,
+    parse_pair,
+    parse_probability,
+    parse_real,
+    parse_steps,
+    parse_switch,
+    parse_text,
+    parse_whole,
+    to_text,
+    whole_between,
+)
+from clearance.runs.method_settings import built_in_settings, method_class, parser_of, settings_of
+from clearance.runs.method_table import METHODS
+from clearance.runs.named_parts import make_direction, make_policy_class, make_sampler
+from clearance.runs.problem_text import load_problem
+from clearance.runs.worlds.dispatch import world_of
+from clearance.simulator.simulator import Simulator
+
+ON_SIMULATORS = ("practical-cnpgpd", "practical-crpo", "cnpgpd")
+ON_MODELS = tuple(name for name in METHODS if not name.startswith("practical"))
+# What holds where nothing is given; the method depends on the kind of problem.
+DEFAULTS: dict[str, Any] = {"evidence": "exact", "delta": 0.01, "seed": 0, "policy": "tabular", "printed": False}
+OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
+CODE = ("problem", "method", "constraints")  # what may name code of the user's own
+
+
+def _flag(parse: Parser, group: str, help: str, metavar: str | None = None) -> Any:
+    return field(default=None, metadata={"parse": parse, "group": group, "help": help, "metavar": metavar})
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run. None means: not given. `settings` are those of the method, by name."""
+
+    problem: str | None = None
+    evidence: str | None = _flag(
+        OneOf("exact", "samples"), "evidence", "prove with the model, or use it only as a simulator (default: exact)"
+    )
+    budget: float | None = _flag(parse_steps, "evidence", "environment steps, for all phases together", "STEPS")
+    delta: float | None = _flag(
+        parse_probability, "evidence", "a policy that breaks a limit is CERTIFIED with at most this probability "
+        "(default: 0.01)"
+    )  # fmt: skip
+    seed: int | None = _flag(parse_whole, "evidence", "random seed (default: 0)")
+    method: str | None = _flag(
+        OneOf(*METHODS, code="package.module:Class"), "method",
+        "learning algorithm: {methods}; or package.module:Class, a method of your own (default: regularised on finite "
+        "models, practical-cnpgpd on simulators)", "METHOD",
+    )  # fmt: skip
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    direction: str | None = _flag(
+        OneOf("sgd", "weighted-sgd", "least-squares", "tabular"), "method",
+        "how cnpgpd and npgpd estimate ω (default: sgd; with --sampler exact or critic: tabular or least-squares)",
+    )  # fmt: skip
+    printed: bool | None = _flag(parse_switch, "method", "use the SGD as printed in the paper")
+    ridge: float | None = _flag(parse_non_negative, "method", "ridge of least-squares (default: 0, the pseudo-inverse)")
+    policy: str | None = _flag(
+        parse_text, "method", "policy class on a finite model: tabular, a zoo class (bai2023), or an .npz file with "
+        "features [S, A, d] (default: tabular)"
+    )  # fmt: skip
+    sampler: str | None = _flag(
+        OneOf("critic", "table", "coin", "exact"), "method", "where the draws on a finite model come from: a critic, "
+        "Algorithm 2 with resets (table) or reset-free (coin), or exact values (default: what the method needs)"
+    )  # fmt: skip
+    limits: tuple[float, ...] | Mapping[str, float] | None = _flag(
+        parse_limits, "limits", "upper limits of the costs: numbers, or NAME=NUMBER for each", "L1,L2|NAME=L,…"
+    )
+    b: tuple[float, ...] | Mapping[str, float] | None = _flag(
+        parse_limits,
+        "limits",
+        "lower limits of the utilities, likewise; for negative ones write --b=-5,-3",
+        "B1,B2|NAME=B,…",
+    )
+    gamma: float | None = _flag(parse_real, "limits", "discount factor (default with --horizon: 1)")
+    horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
+    num_envs: int | None = _flag(
+        whole_between(1, 10_000), "limits", "number of environments that run side by side (default: 8)", "N"
+    )
+    bounds: tuple[float, float] | None = _flag(parse_pair, "limits", "per-step bounds on every cost", "LOW,HIGH")
+    constraints: str | None = _flag(
+        parse_text, "limits", "function f(obs, action, next_obs, info) that returns the costs", "PACKAGE.MODULE:F"
+    )
+
+    # ------------------------------------------------------------------------------------------------- from plain data
+
+    @classmethod
+    def from_flags(cls, problem: str | None, flags: Mapping[str, Any], kind: Any = None) -> RunSpec:
+        """Return the run with these flags, as texts or as values; `kind` is the method's class where it is known."""
+        if kind is None and isinstance(flags.get("method"), str):
+            kind = method_class(flags["method"])
+        given = {name: parse_flag(name, to_text(name, value), kind) for name, value in flags.items()}
+        own = {name: given.pop(name) for name in list(given) if name not in FLAGS}
+        return cls(problem, settings=own, **given)
+
+    def flags(self) -> dict[str, Any]:
+        """Return what was given, but for the problem, as JSON has it; the run folder stores this."""
+        found: dict[str, Any] = {}
+        for f in fields(self)[1:]:
+            found |= dict(self.settings) if f.name == "settings" else {f.name: getattr(self, f.name)}
+        found["printed"] = found["printed"] or None
+        return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items() if v is not None}
+
+    def words(self) -> list[str]:
+        """Return the command line that starts the same run."""
+        words = ["clearance", "solve", str(self.problem)]
+        for name, value in self.flags().items():
+            text = to_text(name, value)
+            if name == "printed":
+                words.append("--printed")
+            else:  # one word where a value begins with a minus, which argparse would take for a flag
+                words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+        return words
+
+    def notes(self) -> dict[str, Any]:
+        """Return what the run folder stores beside the settings."""
+        return {"flags": self.flags(), "command": self.words()}
+
+    def code(self) -> Iterator[tuple[str, str]]:
+        """Yield the flags of the method and the constraints that name code of the user's own."""
+        for name in ("method", "constraints"):
+            text = getattr(self, name)
+            if text is not None and is_code(text):
+                yield name, text
+
+    # ------------------------------------------------------------------------------------------------- what it means
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What is asked of an environment."""
+        return {n: getattr(self, n) for n in OF_ENVIRONMENT if getattr(self, n) is not None}
+
+    def load_problem(self) -> Any:
+        if self.problem is None:
+            raise InputError("PROBLEM is missing: give one")
+        return load_problem(self.problem, self.environment)
+
+    def solve_arguments(self, problem: Any) -> dict[str, Any]:
+        """Return the keyword arguments of `solve` for this problem, which `load_problem` gave."""
+        simulated = isinstance(problem, Simulator)
+        if simulated:
+            self._check_evidence(problem)
+        how = {"evidence": self.evidence, "budget": self.budget, "delta": self.delta or 0.01, "seed": self.seed or 0}
+        how |= {"notes": self.notes()}
+        if self.method is not None or isinstance(problem, CMDP | Simulator):  # another world knows its own default
+            how["method"] = self.make_method(simulated=simulated)
+        if not isinstance(problem, CMDP):
+            return how
+        policy = make_policy_class(self.policy, problem)
+        return how | {"policy": policy, "sampler": make_sampler(self.sampler, problem, policy)}
+
+    def _check_evidence(self, problem: Simulator) -> None:
+        """A simulator knows its values, or it is sampled: there is nothing to choose."""
+        kind = world_of(problem).evidence(None, None)
+        if self.evidence not in (None, kind):
+            why = {"samples": "only samples can tell of this simulator", "exact": "its values are known exactly"}
+            raise InputError(f"--evidence {self.evidence}: {why[kind]}: leave it out")
+
+    def method_name(self, *, simulated: bool) -> str:
+        return self.method or (ON_SIMULATORS[0] if simulated else ON_MODELS[0])
+
+    def make_method(self, *, simulated: bool) -> Any:
+        """Return the method with its settings; refuse what it does not have, or what would mean something else."""
+        name = self.method_name(simulated=simulated)
+        allowed = ON_SIMULATORS if simulated else ON_MODELS
+        if name in METHODS and name not in allowed:
+            here, there = ("a simulator", "finite models") if simulated else ("a finite model", "simulators")
+            raise InputError(f"--method {name} is for {there}: on {here} use {', '.join(allowed)}")
+        kind, given = method_class(name), dict(self.settings)
+        own, directed = settings_of(kind), has_direction(kind)
+        alpha = given.pop("alpha", None) if directed and "alpha" not in own else None
+        for setting in given:
+            if setting not in own:
+                _refuse(setting, name)
+        if not directed:
+            for flag in ("direction", "ridge", "printed"):
+                if getattr(self, flag):
+                    _refuse(flag, name)
+        self._check_sampler(name, kind, simulated=simulated)
+        if not directed:
+            return kind(**given)
+        direction = make_direction(
+            self.direction,
+            sampler=self.sampler,
+            tabular=not simulated and self.policy in (None, "tabular"),
+            alpha=alpha,
+            printed=bool(self.printed),
+            ridge=self.ridge,
+        )
+        return kind(**given) if direction is None else kind(**given, direction=direction)
+
+    def _check_sampler(self, name: str, kind: Any, *, simulated: bool) -> None:
+        if simulated:
+            for flag in ("policy", "sampler"):
+                if getattr(self, flag) not in (None, DEFAULTS.get(flag)):
+                    raise InputError(f"--{flag} is for finite models: leave it out")
+            return
+        draws = getattr(kind, "draw_kind", "walks")
+        if self.sampler is not None and draws not in ("walks", "critic"):
+            raise InputError(f"--sampler is not for --method {name}, which has its own: leave it out")
+        if self.sampler in ("table", "coin") and draws != "walks":
+            walking = ", ".join(n for n in ON_MODELS if METHODS[n].draw_kind == "walks")
+            raise InputError(f"--sampler {self.sampler} is for --method {walking}: leave it out")
+        if self.sampler in ("critic", "exact") and name == "pdanpg":
+            raise InputError("--method pdanpg wants draws of equal weight: leave --sampler out, or use table or coin")
+
+    # ------------------------------------------------------------------------------------------------- a resumed run
+
+    def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
+        """Check that the flags given again are those of the run; `stored` is None for a run that Python started."""
+        usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}
+        code = dict(self.code())  # named again, since it is not in the folder
+        for name, value in self.flags().items():
+            if stored is None and (name in code or (simulated and name in OF_ENVIRONMENT)):
+                continue
+            if stored is None:
+                raise InputError(f"--{name}: the run in {where} was begun in Python: give --resume alone")
+            before = stored.get(name, usual.get(name))
+            if value != before:
+                had = "was not given" if before is None else f"was {before}"
+                raise InputError(f"--{name} {value} is not as in the run in {where}, where it {had}: leave it out, or "
+                                 "begin another run with --out")  # fmt: skip
+
+
+FLAGS = {f.name: f for f in fields(RunSpec) if "parse" in f.metadata}
+
+
+def parse_flag(name: str, text: str, kind: Any = None) -> Any:
+    """Return the value of a flag from its text; `kind` is the method's class where it is known."""
+    try:
+        return _parser(name, kind)(text)
+    except InputError as e:
+        raise InputError(f"{name}: {e}") from None
+
+
+def _parser(name: str, kind: Any) -> Parser:
+    if name in FLAGS:
+        return FLAGS[name].metadata["parse"]
+    own = {} if kind is None else settings_of(kind)
+    if name in own:
+        parse = parser_of(own[name])
+        assert parse is not None
+        return parse
+    known = built_in_settings()
+    if name not in known:
+        raise InputError("is no setting of solve; see clearance solve --help")
+    return known[name].parse
+
+
+def has_direction(kind: Any) -> bool:
+    """Whether the method's direction can be chosen by name."""
+    return any(f.name == "direction" and str(f.type).endswith("Direction") for f in fields(kind))
+
+
+def _refuse(flag: str, method: str) -> NoReturn:
+    raise InputError(f"--{flag} is not for --method {method}: leave it out, or choose another method")

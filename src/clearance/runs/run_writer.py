@@ -1,0 +1,293 @@
+"""The run folder, written: atomically, with hashes, by one process at a time (docs/run_folder.md).
+
+The newest good checkpoint decides where a run goes on. A checkpoint counts once it is written as a whole; the files
+that it rests on were written before it. So a run may be killed at any instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+import warnings
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance import __version__
+from clearance.certificates.certificate import Certificate
+from clearance.core.atomic_files import digest, save_json, sha256, without_non_finite
+from clearance.core.errors import InputError
+from clearance.learning.recorder import Position
+from clearance.learning.state import State
+from clearance.learning.trace import StoredTrace, Trace
+from clearance.runs import checkpoint
+from clearance.runs.run_reader import SCHEMAS, intact, load
+from clearance.runs.worlds.world import Margin, World
+
+# Iterations in a file of the trace: so many, or so many numbers of θ.
+ROWS, NUMBERS = 4096, 2**20
+STAY = 2  # checkpoints that stay
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class DamagedRunWarning(UserWarning):
+    """A file of a run folder is cut off or altered; the run goes on from what is good."""
+
+
+class Every(NamedTuple):
+    """How often to write a checkpoint: after so many seconds, or after so many iterations."""
+
+    seconds: float = np.inf
+    iterations: float = np.inf
+
+    @classmethod
+    def of(cls, text: str | int) -> Every:
+        """ "30s", "5m" and "2h" are times, "1000" is a number of iterations.
+
+        >>> Every.of("5m").seconds, Every.of(1000).iterations
+        (300.0, 1000)
+        """
+        number, unit = (str(text)[:-1], str(text)[-1]) if str(text)[-1:] in UNITS else (str(text), "")
+        with contextlib.suppress(ValueError):
+            if unit and 0 < float(number) < np.inf:
+                return cls(seconds=float(number) * UNITS[unit])
+            if not unit and int(number) > 0:
+                return cls(iterations=int(number))
+        raise InputError(f"checkpoint_every must be a time as 30s, 5m or 2h, or a number of iterations, got {text!r}")
+
+
+class Tail(NamedTuple):
+    """What is not in the files of the trace yet: iterations from `begin` on, and where they led."""
+
+    begin: int
+    parts: tuple[Trace, ...]
+    at: Position
+
+
+@dataclass(eq=False)
+class RunWriter:
+    """A run folder that this process writes. It is the record of the loop (`clearance.learning.recorder.Recorder`)."""
+
+    folder: Path
+    every: Every
+    lock: int
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+    K: int | None = None
+    phase: str = "margin"
+    made: Path | None = None  # the topmost folder that was made for it, or took the place of an empty one
+    replaced: bool = False
+
+    def __post_init__(self) -> None:
+        self._tail: Tail | None = None
+        self.saved = self._number = self._before = 0  # iterations and checkpoints; environment steps before them
+        self._began, self._last = time.monotonic(), time.monotonic()
+
+    # ------------------------------------------------------------------------------------ margin and settings
+
+    def read_margin(self, world: World) -> Any:
+        """Return the margin, if it was measured before."""
+        return world.read_margin(self.folder / "margin.npz") if self.is_good("margin.npz") else None
+
+    def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
+        """Write the margin, if one was measured, and the method that is run; a resumed run must decide the same."""
+        self.K, self._before, self.phase = K, 0 if margin is None else margin.steps, "learning"
+        data = {"schema": SCHEMAS["method"], **method}
+        if self.is_good("method.json") and digest(load(self.folder).method) != digest(data):
+            raise InputError(f"{self.folder / 'method.json'}: K, N, kappa or lam_max would be decided otherwise now: "
+                             "was another version of clearance used?")  # fmt: skip
+        if margin is not None:
+            self.write("margin.npz", margin.save)
+        self.write_json("method.json", data)
+        self.write_manifest("running")
+
+    # ------------------------------------------------------------------------------------ the record of the loop
+
+    @property
+    def at(self) -> Position:
+        assert self._tail is not None
+        return self._tail.at
+
+    @property
+    def learned(self) -> State | None:
+        """The state after the last iteration, if there was one."""
+        return self.at.state if self._tail is not None and self.at.state.k else None
+
+    @property
+    def room(self) -> float:
+        return self.every.iterations - (self.at.state.k - self.saved)
+
+    def begin(self, first: Position) -> Position:
+        """Where the newest good checkpoint says, or at the beginning."""
+        self._tail = Tail(0, (), first)
+        for path in self._checkpoints()[::-1]:
+            try:
+                self._restore(path, first)
+                break
+            except InputError as e:
+                warnings.warn(f"{e}; the run goes on from before it", DamagedRunWarning, stacklevel=2)
+                path.unlink(missing_ok=True)
+                self.files.pop(f"checkpoint/{path.name}", None)
+        else:
+            self.files, self.saved = _without(self.files, "trace/"), 0
+        for name in [n for n in self.files if n.startswith("checkpoint/") and not (self.folder / n).exists()]:
+            del self.files[name]
+        self._last = time.monotonic()
+        return self.at
+
+    def _restore(self, path: Path, first: Position) -> None:
+        found = checkpoint.load(path)
+        traces = {name: entry for name, entry in found.files.items() if name.startswith("trace/")}
+        for name, entry in traces.items():
+            if not intact(self.folder / name, entry):
+                raise InputError(f"{self.folder / name}: is missing, cut off or altered")
+        at = found.rebuilt(first, "at")
+        self.files = _without(self.files, "trace/") | traces
+        self._enter(f"checkpoint/{path.name}")
+        tail = checkpoint.tail_of(found)
+        self._tail = Tail(at.state.k - (0 if tail is None else len(tail)), () if tail is None else (tail,), at)
+        self._number, self.saved = int(path.stem), at.state.k
+
+    def add(self, part: Trace, at: Position) -> None:
+        assert self._tail is not None
+        self._tail = Tail(self._tail.begin, (*self._tail.parts, part), at)  # at once: Ctrl-C leaves all or nothing
+        if sum(len(p) for p in self._tail.parts) >= self._rows():
+            self._write_trace(whole=False)
+        waited = time.monotonic() - self._last
+        if at.state.k - self.saved >= self.every.iterations or not 0 <= waited < self.every.seconds:
+            self.save()
+
+    def _rows(self) -> int:
+        return int(np.clip(NUMBERS // max(np.size(self.at.state.theta), 1), 1, ROWS))
+
+    def _write_trace(self, *, whole: bool) -> None:
+        """The files of the trace that are full; with `whole`, also the last one."""
+        assert self._tail is not None
+        begin, parts, at = self._tail
+        trace, rows = (Trace.joined(list(parts)) if parts else None), self._rows()
+        while trace is not None and len(trace) and (whole or len(trace) >= rows):
+            name = f"trace/{begin // rows + 1:06d}.npz"
+            part = trace[:rows]
+            self.write(name, lambda path, part=part, begin=begin: part.thinned(begin).save(path, begin))
+            begin, trace = begin + len(part), trace[rows:]
+        self._tail = Tail(begin, (trace,) if trace is not None and len(trace) else (), at)
+
+    def save(self) -> None:
+        """A checkpoint of all that was added."""
+        if self._tail is None or self.at.state.k == self.saved:
+            return
+        self._write_trace(whole=False)
+        self._checkpoint()
+
+    def end(self) -> None:
+        """The last iteration is done: the rest of the trace, and a checkpoint of it."""
+        assert self._tail is not None
+        self.phase = "choice"
+        if self._tail.parts or self.at.state.k != self.saved:
+            self._write_trace(whole=True)
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        assert self._tail is not None
+        _, parts, at = self._tail
+        joined = Trace.joined(list(parts)) if parts else None
+        tail = None if joined is None else {f.name: getattr(joined, f.name) for f in fields(Trace)}
+        name = f"checkpoint/{self._number + 1:06d}.npz"
+        rests_on = _without(self.files, "checkpoint/")
+        old = [p for p in self._checkpoints() if p.name != Path(name).name]
+        self.write(name, lambda path: checkpoint.save(path, {"at": at, "tail": tail}, rests_on))
+        self._number, self.saved, self._last = self._number + 1, at.state.k, time.monotonic()
+        gone = old[: len(old) + 1 - STAY]
+        for path in gone:
+            self.files.pop(f"checkpoint/{path.name}", None)
+        self.write_manifest("running")
+        for path in gone:
+            path.unlink(missing_ok=True)
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(p for p in (self.folder / "checkpoint").glob("*.npz") if p.stem.isdecimal())
+
+    def trace(self) -> Trace:
+        """All iterations, from the disk and what is not there yet."""
+        assert self._tail is not None
+        paths = [self.folder / name for name in sorted(self.files) if name.startswith("trace/")]
+        begin, parts, at = self._tail
+        return StoredTrace(paths, Trace.joined(list(parts)).thinned(begin) if parts else None, at.state.k)
+
+    # ------------------------------------------------------------------------------------ the end
+
+    def finish(self, policy: Any, certificate: Certificate, status: str, env_steps: int) -> None:
+        """Policy and certificate; last the manifest, which says that all is there."""
+        self.write("policy.npz", policy.save)
+        self.write_json(
+            "certificate.json", {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
+        )
+        self.phase = "done" if status == "done" else self.phase
+        self.write_manifest(status, env_steps=env_steps)
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
+        try:
+            if error is not None and not self.worth_keeping:
+                self._discard()
+            elif error is not None:
+                stopped = isinstance(error, KeyboardInterrupt)
+                with contextlib.suppress(InputError):  # a full disk: the last checkpoint is there all the same
+                    self.write_manifest("interrupted" if stopped else "failed", message="" if stopped else str(error))
+        finally:
+            os.close(self.lock)
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether a resume would save anything."""
+        return self.made is None or self.saved > 0 or self._before > 0
+
+    def _discard(self) -> None:
+        assert self.made is not None
+        shutil.rmtree(self.made, ignore_errors=True)
+        if self.replaced:
+            self.made.mkdir()
+
+    # ------------------------------------------------------------------------------------ files
+
+    def is_good(self, name: str) -> bool:
+        return name in self.files and intact(self.folder / name, self.files[name])
+
+    def write_json(self, name: str, data: dict[str, Any]) -> None:
+        self.write(name, lambda path: save_json(path, data))
+
+    def write(self, name: str, save: Any) -> None:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        save(path)
+        self._enter(name)
+
+    def _enter(self, name: str) -> None:
+        path = self.folder / name
+        self.files[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+
+    def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:
+        steps = self._before + (self.at.steps if self._tail is not None else 0)
+        data = {
+            "schema": SCHEMAS["manifest"],
+            "status": status,
+            "phase": self.phase,
+            "k": self.saved,
+            "K": self.K,
+            "env_steps": steps if env_steps is None else env_steps,
+            "seconds": round(self.seconds + max(time.monotonic() - self._began, 0.0), 3),
+            "message": message,
+            "version": __version__,
+            "files": self.files,
+        }
+        save_json(self.folder / "manifest.json", data | {"sha256": digest(data)})
+
+
+def _without(files: dict[str, dict[str, Any]], folder: str) -> dict[str, dict[str, Any]]:
+    return {name: entry for name, entry in files.items() if not name.startswith(folder)}

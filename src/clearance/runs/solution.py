@@ -1,0 +1,145 @@
+"""What `solve` gives back: the policy to use with its certificate, and the run behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from clearance.certificates.candidate_search import Attempt
+from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.learning.dual import path_bound
+from clearance.learning.methods.method_base import kappa_value
+from clearance.learning.state import State
+from clearance.learning.trace import Trace
+from clearance.runs.run_folder import write_finished
+from clearance.runs.selection import Selection
+from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What `solve` gives back. `policy` is the one to use; `alternatives` holds the others that the run has.
+
+    policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
+    certificate  what is proven of it, or holds with confidence 1 − δ
+    attempts     from samples: the mixtures that were tested, in their order
+    d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
+    """
+
+    world: World = field(repr=False)
+    method: Any
+    policy_class: Any = field(repr=False)
+    trace: Trace = field(repr=False)
+    state: State = field(repr=False)
+    margin: Margin | None = field(repr=False)
+    lam_max: float
+    status: Literal["done", "interrupted"]
+    seed: int
+    seconds: float
+    evidence: EvidenceKind
+    delta: float
+    learning_steps: int
+    d_bar: Array | None = field(default=None, repr=False)
+    select: Callable[[], Selection] | None = field(default=None, repr=False)
+    last_policy: Callable[[], Any] | None = field(default=None, repr=False)
+
+    @cached_property
+    def selection(self) -> Selection:
+        """Choice and certificate: from samples made by `solve`, from exact values when first asked for."""
+        assert self.select is not None
+        return self.select()
+
+    @property
+    def policy(self) -> Any:
+        return self.selection.policy
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.selection.certificate
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        return self.selection.attempts
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps in all: margin, learning, choice and certificate."""
+        before = self.world.spent_before(self.margin)
+        return before + self.learning_steps + (0 if self.evidence == "exact" else self.selection.steps)
+
+    @property
+    def problem(self) -> Any:
+        return self.world.problem
+
+    @property
+    def statement(self) -> NamedLimits:
+        """γ, the limits b and their names."""
+        return self.world.statement
+
+    @property
+    def lam(self) -> Array:
+        """λ of the last iterate [I]."""
+        return self.state.lam
+
+    @property
+    def slater(self) -> float | None:
+        """The Slater margin φ: exact, or its lower confidence bound; None where it was not measured."""
+        return None if self.margin is None else self.margin.slater
+
+    @property
+    def kappa(self) -> float | Array:
+        """κ as it was used: one number, or one for each constraint."""
+        return kappa_value(getattr(self.method, "kappa", 0.0))
+
+    @cached_property
+    def last(self) -> Any:
+        """The policy of the last iterate: nothing is guaranteed of it."""
+        assert self.last_policy is not None
+        return self.last_policy()
+
+    @cached_property
+    def alternatives(self) -> dict[str, Alternative]:
+        """Every policy of the run, labelled with what is guaranteed of it."""
+        proven = "proven" if self.evidence == "exact" else f"with confidence {1 - self.delta:g}"
+        kept = self.certificate.verdict == "CERTIFIED"
+        first = {"best": Alternative(self.policy, f"meets every limit, {proven}" if kept else "not certified")}
+        last = {"last": Alternative(self.last, "nothing is guaranteed of the last iterate")}
+        return first | self.world.alternatives(self) | last
+
+    def _alternative(self, name: str) -> Any:
+        if name not in self.alternatives:
+            raise InputError(f"this run has no {name!r} policy; it has {', '.join(self.alternatives)}")
+        return self.alternatives[name].policy
+
+    @property
+    def mixture(self) -> Any:
+        """π̄, uniform over the iterates that the method counts: the policy of Theorem 1."""
+        return self._alternative("mixture")
+
+    @property
+    def average(self) -> Any:
+        """The averaged-occupancy policy: one stationary policy with exactly the J of π̄."""
+        return self._alternative("average")
+
+    @property
+    def single(self) -> Any:
+        """The best iterate that meets the limits on its own; None if there is none."""
+        return self._alternative("single") if "single" in self.alternatives else None
+
+    @property
+    def path_bound(self) -> Array | None:
+        """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active."""
+        schedule = getattr(self.method, "dual_schedule", None)
+        if schedule is None:
+            return None
+        eta2, kappa = schedule(self.statement, len(self.trace))
+        return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the run folder after the run. `solve(…, out=…)` writes it during the run, and it can be resumed."""
+        write_finished(self, folder)

@@ -1,0 +1,167 @@
+"""solve, the one pipeline: validate → margin → settings → iterate → select → certify → write.
+
+What differs between finite models and simulators is in `runs/worlds/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clearance.certificates.certificate import EvidenceKind
+from clearance.core.errors import EnvironmentFault, InputError
+from clearance.core.random_streams import key_of
+from clearance.learning.loop import Progress, Run, iterate
+from clearance.learning.methods.method_base import Method
+from clearance.learning.state import State
+from clearance.runs.plain_data import describe
+from clearance.runs.run_folder import create_run
+from clearance.runs.run_writer import Every, RunWriter
+from clearance.runs.selection import select
+from clearance.runs.solution import Solution
+from clearance.runs.worlds.dispatch import world_of
+from clearance.runs.worlds.world import Settled, Task
+
+
+def solve(
+    problem: Any,
+    method: Method | None = None,
+    *,
+    policy: Any = None,
+    sampler: Any = None,
+    evidence: EvidenceKind | None = None,
+    budget: float | None = None,
+    delta: float = 0.01,
+    seed: int = 0,
+    exact_J: bool | None = None,
+    progress: Progress | None = None,
+    out: str | Path | None = None,
+    checkpoint_every: str | int = "30s",
+    notes: dict[str, Any] | None = None,
+) -> Solution:
+    """Learn a policy that keeps every limit and earns as much as it can, and certify it.
+
+    problem   a finite model (`CMDP`), or a simulator (`gymnasium`, `environment`)
+    method    finite models: `RegularisedCNPGPD` unless given; simulators: `PracticalCNPGPD`. `CNPGPD` is Algorithm 1 as
+              printed, on either. A method of your own is a dataclass with `init` and `step`
+    policy    the class π_θ: tabular softmax, or two hidden layers of 64 (`gaussian`, `categorical`) unless given
+    sampler   where draws come from; the one that the method needs unless given
+    evidence  finite models: "exact" (default) proves, "samples" uses the model as a simulator only
+    budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for margin, learning,
+              choice and certificate together (samples; 10⁷ on finite models, 2·10⁶ on simulators)
+    delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
+    exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
+    out       the run folder: written during the run, so that `resume` can continue it (docs/run_folder.md)
+    checkpoint_every  how often: a time as "30s", or a number of iterations
+    notes     plain data to store with the settings in the run folder, such as the command line
+    Raises `InfeasibleError` when no policy of the class meets the limits.
+    """
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be in (0, 1), got {delta!r}")
+    if budget is not None and not budget >= 1:
+        raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    world = world_of(problem)
+    kind = world.evidence(evidence, exact_J)
+    method = world.default_method() if method is None else method
+    sampler = world.make_sampler(method, policy, sampler, seed)
+    key_of(seed)
+    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J)
+    if out is None:
+        return perform(task, progress)
+    with create_run(out, task, Every.of(checkpoint_every), notes) as writer:
+        return perform(task, progress, writer)
+
+
+def perform(task: Task, progress: Progress | None, writer: RunWriter | None = None) -> Solution:
+    """Run the task, or what is left of it; with a writer, everything goes into its run folder."""
+    began = time.perf_counter() - (0.0 if writer is None else writer.seconds)
+    world = task.world
+    margin = None if writer is None else writer.read_margin(world)
+    margin = world.measure_margin(task) if margin is None else margin
+    settled = world.settle(task, margin)
+    if writer is not None:
+        writer.decide(margin, describe_settled(task, settled, margin), settled.method.K or 0)
+    with _keep_learned(task, settled, writer) as keep:
+        run = iterate(
+            settled.sampler,
+            settled.method,
+            settled.stream,
+            settled.lam_max,
+            d_sum=settled.d_sum,
+            budget=settled.budget,
+            progress=progress,
+            record=writer,
+        )
+        keep(run.state)
+        if writer is not None and run.status == "interrupted" and task.evidence == "samples":
+            raise KeyboardInterrupt  # the rest is done when the run is resumed
+        solution = _solution(task, settled, run, margin)
+        if task.evidence == "samples":
+            _ = solution.selection
+    solution = _timed(solution, max(time.perf_counter() - began, 0.0))
+    if writer is not None:
+        writer.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
+    return solution
+
+
+def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any]:
+    """method.json: what was run, with K, N, κ and Λ decided."""
+    slater = None if margin is None or margin.slater == float("inf") else margin.slater
+    lam_max = None if settled.lam_max == float("inf") else settled.lam_max
+    facts = {"lam_max": lam_max, "slater": slater, "seed": task.seed, "evidence": task.evidence}
+    return {"method": describe(settled.method), **facts}
+
+
+def _solution(task: Task, settled: Settled, run: Run, margin: Any) -> Solution:
+    counted = float(run.trace.counts.sum())
+    return Solution(
+        task.world,
+        settled.method,
+        settled.sampler.policy,
+        run.trace,
+        run.state,
+        margin,
+        settled.lam_max,
+        run.status,
+        task.seed,
+        0.0,
+        task.evidence,
+        task.delta,
+        run.steps,
+        d_bar=None if run.d_sum is None or counted == 0 else run.d_sum / counted,
+        select=partial(select, task, settled, run, margin),
+        last_policy=partial(task.world.last_policy, settled, run.state),
+    )
+
+
+def _timed(solution: Solution, seconds: float) -> Solution:
+    """The solution with its time, and with what was selected already."""
+    timed = replace(solution, seconds=seconds)
+    if "selection" in solution.__dict__:
+        timed.__dict__["selection"] = solution.selection
+    return timed
+
+
+@contextlib.contextmanager
+def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Iterator[Any]:
+    """Keep the last iterate whatever ends the run: in the run folder, and with an environment's fault."""
+    states: list[State] = []
+    try:
+        yield states.append
+    except BaseException as e:
+        fault = e if isinstance(e, EnvironmentFault) else None
+        state = states[-1] if states else writer.learned if writer is not None else fault and fault.learned
+        if state is None or not settled.sampler.stepwise:
+            raise
+        last = task.world.last_policy(settled, state)
+        if fault is not None:
+            fault.learned = last
+        if writer is not None and "certificate.json" not in writer.files:  # else it is about the policy that is there
+            with contextlib.suppress(InputError):  # a full disk must not hide what went wrong before
+                writer.write("policy.npz", last.save)
+        raise

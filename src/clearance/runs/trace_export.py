@@ -1,0 +1,70 @@
+"""The trace of a run folder as one table: CSV, or Parquet where pyarrow is installed. θ stays in the folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.core.atomic_files import write_whole
+from clearance.core.errors import InputError, MissingExtraError
+from clearance.learning.trace import Trace
+from clearance.runs.run_reader import RunFolder
+
+SUFFIXES = (".csv", ".parquet")
+
+
+def export(run: RunFolder, path: str | Path) -> int:
+    """Write the iterations of a run, one row each; gives their number."""
+    if not str(path).endswith(SUFFIXES):
+        raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
+    if str(path).endswith(".parquet"):
+        _pyarrow()  # a missing extra is said before the work
+    table = columns(run.trace, run.problem.names)
+    (_write_parquet if str(path).endswith(".parquet") else _write_csv)(path, table)
+    return len(run.trace)
+
+
+def columns(trace: Trace, names: tuple[str, ...]) -> dict[str, Any]:
+    """Named columns: k, then all of the trace but θ. J and Ĵ have the reward first, λ one for each constraint."""
+    table: dict[str, Any] = {"k": np.arange(len(trace))}
+    for f in fields(trace):
+        values = getattr(trace, f.name)
+        if f.name == "theta" or len(values) != len(trace):  # J of a run that did not record it
+            continue
+        if values.ndim == 1:
+            table[f.name] = values
+        else:
+            labels = ("reward", *names) if values.shape[1] == 1 + len(names) else names
+            table |= {f"{f.name}.{label}": values[:, i] for i, label in enumerate(labels)}
+    return table
+
+
+def _write_csv(path: str | Path, table: dict[str, Any]) -> None:
+    """Numbers as their shortest text that reads back to the same bits."""
+    with write_whole(path) as f:
+        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(table)
+        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+        text.flush()
+        text.detach()
+
+
+def _write_parquet(path: str | Path, table: dict[str, Any]) -> None:
+    pyarrow, parquet = _pyarrow()
+    with write_whole(path) as f:
+        parquet.write_table(pyarrow.table(table), f)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,1 @@
+"""What differs between the kinds of problems: one adapter for each behind one protocol."""

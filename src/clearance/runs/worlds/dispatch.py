@@ -1,0 +1,39 @@
+"""From a problem to its world, by the type of the problem.
+
+A further kind of problem (logged data, a robust model) is one more class that implements `World` and registers itself:
+
+    @world_of.register
+    def _(problem: LoggedData) -> World:
+        return LoggedWorld(problem)
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.runs.worlds.world import World
+from clearance.simulator.simulator import Simulator
+
+
+@singledispatch
+def world_of(problem: Any) -> World:
+    """Return the adapter of a problem."""
+    kind = type(problem).__name__
+    raise InputError(f"the problem must be a CMDP or a simulator, got {kind}: see gymnasium(…) and environment(…)")
+
+
+@world_of.register
+def _(problem: CMDP) -> World:
+    from clearance.runs.worlds.finite_world import FiniteWorld
+
+    return FiniteWorld(problem)
+
+
+@world_of.register
+def _(problem: Simulator) -> World:
+    from clearance.runs.worlds.simulator_world import SimulatorWorld
+
+    return SimulatorWorld(problem)

@@ -1,0 +1,130 @@
+"""Certificates of policies of finite models: exact, or from samples of the model used as a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clearance.certificates.certificate import Certificate, EvidenceKind, Verdict
+from clearance.certificates.distributed_episodes import distribute
+from clearance.certificates.episode_source import Episodes
+from clearance.certificates.sequential_test import gather
+from clearance.certificates.statistical_certificate import certificate_from
+from clearance.cluster.executor import Executor
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.random_streams import fold, key_of
+from clearance.core.validation import read_numbers
+from clearance.exact.exact_certificate import certify_exactly, scope_of
+from clearance.exact.optimum import Optimum
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
+
+Rule = Callable[[int], Any]
+FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
+GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
+
+
+def certify_finite(
+    cmdp: CMDP,
+    policy: Mixture | ArrayLike | Rule,
+    *,
+    evidence: EvidenceKind | None,
+    delta: float,
+    budget: float,
+    seed: int,
+    executor: Executor | None,
+    best: Optimum | None = None,
+    compare: bool = True,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    base: ArrayLike | None = None,
+) -> Certificate:
+    """Certify a policy, or a rule `state -> action`, of a finite model; see `clearance.certify`."""
+    mixture = _as_mixture(policy)
+    evidence = evidence or ("samples" if mixture is None else "exact")
+    if evidence not in ("exact", "samples"):
+        raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
+    if mixture is not None:
+        mixture.check(cmdp)
+    if evidence == "exact":
+        if mixture is None:
+            raise InputError(
+                "a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]"
+            )
+        return certify_table(cmdp, mixture, best, compare=compare)
+    declared = None if bounds is None else _read_bounds(cmdp, bounds)
+    if mixture is None and executor is not None:
+        raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
+    if mixture is None:
+        rule: Any = policy
+        sources: list[Episodes] = [RuleEpisodes(cmdp, rule, declared)]
+    else:
+        V = None if base is None else _read_values(cmdp, base)
+        sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
+    with distribute(sources, executor) as drawn:
+        return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget)
+
+
+def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
+    """Return the exact certificate, with the verdict on the most likely actions where the policy is stochastic."""
+    found = certify_exactly(cmdp, mixture, best, compare=compare)
+    if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or not _is_stochastic(mixture):
+        return found
+    return _with_greedy(found, certify_exactly(cmdp, most_likely(mixture), compare=False).verdict)
+
+
+def _certify_by_samples(
+    cmdp: CMDP, mixture: Mixture | None, sources: list[Episodes], key: np.uint64, delta: float, budget: float
+) -> Certificate:
+    """What samples say of the policy, and of its most likely actions, with fresh ones."""
+    seen = gather(sources[0], cmdp.b, delta, fold(key, FRESH), budget)
+    components, scope = 1 if mixture is None else mixture.M, scope_of(cmdp, mixture, "this simulator")
+    found = certificate_from(seen, cmdp.b, delta, components=components, scope=scope)
+    if mixture is None or not _is_stochastic(mixture) or found.verdict != "CERTIFIED":
+        return found
+    again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
+    return _with_greedy(replace(found, env_steps=seen.steps + again.steps), again.verdict)
+
+
+def _with_greedy(found: Certificate, verdict: Verdict) -> Certificate:
+    if verdict == "CERTIFIED":
+        return replace(found, greedy_verdict=verdict)
+    text = f"{found.message}; sample actions from this policy: always taking the most likely one is {verdict}"
+    return replace(found, greedy_verdict=verdict, message=text)
+
+
+def _as_mixture(policy: Any) -> Mixture | None:
+    """The policy as a mixture; None for a rule."""
+    if isinstance(policy, Mixture):
+        return policy
+    return None if callable(policy) else Mixture.single(policy)
+
+
+def most_likely(mixture: Mixture) -> Mixture:
+    """Every component with its most likely actions alone."""
+    S, A = mixture.pi.shape[1:]
+    return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)].reshape(-1, S, A))
+
+
+def _is_stochastic(mixture: Mixture) -> bool:
+    return bool(np.any(mixture.pi.max(-1) < 1))
+
+
+def _read_bounds(cmdp: CMDP, bounds: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
+    low, high = (np.asarray(x, float) for x in bounds)
+    right = low.shape == high.shape == (1 + cmdp.I,) and np.all(np.isfinite([low, high])) and np.all(low <= high)
+    if not right:
+        raise InputError(f"bounds must be (low, high) with {1 + cmdp.I} finite numbers each, reward first, low ≤ high")
+    return low, high
+
+
+def _read_values(cmdp: CMDP, base: ArrayLike) -> Array:
+    V = read_numbers("base", base, ndim=2)
+    if V.shape != (cmdp.S, 1 + cmdp.I):
+        raise InputError(f"base has shape {V.shape}, the model needs [S, 1+I] = {(cmdp.S, 1 + cmdp.I)}")
+    return V

@@ -1,0 +1,87 @@
+"""What follows from the Slater margin of a finite model: K and N, the conservatism κ, and the bound Λ of λ."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.sequential_test import slack_per_sd
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.exact.optimum import slater_margin
+from clearance.finite.cmdp import CMDP
+from clearance.learning import dual
+from clearance.learning.methods.method_base import kappa_value
+from clearance.learning.methods.regularised_cnpgpd import RegularisedCNPGPD
+from clearance.runs.worlds.finite_margin import FiniteMargin
+
+
+class ConservatismWarning(UserWarning):
+    """κ is not below the Slater margin: the conservative problem has no solution and λ will run into its bound."""
+
+
+def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
+    """Decide K and N."""
+    return method.fitted(cmdp.gamma, budget) if isinstance(method, RegularisedCNPGPD) else method
+
+
+def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
+    """Decide κ."""
+    if getattr(method, "kappa", 0.0) != "auto":
+        return method
+    if not cmdp.I:
+        return replace(method, kappa=0.0)
+    decided = replace(method, kappa=kappa_of(cmdp, margin, samples, delta))
+    if isinstance(decided, RegularisedCNPGPD) and decided.kappa_first is None:
+        return replace(decided, kappa_first=0.5 * max(margin.slater, 0.0))
+    return decided
+
+
+def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
+    """κ [I] chosen from the margin: at most φ/2, and what the noise of so many samples of Ĵ asks for, like c/√samples.
+
+    With δ (evidence from samples) what a certificate from so many episodes will need; else a tenth of the range of J_g
+    over √samples: the choice among the iterates knows their exact values, and only needs some of them inside.
+    """
+    if delta is None or margin.sd is None:
+        noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)
+    else:
+        noise = margin.sd * slack_per_sd(samples, delta)
+    return tuple(np.minimum(0.5 * max(margin.slater, 0.0), noise).tolist())
+
+
+def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
+    """φ of the conservative problem J_g ≥ b + κ: φ − κ, or, for κ that differ and on a known model, its own."""
+    if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
+        raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
+    room = slater - float(np.max(kappa, initial=0.0))
+    if room > 0 or not exact or np.ndim(kappa) == 0:
+        return room
+    return slater_margin(cmdp.tightened(kappa))[0]
+
+
+def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
+    """Λ as given, or from the margin; says before time is spent if κ leaves no room below it."""
+    kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
+    room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
+    rounding = 1e-9 * float(np.abs(cmdp.g).max(initial=0.0)) / (1 - cmdp.gamma)
+    if room <= rounding:
+        text, remedy = _no_room(kappa, slater, room, rounding)
+        if bound is None:
+            raise InputError(f"{text}; {remedy}, or give lam_max to run it all the same")
+        warnings.warn(f"{text} and lam will run into lam_max = {bound:g}", ConservatismWarning, stacklevel=3)
+    if bound is not None:
+        return float(bound)
+    return dual.lam_max_of(cmdp.gamma, room, 0.0, float(np.ptp(cmdp.r))) if cmdp.I else 1.0
+
+
+def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) -> tuple[str, str]:
+    """Say why κ leaves no room, and what to do."""
+    if room > 0:
+        left = f"kappa = {np.max(kappa):g} leaves {room:.3g} of the Slater margin {slater:.6g}"
+        return f"{left}, which is below the rounding error {rounding:.3g} of J_g", "lower b a little"
+    text = f"kappa = {np.max(kappa):g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
+    return text, f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"

@@ -1,0 +1,185 @@
+"""The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
+
+With exact evidence φ is exact (`exact.optimum.slater_margin`), within the policy class where that is a linear program.
+From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack, the best of its
+policies is measured on fresh episodes, and both are repeated with more steps until the bound is positive or the budget
+is spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from scipy.special import softmax as simplex
+
+from clearance.certificates.best_mixture import safest_weights, spread_evenly
+from clearance.certificates.betting import Bets
+from clearance.certificates.sequential_test import Evidence, gather
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.compiled import episodes
+from clearance.core.errors import InfeasibleError, infeasible_message
+from clearance.core.random_streams import fold
+from clearance.exact.infeasibility import diagnose
+from clearance.exact.optimum import can_be_met, slater_margin
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.algorithm2 import alias_tables
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes
+from clearance.finite.samplers.td_critic import Critic, state_values
+from clearance.finite.softmax_policy import TiedFeaturesError, class_model, class_policy
+from clearance.finite.two_layer_policy import Policy
+from clearance.learning.loop import Run, iterate
+from clearance.learning.methods.feasibility_game import Feasibility
+
+SCHEMA = "clearance/margin/1"
+FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteMargin:
+    """What is known of φ.
+
+    slater    attained by `policy` for certain (exact), or its lower confidence bound; inf without constraints
+    policy    the strictly feasible policy to fall back to; None where it is not in the policy class
+    verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED
+    sd        of one episode's estimate of J_g [I], from samples
+    bound     upper bound of φ where it was looked for
+    steps     environment steps in all;  tested  those that the test of `policy` took
+    mu        the weights [I] behind that bound: the limits that have a share in it conflict
+    """
+
+    slater: float
+    policy: Mixture | None
+    verdict: Literal["FEASIBLE", "INFEASIBLE", "UNDECIDED"]
+    sd: Array | None = None
+    bound: float = np.inf
+    mu: Array | None = None
+    steps: int = 0
+    tested: int = 0
+
+    def save(self, path: str | Path) -> None:
+        """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
+        found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
+        if self.policy is not None:
+            found |= {"weights": self.policy.weights, "pi": self.policy.pi}
+        save_npz(path, {"schema": np.array(SCHEMA), **found})
+
+    @classmethod
+    def load(cls, path: str | Path) -> FiniteMargin:
+        z = load_npz(path)
+        policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
+        numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
+        counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
+        return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4)
+def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
+    """φ of the policy class, or of all policies where the class has no linear program. Raises `InfeasibleError`."""
+    try:
+        model = class_model(cmdp, policy)
+        slater, safest = slater_margin(model)
+        found = Mixture.single(class_policy(policy, safest))
+    except TiedFeaturesError:
+        model, found = cmdp, None
+        slater, _ = slater_margin(cmdp)
+    if not can_be_met(model, slater):
+        raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
+    return FiniteMargin(slater, found, "FEASIBLE")
+
+
+def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
+    """φ from samples: FEASIBLE with a lower confidence bound, INFEASIBLE with an upper one, or UNDECIDED.
+
+    `budget` is for all of `solve`: a first try takes 2 % of it, and each further one twice as much, up to 16 %. Then
+    the other side is tried, with 30 %: that no policy at all meets the limits.
+    """
+    if cmdp.I == 0:
+        return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
+    critic, share, spent, tries = Critic(cmdp, policy), FIRST_SHARE, 0, 0
+    while True:
+        tries += 1
+        run, candidate, base = _safest(critic, fold(key, 3 * tries), 0.7 * share * budget)
+        spent += int(run.trace.steps.sum())
+        evidence = gather(
+            MixtureEpisodes(cmdp, candidate, base),
+            cmdp.b,
+            0.5 * delta / (tries * (tries + 1)),
+            fold(key, 3 * tries + 1),
+            0.3 * share * budget,
+        )
+        spent += evidence.steps
+        slack = evidence.lower[1:] - cmdp.b
+        if evidence.verdict == "CERTIFIED":
+            stream, tested = fold(key, 3 * tries + 2), evidence.steps
+            evidence = _closer(cmdp, candidate, base, evidence, 0.5 * delta, stream, 0.01 * budget)
+            spent += evidence.steps
+            found = max(float(slack.min()), float(np.min(evidence.lower[1:] - cmdp.b)))
+            if found > 0:
+                return FiniteMargin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent, tested=tested)
+        if share >= LAST_SHARE:
+            break
+        share *= 2
+    mu = simplex(run.trace.lam[len(run.trace) // 2 :], axis=1).mean(0)
+    mu = np.where(mu > 0.01, mu, 0.0) / mu[mu > 0.01].sum()  # the bound is about the limits that it names
+    bound, steps = least_violation(critic, run, mu, fold(key, 0), 0.3 * budget, delta)
+    verdict = "INFEASIBLE" if bound < 0 else "UNDECIDED"
+    return FiniteMargin(float(np.min(slack)), candidate, verdict, evidence.sd[1:], bound, mu, spent + steps)
+
+
+def _safest(critic: Critic, key: np.uint64, budget: float):
+    """The game for so many steps: its run, the safest mixture of its iterates, and the critic's V."""
+    game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
+    run = iterate(critic, game, key, np.inf, budget=budget)
+    index = spread_evenly(len(run.trace), 50, first=0.3)
+    w = safest_weights(run.trace.J_hat[index], critic.cmdp.b)  # a game may circle: its best is a mixture
+    used = np.flatnonzero(w)
+    mixture = Mixture(w[used], critic.policy.pi(run.trace.theta[index[used]]))
+    return run, mixture, state_values(critic.policy.pi(run.state.theta), run.state.sampler_memory.Q)
+
+
+def _closer(cmdp: CMDP, policy: Mixture, base: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
+    """The slack measured once more without stopping at the limit, so that φ̂ is more than barely positive."""
+    best = before.mean[1:] - cmdp.b
+    return gather(MixtureEpisodes(cmdp, policy, base), cmdp.b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
+
+
+def least_violation(
+    critic: Critic, run: Run, mu: Array, key: np.uint64, budget: float, delta: float
+) -> tuple[float, int]:
+    """An upper confidence bound of max_π Σ_i μ_i (J_gi − b_i), and so of φ, over all policies; and the steps it took.
+
+    For any V:  max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ). V is the critic's; the mean at every
+    pair is bounded from above with n draws from that pair (the simulator is put there) at level δ/(2·pairs), and ρ·V.
+    """
+    cmdp = critic.cmdp
+    S, A, gamma = cmdp.S, cmdp.A, cmdp.gamma
+    Q = (run.state.sampler_memory.Q[:, 1:] @ mu).reshape(S, A)
+    V = np.where(cmdp.available, Q, -np.inf).max(1)
+    n = int(0.9 * budget / (S * A))
+    if n < 50:
+        return np.inf, 0
+    weights = np.append(0.0, mu)
+    X = np.zeros((S * A, n))
+    steps = episodes.successors(key, alias_tables(cmdp), weights, gamma, V, X)
+    pairs = np.flatnonzero(cmdp.available.ravel())
+    low, high = V.min(), V.max()
+    worst = -np.inf
+    for pair in pairs:
+        here = float(weights @ cmdp.h[:, pair // A, pair % A]) - V[pair // A]
+        worst = max(worst, _upper(X[pair], here + gamma * low, here + gamma * high, delta / (2 * len(pairs))))
+    m = int(0.05 * budget)
+    starts = V[np.random.default_rng(int(fold(key, 1))).choice(S, size=m, p=cmdp.rho)]
+    return _upper(starts, low, high, delta / 2) + worst / (1 - gamma) - float(mu @ cmdp.b), steps + m
+
+
+def _upper(x: Array, low: float, high: float, delta: float) -> float:
+    slip = 1e-9 * (abs(low) + abs(high) + 1e-300)  # rounding may carry a sample over the edge of a narrow range
+    bets = Bets(-float(x.mean()), -high - slip, -low + slip)
+    bets.update(-x)
+    return -bets.lower_bound(delta)

@@ -1,0 +1,343 @@
+"""Finite models as the pipeline sees them.
+
+evidence="exact"     the model is known: the policy is learned from samples, but the margin, the choice among the
+                     iterates and the certificate are exact
+evidence="samples"   the model is a black box: everything comes from samples, within one budget of environment steps
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.best_mixture import spread_evenly
+from clearance.certificates.candidate_search import LOOK, SMALLEST
+from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest
+from clearance.core.errors import InfeasibleError, InputError
+from clearance.core.random_streams import fold, key_of
+from clearance.exact.exact_certificate import certify_exactly, scope_of
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.algorithm2 import Table
+from clearance.finite.samplers.exact_sampler import Exact
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes
+from clearance.finite.samplers.finite_sampler import FiniteSampler
+from clearance.finite.samplers.generative import Generative
+from clearance.finite.samplers.network_critic import NetworkCritic
+from clearance.finite.samplers.td_critic import Critic, Tables, state_values
+from clearance.finite.samplers.trajectory import Trajectory
+from clearance.finite.softmax_policy import check_fits, softmax
+from clearance.finite.two_layer_policy import Policy, TwoLayer
+from clearance.learning.direction import STOCHASTIC, Tabular
+from clearance.learning.loop import Run
+from clearance.learning.methods.method_base import Method
+from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPGPD
+from clearance.learning.state import State
+from clearance.learning.trace import Trace
+from clearance.runs import plain_data
+from clearance.runs.worlds.finite_certify import certify_finite, certify_table
+from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
+from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
+from clearance.runs.worlds.world import (
+    Alternative,
+    Choice,
+    ExactValues,
+    PolicyDescription,
+    ProblemDescription,
+    Settled,
+    Task,
+    World,
+)
+
+# Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
+EXACT_STATES = 300
+# Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
+BUDGET = {"exact": 2e6, "samples": 1e7}
+LEARNING = 0.15  # of a budget of samples, after the margin
+CANDIDATES = 12  # iterates to choose from, by samples
+TESTED = 0.3  # the share of the rest that κ expects a test to have
+MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
+# The streams of the phases; no iteration gets as far as these.
+MARGIN, LEARN = 2**40, 2**40 + 1
+
+SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generative": Generative}
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyTables:
+    """Policies pi [n, S, A] of a finite model to choose from; V̂ [S, 1+I] as control variate of their episodes."""
+
+    cmdp: CMDP
+    pi: Array
+    base: Array | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.pi)
+
+    def mixture(self, weights: Array) -> Mixture:
+        used = np.flatnonzero(weights)
+        return Mixture(weights[used] / weights[used].sum(), self.pi[used])
+
+    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
+        return MixtureEpisodes(self.cmdp, mixture, self.base)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterates:
+    """Kept iterates as candidates, made into tables only where they are used; the safest policy may stand last."""
+
+    cmdp: CMDP
+    policy: Policy
+    trace: Trace
+    index: NDArray[np.int64]
+    safest: Mixture | None
+
+    @property
+    def count(self) -> int:
+        return len(self.index) + (self.safest is not None)
+
+    def mixture(self, weights: Array) -> Mixture:
+        used = np.flatnonzero(weights)
+        pi = self.policy.pi(self.trace.theta[self.index[used[used < len(self.index)]]])
+        if self.safest is not None and used[-1] == len(self.index):
+            pi = np.concatenate([pi, self.safest.pi])
+        return Mixture(weights[used] / weights[used].sum(), pi)
+
+    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
+        return MixtureEpisodes(self.cmdp, mixture)
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteWorld(World):
+    """A finite model."""
+
+    problem: CMDP
+
+    @property
+    def statement(self) -> CMDP:
+        return self.problem
+
+    # ------------------------------------------------------------------------------------------------ before a run
+
+    def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
+        asked = asked or "exact"
+        if asked not in BUDGET:
+            raise InputError(f"evidence must be 'exact' or 'samples', got {asked!r}")
+        return asked
+
+    def default_method(self) -> Method:
+        return RegularisedCNPGPD()
+
+    def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
+        """Refuses what would run and mean something else."""
+        cmdp, name = self.problem, type(method).__name__
+        kind = getattr(method, "draw_kind", "walks")
+        if kind not in SAMPLERS:
+            raise InputError(f"method {name} is for simulators: use RegularisedCNPGPD() or CNPGPD() on a finite model")
+        kappa = getattr(method, "kappa", 0.0)
+        if isinstance(kappa, tuple | list) and len(kappa) != cmdp.I:
+            raise InputError(f"kappa has {len(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
+        if sampler is None:
+            policy = softmax(cmdp.S, cmdp.A, cmdp.available) if policy is None else policy
+            check_fits(cmdp, policy)
+            network = isinstance(policy, TwoLayer)
+            sampler = NetworkCritic(cmdp, policy, policy.m) if network else SAMPLERS[kind](cmdp, policy)
+        elif not isinstance(sampler, FiniteSampler):
+            raise InputError(f"sampler {type(sampler).__name__} is for simulators: leave it out")
+        elif sampler.cmdp is not cmdp or (policy is not None and policy is not sampler.policy):
+            raise InputError("sampler was made for another problem or policy: give the same objects to both")
+        check_fits(cmdp, sampler.policy)
+        _check_method(method, sampler)
+        return sampler
+
+    def measure_margin(self, task: Task) -> FiniteMargin:
+        cmdp, policy = self.problem, task.sampler.policy
+        if task.evidence == "exact":
+            return exact_margin(cmdp, policy)
+        key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
+        margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta)
+        if margin.verdict != "FEASIBLE":
+            text = _no_margin(cmdp, margin, task.delta)
+            raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
+        return margin
+
+    def settle(self, task: Task, margin: FiniteMargin) -> Settled:
+        cmdp, key = self.problem, key_of(task.seed)
+        if task.evidence == "exact":
+            method = fit_to_budget(task.method, cmdp, task.budget or BUDGET["exact"])
+            method = with_kappa(method, cmdp, margin, (method.K or 1) * (getattr(method, "N", 1) or 1))
+            lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=True)
+            recorded = cmdp.S <= EXACT_STATES if task.exact_J is None else task.exact_J
+            d_sum = np.zeros((cmdp.S, cmdp.A)) if recorded else None
+            return Settled(task.sampler, method, lam_max, key, task.budget or np.inf, d_sum)
+        left = (task.budget or BUDGET["samples"]) - margin.steps
+        policy = task.sampler.policy
+        episode = MixtureEpisodes(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
+        method = fit_to_budget(task.method, cmdp, LEARNING * left)
+        method = with_kappa(method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, task.delta / 6)
+        lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=False)
+        return Settled(task.sampler, method, lam_max, fold(key, LEARN), LEARNING * left)
+
+    # ------------------------------------------------------------------------------------------------ after learning
+
+    def search_budget(self, task: Task, spent: int) -> float:
+        return (task.budget or BUDGET["samples"]) - spent
+
+    def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
+        """All iterates that are kept and whose J was recorded, or some of them; and the safest policy."""
+        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        index, J = _iterates(cmdp, policy, trace)
+        if margin.policy is not None:
+            J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
+        size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma), np.abs(cmdp.b))
+        return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
+
+    def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
+        """The late iterates, fewer of them where the budget is small, and the components of the safest policy."""
+        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        pi_end = policy.pi(run.state.theta)
+        few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
+        index = trace.rows_of(spread_evenly(len(trace), int(np.clip(few, 1, CANDIDATES)), first=FADED))
+        pi, fallback, reserve = policy.pi(trace.theta[index]), None, 0.0
+        if margin.policy is not None:
+            pi = np.concatenate([pi, margin.policy.pi])
+            fallback = np.concatenate([np.zeros(len(index)), margin.policy.weights])
+            reserve = min(max(3.0 * margin.tested, 0.02 * budget), 0.3 * budget)
+        memory = run.state.sampler_memory
+        base = state_values(pi_end, memory.Q) if isinstance(memory, Tables) else None
+        return Choice(PolicyTables(cmdp, pi, base), fallback, reserve)
+
+    def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
+        """The averaged-occupancy policy."""
+        return _average(self.problem, settled.sampler.policy, run.trace, _d_bar(run))
+
+    def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
+        return certify_table(self.problem, policy, compare=compare)
+
+    def certify_policy(self, policy: Any, **how: Any) -> Certificate:
+        return certify_finite(self.problem, policy, **how)
+
+    def scope(self, policy: Mixture) -> str:
+        return scope_of(self.problem, policy, "this simulator")
+
+    def last_policy(self, settled: Settled, state: State) -> Mixture:
+        return Mixture.single(settled.sampler.policy.pi(state.theta))
+
+    def alternatives(self, solution: Any) -> dict[str, Alternative]:
+        """π̄; with exact evidence also the averaged-occupancy policy, and the best iterate that is certified."""
+        cmdp, policy, trace = self.problem, solution.policy_class, solution.trace
+        theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
+        found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
+        if solution.evidence == "exact":  # the others need the model
+            average = _average(cmdp, policy, trace, solution.d_bar)
+            found["average"] = Alternative(average, "has exactly the values of the uniform mixture")
+            single = _single(cmdp, policy, trace)
+            if single is not None:
+                found["single"] = Alternative(single, "one iterate, meets every limit, proven")
+        return found
+
+    # ------------------------------------------------------------------------------------------------ the run folder
+
+    def describe(self) -> ProblemDescription:
+        return ProblemDescription(digest("CMDP", self.problem.arrays()), "problem.npz", self.problem.save)
+
+    def describe_policy(self, policy: Policy) -> PolicyDescription:
+        kind = plain_data.kind_of_policy(policy, self.problem)
+        files = {} if kind == "tabular" else {"features.npz": lambda path: plain_data.save_policy_class(path, policy)}
+        return PolicyDescription({"kind": kind}, files)
+
+    def describe_sampler(self, sampler: FiniteSampler) -> dict[str, Any]:
+        return plain_data.describe(sampler, leave_out=("cmdp", "policy"))
+
+    def restore_policy(self, folder: Path, data: dict[str, Any]) -> Policy:
+        return plain_data.load_policy_class(folder, data, self.problem)
+
+    def restore_sampler(self, data: dict[str, Any], policy: Policy) -> FiniteSampler:
+        kinds = (*SAMPLERS.values(), Exact, NetworkCritic)
+        return plain_data.restore(data, kinds, self.problem, policy)
+
+    def read_margin(self, path: Path) -> FiniteMargin:
+        return FiniteMargin.load(path)
+
+
+# ---------------------------------------------------------------------------------------------------- what it rests on
+
+
+def _check_method(method: Method, sampler: FiniteSampler) -> None:
+    """Refuse combinations that would run and mean something else."""
+    direction, name = getattr(method, "direction", None), type(method).__name__
+    if not isinstance(sampler, Table) and isinstance(direction, STOCHASTIC):
+        kind, given = type(direction).__name__, type(sampler).__name__
+        raise InputError(
+            f"direction {kind} wants draws of equal weight, {given} weighs them: use Tabular() or LeastSquares()"
+        )
+    if isinstance(sampler, Table) and isinstance(sampler.policy, TwoLayer):
+        raise InputError("sampler Table is for softmax over features: use NetworkCritic() or Exact() for a network")
+    if getattr(method, "tabular_only", False) and not sampler.policy.tabular:  # said before anything is compiled
+        raise InputError(f"{name} is for tabular softmax only: choose another method")
+    if isinstance(direction, Tabular) and not sampler.policy.tabular:
+        raise InputError("direction Tabular is for tabular softmax only: use SGD() or LeastSquares()")
+
+
+def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
+    sure = f"with confidence {1 - delta:g}"
+    if margin.verdict == "INFEASIBLE":
+        assert margin.mu is not None
+        conflict = ", ".join(cmdp.names[i] for i in np.flatnonzero(margin.mu > 0.01))
+        return (
+            f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0 (in conflict: "
+            f"{conflict}); to lower b by {-margin.bound:.6g} is needed, by {-margin.slater:.6g} is enough"
+        )
+    return (
+        f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "
+        f"policy ≤ {margin.bound:.6g}): give a larger budget, or lower b"
+    )
+
+
+def _iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int64], Array]:
+    """Rows [n] of θ and exact values [n, 1+I] of the iterates to choose from: all kept where J was recorded."""
+    if len(trace.J):
+        return np.arange(len(trace.theta), dtype=np.int64), trace.J[trace.kept]
+    index = trace.rows_of(spread_evenly(len(trace), MOST_ITERATES))
+    pi = policy.pi(trace.theta[index])
+    return index, np.concatenate([values_from_occupancy(cmdp, occupancy(cmdp, p[None])) for p in pi])
+
+
+def _d_bar(run: Run) -> Array | None:
+    """The averaged occupancy [S, A] of the iterates, where it was recorded."""
+    counted = float(run.trace.counts.sum())
+    return None if run.d_sum is None or counted == 0 else run.d_sum / counted
+
+
+def _mixture(policy: Policy, trace: Trace) -> Mixture:
+    """π̄, uniform over the iterates that the method counts; in long runs each θ kept stands for those up to the next."""
+    counts, pi = trace.counts, policy.pi(trace.theta)
+    if not np.any(counts):  # the method counts none of its iterates
+        counts = np.ones(len(counts))
+    share = np.add.reduceat(counts, trace.kept)
+    used = np.flatnonzero(share)
+    return Mixture(share[used] / counts.sum(), pi[used])
+
+
+def _average(cmdp: CMDP, policy: Policy, trace: Trace, d_bar: Array | None) -> Mixture:
+    d = _mixture(policy, trace).occupancy(cmdp) if d_bar is None else d_bar
+    return Mixture.single(policy_from_occupancy(d, cmdp.available))
+
+
+def _single(cmdp: CMDP, policy: Policy, trace: Trace) -> Mixture | None:
+    """The best of the iterates that are certified on their own."""
+    index, J = _iterates(cmdp, policy, trace)
+    kept = np.flatnonzero(np.all(J[:, 1:] >= cmdp.b, axis=1))
+    for m in kept[np.argsort(-J[kept, 0])][:10]:
+        pi = Mixture.single(policy.pi(trace.theta[index[m]]))
+        if certify_exactly(cmdp, pi, compare=False).verdict == "CERTIFIED":
+            return pi
+    return None

@@ -1,0 +1,323 @@
+"""Simulators as the pipeline sees them: learning, choice among the late iterates, certificate, within one budget."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.best_mixture import safest_weights, spread_evenly
+from clearance.certificates.candidate_search import LEVELS, least_episodes
+from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
+from clearance.certificates.sequential_test import gather, slack_needed, slack_per_sd
+from clearance.certificates.statistical_certificate import certificate_from
+from clearance.cluster.executor import Executor
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest, save_json
+from clearance.core.errors import InputError
+from clearance.core.random_streams import fold, key_of
+from clearance.core.spaces import describe_space
+from clearance.core.statement import PROBLEM, Statement, describe_statement
+from clearance.learning.loop import Run
+from clearance.learning.methods.method_base import Method
+from clearance.learning.methods.natural_step import NaturalSteps
+from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
+from clearance.learning.state import State
+from clearance.runs import plain_data
+from clearance.runs.worlds.world import Choice, ExactValues, PolicyDescription, ProblemDescription, Settled, Task, World
+from clearance.simulator.gymnasium_envs.env_check import repeats
+from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
+from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.network_policy import Design, NetworkPolicy
+from clearance.simulator.remote_lanes import Fleet
+from clearance.simulator.samplers.actor_critic import Practical
+from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
+from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
+from clearance.simulator.samplers.simulator_episodes import (
+    NetworkEpisodes,
+    OwnRuleEpisodes,
+    episode_steps,
+    signal_bounds,
+    total_weight,
+)
+from clearance.simulator.simulator import Simulator
+
+BUDGET = 2e6  # environment steps for everything, unless given
+LEARNING = 0.5  # the share of them for learning
+CANDIDATES = 10  # late iterates to choose from
+LATE = 0.6  # they are among the last 40 %
+WARM = 0.2  # share of the iterations over which the normaliser moves
+TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
+LEARN, FRESH = 2**40 + 10, 2**41  # streams
+TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
+
+
+@dataclass(frozen=True, eq=False)
+class LateIterates:
+    """Late iterates of a run on a simulator as candidates."""
+
+    simulator: Simulator
+    late: NetworkMixture
+
+    @property
+    def count(self) -> int:
+        return self.late.M
+
+    def mixture(self, weights: Array) -> NetworkMixture:
+        return self.late.part(weights)
+
+    def episodes(self, mixture: NetworkMixture) -> NetworkEpisodes:
+        return NetworkEpisodes(self.simulator, mixture)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatorWorld(World):
+    """A JAX environment, a Gymnasium problem, or a fleet of either."""
+
+    problem: Simulator
+
+    @property
+    def statement(self) -> Statement:
+        return self.problem.statement
+
+    # ------------------------------------------------------------------------------------------------ before a run
+
+    def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
+        """A simulator knows its values, or it is sampled: there is nothing to choose."""
+        kind: EvidenceKind = "samples" if self.problem.exact is None else "exact"
+        if asked not in (None, kind):
+            raise InputError(f"evidence of {self.statement.name} is {kind!r}, got {asked!r}: leave it out")
+        if exact_J is not None:
+            raise InputError("exact_J is for finite models: leave it out")
+        return kind
+
+    def default_method(self) -> Method:
+        return PracticalCNPGPD()
+
+    def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Any:
+        kind = getattr(method, "draw_kind", "actor-critic")
+        if kind in TABLES:
+            take = "simulators take PracticalCNPGPD(), PracticalCRPO() or CNPGPD()"
+            raise InputError(f"method {type(method).__name__} is for finite models; {take}")
+        unbiased = kind == "walks"
+        sampler = self._own_sampler(policy, seed, unbiased=unbiased) if sampler is None else sampler
+        if not isinstance(sampler, Practical | Algorithm2):
+            raise InputError(f"sampler {type(sampler).__name__} is for finite models: leave it out")
+        if isinstance(sampler, Algorithm2) != unbiased:
+            raise InputError(
+                "CNPGPD goes with the samplers Unbiased and ResetFree: Algorithm 1 wants draws of Algorithm 2"
+            )
+        return sampler
+
+    def _own_sampler(self, policy: Any, seed: int, *, unbiased: bool) -> Practical | Algorithm2:
+        simulator, policy = self.problem, Design() if policy is None else policy
+        if isinstance(policy, Design):
+            policy = replace(policy, normalise=policy.normalise and not unbiased)
+            policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
+        if not isinstance(policy, NetworkPolicy):
+            raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
+        if not unbiased:
+            return Practical(simulator, policy)
+        return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(simulator, policy)  # pyright: ignore[reportArgumentType]
+
+    def settle(self, task: Task, margin: None) -> Settled:
+        """No margin is measured on a simulator: κ follows from the budget."""
+        sampler: Any = task.sampler
+        budget, s = BUDGET if task.budget is None else task.budget, self.statement
+        decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=task.delta)
+        practical = isinstance(task.method, NaturalSteps)
+        if isinstance(task.method, NaturalSteps):
+            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
+            sampler = replace(sampler, warm=max(1, int(WARM * (fitted.K or 1))))
+        else:
+            fitted = task.method
+        method: Any = decide(fitted)
+        if task.evidence == "samples":
+            signal_bounds(s)
+            _check_budget(s, method, budget)
+        lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
+        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), LEARNING * budget)
+
+    # ------------------------------------------------------------------------------------------------ after learning
+
+    def search_budget(self, task: Task, spent: int) -> float:
+        return (BUDGET if task.budget is None else task.budget) - spent
+
+    def _late(self, settled: Settled, run: Run) -> NetworkMixture:
+        index = run.trace.rows_of(spread_evenly(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
+        theta, sampler = run.trace.theta[index], settled.sampler
+        normaliser = sampler.normaliser(run.state.sampler_memory)  # pyright: ignore[reportAttributeAccessIssue]
+        return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
+
+    def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
+        """The late iterates whose values are finite, or all of them where none is."""
+        late = self._late(settled, run)
+        J, error = _exact_values(self.problem, late)
+        stable = np.isfinite(J).all(1)
+        if not stable.any():
+            return LateIterates(self.problem, late), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
+        J, error = J[stable], error[stable]
+        size = np.maximum(np.abs(self.statement.b), np.abs(J[:, 1:]).max(0))
+        return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
+
+    def sampled_choice(self, settled: Settled, run: Run, margin: None, budget: float) -> Choice:
+        return Choice(LateIterates(self.problem, self._late(settled, run)))
+
+    def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
+        """The safest mixture."""
+        return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
+
+    def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
+        """CERTIFIED where the exact values, less the bound of their error, keep every limit."""
+        parts, errors = _exact_values(self.problem, policy)
+        J, error, s = policy.weights @ parts, policy.weights @ errors, self.statement
+        verdict = verdict_of((J - error)[1:], (J + error)[1:], s.b)
+        return build_certificate(
+            verdict,
+            J,
+            (J - error, J + error),
+            s.b,
+            evidence="exact",
+            parts=list(parts),
+            components=policy.M,
+            message=f"{verdict}: values computed from the model, with a bound of their error",
+            scope=f"the model of {s.name} in real arithmetic, the policy's numbers as stored; {s.meaning}",
+            lam=lam,
+        )
+
+    def certify_policy(
+        self,
+        policy: Any,
+        *,
+        evidence: EvidenceKind | None,
+        delta: float,
+        budget: float,
+        seed: int,
+        executor: Executor | None,
+        **options: Any,
+    ) -> Certificate:
+        for name, given in options.items():
+            if given is not None:
+                raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
+        self.evidence(evidence, None)
+        if executor is not None:
+            with Fleet(self.problem, executor) as fleet:
+                return SimulatorWorld(fleet)._certify_any(policy, delta, budget, seed)
+        return self._certify_any(policy, delta, budget, seed)
+
+    def _certify_any(self, policy: Any, delta: float, budget: float, seed: int) -> Certificate:
+        if callable(policy) and isinstance(self.problem, Gym):
+            source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
+        else:
+            mixture = check_fits(self.problem, policy)
+            if self.problem.exact is not None:
+                return self.certify(mixture)
+            source = NetworkEpisodes(self.problem, mixture)
+        s = self.statement
+        seen = gather(source, s.b, delta, fold(key_of(seed), FRESH), budget)
+        components = 1 if mixture is None else mixture.M
+        return self.complete(certificate_from(seen, s.b, delta, components=components, scope=self.scope(mixture)))
+
+    def scope(self, policy: NetworkMixture | None) -> str:
+        how = "a rule, called as given"
+        if policy is not None:
+            how = "one policy" if policy.M == 1 else f"a mixture of {policy.M}, drawn once per episode"
+            how += ", with its actions sampled"
+        return (
+            f"the simulator {self.statement.name} as it was run, from its own resets; {self.statement.meaning}; {how}"
+        )
+
+    def complete(self, certificate: Certificate) -> Certificate:
+        """A reward that declares no bounds has none in the certificate."""
+        s = self.statement
+        if s.bounds is not None and np.all(np.isfinite([x[0] for x in s.bounds])):
+            return certificate
+        lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
+        return replace(certificate, J_lower=lower, J_upper=upper, interval=None)
+
+    def last_policy(self, settled: Settled, state: State) -> NetworkMixture:
+        sampler: Any = settled.sampler
+        return NetworkMixture.single(sampler.policy, state.theta, sampler.normaliser(state.sampler_memory))
+
+    # ------------------------------------------------------------------------------------------------ the run folder
+
+    def describe(self) -> ProblemDescription:
+        """The statement, and all that the bits of a run depend on beside the simulator's code."""
+        sim = self.problem
+        shapes = {"observation": list(sim.obs_shape), "action": describe_space(sim.action), "lanes": sim.n}
+        data = {"schema": PROBLEM, **describe_statement(self.statement), **shapes}
+        return ProblemDescription(digest(data), "problem.json", lambda path: save_json(path, data))
+
+    def describe_policy(self, policy: NetworkPolicy) -> PolicyDescription:
+        return PolicyDescription({"kind": "design", "seed": policy.seed, **json.loads(policy.description())})
+
+    def describe_sampler(self, sampler: Any) -> dict[str, Any]:
+        return plain_data.describe(sampler, leave_out=("simulator", "policy"))
+
+    def restore_policy(self, folder: Path, data: dict[str, Any]) -> NetworkPolicy:
+        return replace(NetworkPolicy.from_description(json.dumps(data)), seed=data["seed"])
+
+    def restore_sampler(self, data: dict[str, Any], policy: NetworkPolicy) -> Any:
+        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem, policy)
+
+    def repeats(self) -> tuple[bool | None, str]:
+        same, where = repeats(self.problem)
+        return same, f"{self.statement.name} is not deterministic given its seed ({where})"
+
+
+# ---------------------------------------------------------------------------------------------------- what it rests on
+
+
+def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
+    """Return the mixture, if it is for these observations and actions."""
+    if not isinstance(mixture, NetworkMixture):
+        rule = " (rules `observation -> action` are for Gymnasium problems only)" if callable(mixture) else ""
+        raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
+    policy, actions = mixture.policy, describe_space(simulator.action)
+    if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
+        raise InputError(
+            f"policy is for observations {policy.obs_shape} and actions {describe_space(policy.space)}, "
+            f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
+        )
+    return mixture
+
+
+def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array]:
+    """Exact J [M, 1+I] of every component, and bounds of the errors."""
+    assert simulator.exact is not None
+    found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
+    return np.array([J for J, _ in found]), np.array([e for _, e in found])
+
+
+def _check_budget(statement: Statement, method: Any, budget: float) -> None:
+    """Refuse to learn where nothing would be left to certify with."""
+    candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
+    least = least_episodes(candidates) * episode_steps(statement)
+    if (1 - LEARNING) * budget < least:
+        why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
+        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING):.0f} or more")
+
+
+def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
+    """κ as given; or what a certificate from the budget will need, at most half of the largest slack that there is.
+
+    Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
+    """
+    s, given = statement, getattr(method, "kappa", 0.0)
+    if not s.I or given != "auto":
+        return method if given != "auto" else replace(method, kappa=0.0)
+    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
+    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
+    width = total_weight(s) * (high - low)
+    episodes = TESTED * budget / episode_steps(s)
+    need = slack_needed(SPREAD * width, width, episodes, LEVELS[0] * delta)
+    most = 0.5 * np.maximum(s.length * high - s.b, 0.0)
+    kappa = tuple(np.minimum(need, most).tolist())
+    if not isinstance(method, NaturalSteps) or np.any(need > most):
+        return replace(method, kappa=kappa)
+    return replace(method, kappa=kappa, kappa_sd=slack_per_sd(episodes, LEVELS[0] * delta))

@@ -1,0 +1,1 @@
+"""Gymnasium environments as constrained problems, in this process or in another one."""

@@ -1,0 +1,266 @@
+"""Environment objects side by side, in this process or in another (`clearance.simulator.gymnasium_envs.env_server`).
+
+This file stands alone: Python 3.8 or newer, NumPy and the environment's own package, nothing of clearance. So the
+interpreter of an old package can run it, and both ends of a bridge read steps and costs by the same lines.
+
+Two dialects are spoken, told apart by what the values are and never by their number alone (Gymnax gives six, too):
+
+    Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
+    Safety-Gymnasium   obs, reward, cost, terminated, truncated, info
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+class Fault(Exception):
+    """An environment did what it must not: in which lane, what, and with which value."""
+
+    def __init__(self, lane: int, what: str, value: Any = None) -> None:
+        super().__init__(what)
+        self.lane, self.what, self.value = lane, what, value
+
+
+class Row:
+    """One step of n lanes: after [n, …], reward [n], cost [n, I], terminated, truncated and valid [n]."""
+
+    def __init__(self, n: int, shape: tuple[int, ...], dtype: Any, I: int) -> None:
+        self.after, self.reward, self.cost = np.zeros((n, *shape), dtype), np.zeros(n), np.zeros((n, I))
+        self.terminated, self.truncated, self.valid = (np.zeros(n, bool) for _ in range(3))
+
+    def arrays(self) -> tuple[Any, ...]:
+        return self.after, self.reward, self.cost, self.terminated, self.truncated, self.valid
+
+
+class EnvLanes:
+    """n environment objects in a loop, which costs less per step than Gymnasium's own vector environment.
+
+    names  of the costs [I]
+    own    where costs come from: None for the environment's own, or f(obs, action, next_obs, info)
+    """
+
+    def __init__(self, envs: Any, names: Any, own: Any = None) -> None:
+        self.envs, self.names, self.own = list(envs), tuple(names), own
+        self.six: bool | None = None
+        self.n, first = len(self.envs), self.envs[0]
+        self.observe, self.obs_shape, self.dtype = observation(first.observation_space)
+        self.action, self.native = action(first.action_space)
+        self.row = Row(self.n, self.obs_shape, self.dtype, len(self.names))
+        self.obs = np.zeros((self.n, *self.obs_shape), self.dtype)
+
+    def reset(self, seeds: Any, which: Any = None) -> Any:
+        """Begin an episode in the lanes `which` [n] (all unless given), each with its seed; the observations [n, …]."""
+        for i, env in enumerate(self.envs):
+            if which is None or which[i]:
+                try:
+                    out = env.reset(seed=int(seeds[i]))
+                except Exception as e:
+                    raise Fault(i, f"reset raised {describe_error(e)}", int(seeds[i])) from e
+                if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Mapping)):
+                    raise Fault(i, "reset must give (obs, info)", out)
+                self.obs[i] = self._read_observation(i, out[0])
+        return self.obs
+
+    def step(self, obs: Any, actions: Any, live: Any) -> Row:
+        """One step in the lanes that are `live` [n]."""
+        native, row = self.native(actions), self.row
+        row.valid[:] = live
+        for i, env in enumerate(self.envs):
+            if live[i]:
+                try:
+                    out = env.step(native[i])
+                except Exception as e:
+                    raise Fault(i, f"step raised {describe_error(e)}", native[i]) from e
+                self._read_step(i, obs[i], native[i], out)
+        return row
+
+    def next(self, over: Any, seeds: Any) -> Any:
+        """The observations to act on: those after the step, or the first of a new episode where it is `over` [n]."""
+        self.obs[:] = self.row.after
+        return self.reset(seeds, over) if over.any() else self.obs
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def _read_step(self, i: int, obs: Any, a: Any, out: Any) -> None:
+        if self.six is None:
+            self.six = speaks_six(i, out)
+        if len(out) != (6 if self.six else 5):
+            raise Fault(i, f"step gave {len(out)} values, {6 if self.six else 5} before", None)
+        after, reward, cost, terminated, truncated, info = out if self.six else (*out[:2], None, *out[2:])
+        row = self.row
+        row.after[i] = self._read_observation(i, after)
+        row.reward[i] = scalar(i, "reward", reward)
+        row.terminated[i], row.truncated[i] = flag(i, "terminated", terminated), flag(i, "truncated", truncated)
+        if self.names:
+            given = self._cost(i, obs, a, row.after[i], cost, info)
+            row.cost[i] = given if type(given) is float and len(self.names) == 1 else vector(i, given, self.names)
+
+    def _cost(self, i: int, obs: Any, a: Any, after: Any, cost: Any, info: Any) -> Any:
+        if self.own is None:
+            return cost if self.six else from_info(i, info)
+        try:
+            return self.own(obs, a, after, info)
+        except Exception as e:
+            raise Fault(i, f"constraints raised {describe_error(e)}", a) from e
+
+    def _read_observation(self, i: int, x: Any) -> Any:
+        try:
+            encoded = self.observe(x)
+        except Exception as e:
+            raise Fault(i, f"the observation does not fit its space: {describe_error(e)}", x) from e
+        if encoded.shape != self.obs_shape:
+            raise Fault(i, f"the observation has shape {encoded.shape}, its space {self.obs_shape}", None)
+        return encoded
+
+
+# ------------------------------------------------------------------------------------------------ reading a step
+
+
+def describe_error(e: BaseException) -> str:
+    """An exception in one line."""
+    lines = str(e).strip().splitlines()
+    return f"{type(e).__name__}: {lines[0]}" if lines else type(e).__name__
+
+
+def speaks_six(lane: int, out: Any) -> bool:
+    """Whether a step is Safety-Gymnasium's (six values) or Gymnasium's (five); an error if it is neither."""
+    if isinstance(out, tuple) and len(out) in (5, 6) and isinstance(out[-1], Mapping):
+        kinds = [np.asarray(x).dtype.kind for x in out[1:-1]]
+        numbers, flags = kinds[: len(out) - 4], kinds[len(out) - 4 :]
+        if all(k in "iuf" for k in numbers) and all(k == "b" for k in flags):
+            return len(out) == 6
+    kinds = ", ".join(type(x).__name__ for x in out) if isinstance(out, tuple) else type(out).__name__
+    six = "(obs, reward, terminated, truncated, info), or with cost after reward as Safety-Gymnasium has it"
+    raise Fault(lane, f"step must give {six}; it gave ({kinds})", None)
+
+
+def from_info(lane: int, info: Any) -> Any:
+    if "cost" not in info:
+        has = ", ".join(sorted(map(str, info))) or "nothing"
+        raise Fault(lane, f"info has no 'cost' (it has {has}): give constraints=f(obs, action, next_obs, info)", None)
+    return info["cost"]
+
+
+def vector(lane: int, cost: Any, names: Any) -> Any:
+    """A float, a vector or a dict as a vector [I] in the order of `names`."""
+    if isinstance(cost, Mapping):
+        missing = [name for name in names if name not in cost]
+        if missing:
+            has = ", ".join(sorted(map(str, cost))) or "nothing"
+            raise Fault(lane, f"the cost has no entry {missing[0]!r} (it has {has})", None)
+        return [scalar(lane, f"the cost {name!r}", cost[name]) for name in names]
+    try:
+        c = np.asarray(cost, float)
+    except (TypeError, ValueError):
+        raise Fault(lane, "the cost must be a number, a vector or a dict", cost) from None
+    if c.shape != (len(names),) and not (c.ndim == 0 and len(names) == 1):
+        raise Fault(lane, f"the cost has shape {c.shape} for {len(names)} constraints", cost)
+    return c
+
+
+def scalar(lane: int, what: str, x: Any) -> float:
+    if type(x) is float:
+        return x
+    a = np.asarray(x)
+    if a.ndim or a.dtype.kind not in "iufb":
+        raise Fault(lane, f"{what} must be one number", x)
+    return float(a)
+
+
+def flag(lane: int, what: str, x: Any) -> bool:
+    if x is True or x is False:
+        return x
+    a = np.asarray(x)
+    if a.ndim or a.dtype.kind != "b":
+        raise Fault(lane, f"{what} must be True or False", x)
+    return bool(a)
+
+
+# ------------------------------------------------------------------------------------------------ spaces, time limits
+
+
+def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
+    """(encode, shape, dtype) of an observation space: boxes as they are, all others flattened, choices one-hot."""
+    kind = type(space).__name__
+    if kind == "Box":
+        return np.asarray, tuple(space.shape), np.dtype("f8" if space.dtype == np.float64 else "f4")
+    if kind == "Discrete":
+        rows, start = np.eye(int(space.n), dtype="f4"), int(getattr(space, "start", 0))
+        return (lambda x: rows[_choice(x, start, len(rows))]), (len(rows),), np.dtype("f4")
+    from gymnasium.spaces import utils
+
+    if not getattr(space, "is_np_flattenable", False):
+        raise TypeError(f"observation space {space} cannot be made a vector: wrap the environment")
+    return (lambda x: np.asarray(utils.flatten(space, x))), (utils.flatdim(space),), np.dtype("f8")
+
+
+def _choice(x: Any, start: int, n: int) -> int:
+    k = int(x) - start
+    if not 0 <= k < n:
+        raise ValueError(f"{x!r} is none of {n} from {start}")
+    return k
+
+
+def action(space: Any) -> tuple[dict[str, Any], Any]:
+    """(description, native) of an action space: what JSON holds of it, and actions [n, …] → what each lane is given.
+
+    Actions beyond a box are clipped to it.
+    """
+    kind = type(space).__name__
+    if kind == "Discrete":
+        start = int(getattr(space, "start", 0))
+        said = {"kind": "discrete", "n": int(space.n), **({"start": start} if start else {})}
+        return said, lambda a: [start + int(x) for x in a]
+    if kind in ("MultiDiscrete", "MultiBinary"):
+        nvec = np.ravel(space.nvec if kind == "MultiDiscrete" else np.full(space.shape, 2))
+        start = np.ravel(getattr(space, "start", 0))
+        native = lambda a: (np.asarray(a) + start).reshape(-1, *space.shape).astype(space.dtype)  # noqa: E731
+        first = {"start": np.broadcast_to(start, nvec.shape).tolist()} if start.any() else {}
+        return {"kind": "multi-discrete", "nvec": nvec.tolist(), **first, **_form(space)}, native
+    if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
+        raise TypeError(f"action space {space} is none of Discrete, MultiDiscrete, MultiBinary and a real Box")
+    low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
+    listed = {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in (("low", low), ("high", high))}
+    cut = lambda a: np.clip(a, low, high).astype(space.dtype).reshape(-1, *space.shape)  # noqa: E731
+    return {"kind": "box", **listed, **_form(space)}, cut
+
+
+def _form(space: Any) -> dict[str, Any]:
+    """The shape of an action, where that is no vector."""
+    return {} if len(space.shape) == 1 else {"form": list(space.shape)}
+
+
+def time_limit(env: Any) -> float | None:
+    """The least number of steps after which a TimeLimit around the environment cuts episodes off; None without one."""
+    return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
+
+
+def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
+    """The environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
+    chain, limit = list(_chain(env)), time_limit(env)
+    if limit is None or limit >= least:
+        return env
+    kept = [e for e in chain if not _limits(e)]
+    inner = kept.pop()
+    for wrapper in reversed(kept):
+        outer = copy.copy(wrapper)  # the wrapper itself may be the user's, who keeps its limit
+        outer.env = inner
+        inner = outer
+    return inner
+
+
+def _chain(env: Any) -> Any:
+    while env is not None:
+        yield env
+        env = getattr(env, "__dict__", {}).get("env")
+
+
+def _limits(env: Any) -> bool:
+    return any(c.__name__ == "TimeLimit" for c in type(env).__mro__) and hasattr(env, "_max_episode_steps")

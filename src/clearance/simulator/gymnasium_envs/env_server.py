@@ -1,0 +1,114 @@
+"""The far end of `clearance.simulator.gymnasium_envs.env_client`: environments in an interpreter of their own.
+
+    python env_server.py FD      serves n lanes over the Unix socket with this file descriptor, until it is closed
+
+It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `env_lanes.py` beside it. Each way
+goes one JSON text to begin with, then plain numbers in frames of known size: nothing that arrives is executed.
+
+    →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action"}
+    →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
+    →  S  live [n] bool, actions [n, m] float64                                ←  +  the six arrays of a row
+                                                                  or, if an environment fails, ←  !  and a text
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import socket
+import struct
+import sys
+from typing import Any
+
+RESET, STEP = b"R", b"S"
+FINE, FAULT = b"+", b"!"
+
+
+def main(fd: int) -> None:
+    sys.path[0] = os.getcwd()  # this folder's modules are none of the environment's business
+    os.dup2(2, 1)  # standard output belongs to the near end's answer
+    link = socket.socket(fileno=fd)
+    try:
+        spec = receive_text(link)
+        lane_module = _sibling("env_lanes")
+        try:
+            lanes, said = make_lanes(lane_module, spec)
+        except Exception as e:
+            send_text(link, {"fault": lane_module.describe_error(e)})
+            return
+        send_text(link, said)
+        while True:
+            link.sendall(answer(lane_module, lanes, link))
+    except (EOFError, ConnectionError):
+        return
+
+
+def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Make the lanes that a spec asks for, and say what they are; time limits below `least` are taken off."""
+    module, _, name = spec["make"].partition(":")
+    make = getattr(importlib.import_module(module), name)
+    envs = [lane_module.lift_time_limit(make(*spec["args"], **spec["kwargs"]), spec["least"]) for _ in range(spec["n"])]
+    lanes = lane_module.EnvLanes(envs, spec["names"])
+    return lanes, {"obs": lanes.obs_shape, "dtype": lanes.dtype.str, "action": lanes.action}
+
+
+def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
+    """Read one request, do it, and give the bytes of the answer."""
+    np = lane_module.np
+    kind, n = bytes(receive(link, 1)), lanes.n
+    mask = np.frombuffer(receive(link, n), bool)
+    try:
+        if kind == RESET:
+            seeds = np.frombuffer(receive(link, 8 * n), np.int64)
+            return FINE + lanes.reset(seeds, mask).tobytes()
+        m = len(lanes.action.get("low", lanes.action.get("nvec", [0])))
+        a = np.frombuffer(receive(link, 8 * n * m), np.float64).reshape(n, m)
+        row = lanes.step(lanes.obs, a[:, 0] if lanes.action["kind"] == "discrete" else a, mask)
+        lanes.obs[:] = row.after
+        return FINE + b"".join(x.tobytes() for x in row.arrays())
+    except Exception as e:
+        text = json.dumps(fault_text(lane_module, e)).encode()
+        return FAULT + struct.pack("<I", len(text)) + text
+
+
+def receive(link: socket.socket, size: int) -> bytearray:
+    """Exactly so many bytes, or EOFError when the other end is gone."""
+    whole = bytearray(size)
+    view, got = memoryview(whole), 0
+    while got < size:
+        k = link.recv_into(view[got:])
+        if not k:
+            raise EOFError
+        got += k
+    return whole
+
+
+def send_text(link: socket.socket, data: Any) -> None:
+    text = json.dumps(data).encode()
+    link.sendall(struct.pack("<I", len(text)) + text)
+
+
+def receive_text(link: socket.socket) -> Any:
+    return json.loads(receive(link, struct.unpack("<I", receive(link, 4))[0]))
+
+
+def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
+    """A fault, or whatever else went wrong here, as JSON holds it."""
+    if isinstance(e, lane_module.Fault):
+        return {"lane": e.lane, "what": e.what, "value": None if e.value is None else repr(e.value)[:200]}
+    return {"lane": 0, "what": lane_module.describe_error(e), "value": None}
+
+
+def _sibling(name: str) -> Any:
+    """A module of this folder, by its path."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec: Any = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

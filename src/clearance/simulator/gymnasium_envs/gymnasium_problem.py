@@ -1,0 +1,281 @@
+"""Problems given as Gymnasium environments.
+
+    cl.gymnasium("HalfCheetah-v5", constraints=f, limits=25.0, horizon=1000)       E Σ_{t<1000} cost ≤ 25, undiscounted
+    cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
+
+What J means is part of the problem. Without a horizon, or with one beyond it, J goes on past the environment's own
+TimeLimit, which is taken off; an environment that cuts episodes off by itself before that is an error at the first cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError, MissingExtraError
+from clearance.core.spaces import Space, restore_space
+from clearance.core.statement import Statement, check_horizon
+from clearance.simulator.gymnasium_envs import env_lanes
+from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess
+from clearance.simulator.gymnasium_envs.env_lanes import EnvLanes
+from clearance.simulator.gymnasium_envs.lane_rollout import Act, roll_out
+from clearance.simulator.simulator import Exact, Simulator, Steps
+
+LANES = 8
+Cost = Callable[[Any, Any, Any, Any], Any]
+
+
+class Lanes(Protocol):
+    """n environments side by side: `Objects`, `Vector` or `Bridge`."""
+
+    n: int
+    obs_shape: tuple[int, ...]
+    dtype: Any
+    action: dict[str, Any]
+
+    def reset(self, seeds: Sequence[int], which: NDArray[np.bool_] | None = None) -> Any: ...
+    def step(self, obs: Any, actions: Any, live: NDArray[np.bool_]) -> env_lanes.Row: ...
+    def next(self, over: NDArray[np.bool_], seeds: Sequence[int]) -> Any: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Gym(Simulator):
+    """A simulator problem whose environments speak Gymnasium, made by `cl.gymnasium`.
+
+    statement  what is asked;  lanes: the environments;  sign: −1 where they give costs, 1 where utilities
+    action     the space of actions, as policies see it
+    again      makes the same problem in another process; None where the environment was given as an object
+    """
+
+    statement: Statement
+    lanes: Lanes
+    sign: float
+    action: Space
+    again: Callable[[], Gym] | None = None
+    n: int = field(init=False)
+    exact: Exact | None = field(init=False, default=None)
+    obs_shape: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", self.lanes.n)
+        object.__setattr__(self, "obs_shape", self.lanes.obs_shape)
+
+    def walk(self, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool = False) -> Steps:
+        """T steps of every lane, or T [n] of each, from `reset(seed=seeds[lane])`.
+
+        `act(obs [n, …], t) → actions [n, …]` is called once per step. After an episode's end a lane begins the next
+        one; with `once` it stops, and the walk with the last of them. The result is a pure function of `seeds` and
+        `act` where the environment is deterministic given its seed.
+        """
+        return roll_out(self, act, seeds, T, once=once)
+
+    def close(self) -> None:
+        self.lanes.close()
+
+    def __enter__(self) -> Gym:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def gymnasium(
+    env: Any,
+    *,
+    constraints: Cost | Mapping[str, Cost] | None = None,
+    b: ArrayLike | Mapping[str, float] | None = None,
+    limits: ArrayLike | Mapping[str, float] | None = None,
+    gamma: float | None = None,
+    horizon: int | None = None,
+    num_envs: int | None = None,
+    names: Sequence[str] | None = None,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    name: str | None = None,
+) -> Gym:
+    """A problem from a Gymnasium environment: an id, a factory, an object, a vector environment or a `SideProcess`.
+
+    constraints  f(obs, action, next_obs, info) that gives a number, a vector or a dict; or {name: f}. Without it the
+                 environment gives costs itself, in `info["cost"]` or as Safety-Gymnasium's six-value step
+    limits       upper limits of costs, E Σ γ^t cost ≤ limit;  b: lower limits of utilities, E Σ γ^t g ≥ b (one of them,
+                 as a number, a vector, or a dict by name)
+    gamma        discount; with a horizon 1 unless given
+    horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
+    num_envs     environments side by side (8; an object is one)
+    bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
+                 [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
+    """
+    labels, limit, sign = _limits(constraints, b, limits, names)
+    horizon = check_horizon(horizon)
+    if gamma is None and horizon is None:
+        raise InputError("give gamma (J is discounted, without end), or horizon (undiscounted, steps per episode)")
+    own = _function(constraints)
+    if own is None and sign > 0 and len(limit):
+        raise InputError(
+            "b is for utilities that `constraints` gives; what the environment reports is a cost: use limits"
+        )
+    least = np.inf if horizon is None else horizon
+    lanes, found = _lanes(env, num_envs, labels, own, least)
+    statement = Statement(
+        name=name or found,
+        gamma=1.0 if gamma is None else gamma,
+        b=sign * limit,
+        names=labels,
+        horizon=horizon,
+        bounds=_bounds(bounds, len(limit), sign),
+    )
+    settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
+    settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name}
+    again = None if is_object(env) else partial(gymnasium, env, **settings)
+    return Gym(statement, lanes, sign, restore_space(lanes.action), again)
+
+
+# ------------------------------------------------------------------------------------------------ what is asked
+
+
+def _limits(constraints: Any, b: Any, limits: Any, names: Sequence[str] | None) -> tuple[tuple[str, ...], Array, float]:
+    """Names [I], limits [I] as they were given, and the sign that makes utilities of them."""
+    if (b is None) == (limits is None):
+        both = "limits and b are both given" if b is not None else "limits is missing"
+        raise InputError(f"{both}: give limits=… for costs, or b=… for utilities (limits=[] for no constraint)")
+    given, sign = (limits, -1.0) if b is None else (b, 1.0)
+    what = "limits" if b is None else "b"
+    keys = tuple(constraints) if isinstance(constraints, Mapping) else None
+    if isinstance(given, Mapping):
+        keys = keys or tuple(str(k) for k in given)
+        missing = [k for k in keys if k not in given] + [k for k in given if k not in keys]
+        if missing:
+            raise InputError(f"{what} and constraints must have the same names; see {missing[0]!r}")
+        given = [given[k] for k in keys]
+    try:
+        values = np.atleast_1d(np.asarray(given, float))
+    except (TypeError, ValueError):
+        raise InputError(f"{what} must be a number, a vector or a dict of numbers, got {given!r}") from None
+    if values.ndim != 1 or not np.all(np.isfinite(values)):
+        raise InputError(f"{what} must be finite numbers, one per constraint, got {given!r}")
+    labels = tuple(names) if names is not None else keys or _default_names(len(values), "cost" if sign < 0 else "g")
+    if len(labels) != len(values):
+        raise InputError(f"{what} has {len(values)} entries for {len(labels)} constraints; give one each")
+    return labels, values, sign
+
+
+def _default_names(I: int, word: str) -> tuple[str, ...]:
+    return (word,) if I == 1 else tuple(f"{word}{i + 1}" for i in range(I))
+
+
+def _function(constraints: Any) -> Cost | None:
+    if isinstance(constraints, Mapping):
+        parts = dict(constraints)
+        wrong = [k for k, f in parts.items() if not callable(f)]
+        if wrong:
+            raise InputError(f"constraints[{wrong[0]!r}] must be a function of (obs, action, next_obs, info)")
+        return lambda obs, action, after, info: {k: f(obs, action, after, info) for k, f in parts.items()}
+    if constraints is not None and not callable(constraints):
+        raise InputError(f"constraints must be a function of (obs, action, next_obs, info), got {constraints!r}")
+    return constraints
+
+
+def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
+    """(low, high) of h [1+I] from what the user says of the reward and the constraints."""
+    if bounds is None:
+        return None
+    try:
+        low, high = (np.asarray(x, float) for x in bounds)
+        low, high = (np.full(I, x) if x.ndim == 0 else x for x in (low, high))
+    except (TypeError, ValueError):
+        raise InputError(f"bounds must be (low, high), got {bounds!r}") from None
+    if low.shape != high.shape or low.shape not in ((I,), (1 + I,)):
+        raise InputError(f"bounds must be (low, high) with 1, {I} or {1 + I} (reward first) numbers each")
+    if low.shape == (I,):
+        low, high = np.concatenate([[-np.inf], low]), np.concatenate([[np.inf], high])
+    if sign < 0:
+        low, high = np.append(low[0], -high[1:]), np.append(high[0], -low[1:])
+    return low, high
+
+
+# ------------------------------------------------------------------------------------------------ lanes
+
+
+def _lanes(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float) -> tuple[Lanes, str]:
+    """The lanes, and the environment's name. TimeLimits below `least` steps are taken off."""
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
+        raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")
+    if isinstance(env, SideProcess):
+        if own is not None:
+            raise InputError("constraints cannot go to a side process: let the environment give info['cost']")
+        return RemoteEnvLanes(env, n or LANES, names, min(least, 1e18)), env.name
+    made = _make_envs(env, n)
+    if hasattr(made[0], "num_envs"):
+        return _vector(made[0], n, names, own, least), _name(made[0])
+    made = [env_lanes.lift_time_limit(e, least) for e in made]
+    return _build_lanes(lambda: EnvLanes(made, names, own)), _name(made[0])
+
+
+def _make_envs(env: Any, n: int | None) -> list[Any]:
+    """Environment objects, one per lane; or one vector environment alone."""
+    if isinstance(env, str):
+        gym = _package()
+        try:
+            return [gym.make(env, disable_env_checker=True) for _ in range(n or LANES)]
+        except (gym.error.Error, ImportError, ValueError, TypeError) as e:
+            raise InputError(f"Gymnasium cannot make {env!r}: {env_lanes.describe_error(e)}") from None
+    if is_object(env):
+        if not hasattr(env, "num_envs") and n not in (None, 1):
+            raise InputError(f"num_envs is {n}, but an environment object is one: give a factory or an id")
+        return [env]
+    if not callable(env):
+        raise InputError(f"env must be an id, a factory, an environment or a SideProcess, got {env!r}")
+    try:
+        first = env()
+        made = [first] if hasattr(first, "num_envs") else [first, *(env() for _ in range((n or LANES) - 1))]
+    except Exception as e:
+        raise InputError(f"the factory raised {env_lanes.describe_error(e)}") from e
+    if not is_object(first):
+        raise InputError(f"the factory gave {first!r}, which is no environment: it has no reset and step")
+    if len({id(x) for x in made}) < len(made):
+        raise InputError("the factory gave the same environment twice: it must make a new one each time")
+    return made
+
+
+def is_object(env: Any) -> bool:
+    """An environment, and no class or factory of them."""
+    return hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type)
+
+
+def _vector(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float) -> Lanes:
+    from clearance.simulator.gymnasium_envs.vector_lanes import VectorLanes
+
+    if n not in (None, env.num_envs):
+        raise InputError(f"num_envs is {n}, but the vector environment has {env.num_envs}: leave it out")
+    parts, limit = getattr(env.unwrapped, "envs", None), getattr(env.spec, "max_episode_steps", None)
+    if isinstance(parts, list):
+        parts[:] = [env_lanes.lift_time_limit(e, least) for e in parts]
+    elif limit is not None and limit < least:
+        raise InputError(f"{_name(env)} has a time limit of {limit} steps that cannot be lifted: give horizon={limit}")
+    return _build_lanes(lambda: VectorLanes(env, names, own))
+
+
+def _build_lanes(make: Callable[[], Lanes]) -> Lanes:
+    try:
+        return make()
+    except (TypeError, AttributeError) as e:  # spaces that are of no use, or are not there
+        raise InputError(str(e)) from None
+
+
+def _name(env: Any) -> str:
+    spec = getattr(env, "spec", None)
+    return getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
+
+
+def _package() -> Any:
+    try:
+        import gymnasium as package
+    except ImportError:
+        raise MissingExtraError("gymnasium", "sim") from None
+    return package

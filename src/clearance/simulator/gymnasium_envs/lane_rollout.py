@@ -1,0 +1,161 @@
+"""Walks: T steps of all lanes, time-major, with ends and time limits as the statement has them.
+
+An episode ends when the environment terminates it, when it cuts it off (`truncated`), or at the statement's horizon,
+which counts as truncated. An environment must not cut off before that: J would not mean what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import EnvironmentFault, InputError
+from clearance.core.spaces import Box, Space
+from clearance.core.statement import Statement
+from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row
+from clearance.simulator.simulator import Steps, widen_bounds
+
+Act = Callable[[Any, int], Any]
+Mask = NDArray[np.bool_]
+# Declared bounds are compared with what an environment computes in floating point.
+SLIP = 1e-9
+
+
+def episode_seed(seed: int, episode: int) -> int:
+    """The seed of a lane's episode: its own for the first, then 32 bits mixed from it and the episode's number."""
+    if episode == 0:
+        return int(seed)
+    z = (int(seed) * 0x9E3779B1 + episode * 0x85EBCA77) & 0xFFFFFFFF
+    z = ((z ^ (z >> 16)) * 0x21F0AAAD) & 0xFFFFFFFF
+    z = ((z ^ (z >> 15)) * 0x735A2D97) & 0xFFFFFFFF
+    return z ^ (z >> 15)
+
+
+def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool) -> Steps:
+    """Step the lanes of a Gymnasium problem; see `Gym.walk`."""
+    n, lanes = sim.n, sim.lanes
+    if len(seeds) != n:
+        raise InputError(f"seeds must be one per lane: {n}, got {len(seeds)}")
+    last = np.broadcast_to(T, (n,))
+    steps, clock = _empty(sim, int(last.max())), Clock(sim.statement, list(seeds))
+    obs = clock.watched(lambda: lanes.reset(clock.seeds()))
+    clock.check_finite("the observation", obs, np.ones(n, bool))
+    for t in range(len(steps.valid)):
+        clock.t = t
+        steps.obs[t] = obs
+        actions = steps.action[t]
+        actions[...] = check_actions(act(steps.obs[t], t), sim.action, n)
+        row = clock.watched(lambda: lanes.step(steps.obs[t], actions, clock.live))  # noqa: B023
+        _store(steps, t, row, sim.sign)
+        clock.check(row, steps.h[t])
+        over = clock.tick(row, once)
+        steps.truncated[t] = over & ~row.terminated
+        clock.live &= t + 1 < last
+        if not clock.live.any():
+            return Steps(*(x[: t + 1] for x in steps))
+        seeds = clock.seeds() if over.any() or not row.valid.all() else seeds
+        obs = clock.watched(lambda: lanes.next(over & clock.live, seeds))  # noqa: B023
+    return steps
+
+
+class Clock:
+    """Ages and episodes of the lanes of one walk, and what must hold at each of its steps."""
+
+    def __init__(self, statement: Statement, seeds: list[int]) -> None:
+        n = len(seeds)
+        self.statement, self.first, self.t = statement, seeds, -1
+        self.age, self.episode, self.live = np.zeros(n, np.int64), np.zeros(n, np.int64), np.ones(n, bool)
+        self.bounds = None if statement.bounds is None else widen_bounds(statement.bounds, SLIP)
+
+    def seeds(self) -> list[int]:
+        """The seed of each lane's present episode."""
+        return [episode_seed(s, int(e)) for s, e in zip(self.first, self.episode, strict=True)]
+
+    def tick(self, row: Row, once: bool) -> Mask:
+        """One step older; which episodes are over [n]."""
+        H, cut = self.statement.horizon, row.truncated & ~row.terminated & row.valid
+        early = cut & (self.age + 1 < (np.inf if H is None else H))
+        if early.any():
+            i = int(np.argmax(early))
+            steps, asked = int(self.age[i]) + 1, "has no end" if H is None else f"is over {H} steps"
+            ways = f"give horizon={steps}, or let it say terminated where nothing follows"
+            raise self.fault(i, f"an episode was cut off after {steps} steps, but J {asked}: {ways}")
+        self.age += row.valid
+        over = row.valid & (row.terminated | row.truncated)
+        if H is not None:
+            over |= row.valid & (self.age >= H)
+        if over.any():
+            self.age[over] = 0
+            self.episode[over] += 1
+            if once:
+                self.live &= ~over
+        return over
+
+    def check(self, row: Row, h: Array) -> None:
+        """Finite observations and signals, within the bounds that were declared."""
+        if not np.isfinite(row.after).all():
+            self.check_finite("the observation", row.after, row.valid)
+        if not np.isfinite(h).all():
+            self.check_finite("the reward", row.reward, row.valid)
+            self.check_finite("the cost", row.cost, row.valid)
+        if self.bounds is not None:
+            outside = ((h < self.bounds[0]) | (h > self.bounds[1])) & row.valid[:, None]
+            if outside.any():
+                i, j = np.argwhere(outside)[0].tolist()
+                raise self._outside(i, j, row)
+
+    def check_finite(self, what: str, x: Array, valid: Mask) -> None:
+        rows = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1) & valid
+        if rows.any():
+            i = int(np.argmax(rows))
+            raise self.fault(i, f"{what} is not finite", x[i].tolist())
+
+    def _outside(self, i: int, j: int, row: Row) -> EnvironmentFault:
+        which, value = ("reward", row.reward[i]) if j == 0 else (self.statement.names[j - 1], row.cost[i, j - 1])
+        return self.fault(i, f"{which} lies outside its declared bounds", float(value))
+
+    def watched(self, call: Callable[[], Any]) -> Any:
+        """A call into the environments, whose faults are told with their place."""
+        try:
+            return call()
+        except Fault as e:
+            raise self.fault(e.lane, e.what, e.value) from e
+
+    def fault(self, lane: int, what: str, value: object = None) -> EnvironmentFault:
+        seed = episode_seed(self.first[lane], int(self.episode[lane]))
+        where = f" (step {self.age[lane]} of the episode with seed {seed})"
+        return EnvironmentFault(self.statement.name, lane, None if self.t < 0 else self.t, what, value, where)
+
+
+def check_actions(actions: Any, space: Space, n: int) -> Any:
+    """What a policy gave, if it is one action per lane."""
+    a = np.asarray(actions)
+    if a.shape != (n, *space.shape):
+        raise InputError(f"the policy gave actions of shape {a.shape}, {n} lanes need {(n, *space.shape)}")
+    if isinstance(space, Box):
+        if not np.isfinite(a).all():
+            raise InputError("the policy gave an action that is not finite: smaller steps may help")
+    elif a.size and not (a.min() >= 0 and np.all(a < np.asarray(space.nvec))):
+        raise InputError(f"the policy gave an action outside 0..{max(space.nvec) - 1}")
+    return a
+
+
+def _empty(sim: Any, T: int) -> Steps:
+    n, H, kind = sim.n, 1 + sim.statement.I, sim.lanes.dtype
+    actions = np.empty((T, n, *sim.action.shape), np.float32 if isinstance(sim.action, Box) else np.int64)
+    obs, after = np.empty((T, n, *sim.obs_shape), kind), np.empty((T, n, *sim.obs_shape), kind)
+    flags = (np.zeros((T, n), bool) for _ in range(3))
+    terminated, truncated, valid = flags
+    return Steps(obs, actions, np.empty((T, n, H)), terminated, truncated, after, valid)
+
+
+def _store(steps: Steps, t: int, row: Row, sign: float) -> None:
+    steps.after[t], steps.valid[t] = row.after, row.valid
+    steps.terminated[t] = row.terminated & row.valid
+    steps.h[t, :, 0], steps.h[t, :, 1:] = row.reward, sign * row.cost
+    if not row.valid.all():
+        steps.h[t, ~row.valid] = 0.0

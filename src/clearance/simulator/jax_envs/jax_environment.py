@@ -1,0 +1,132 @@
+"""Environments written in JAX: three pure functions, and what is asked of them.
+
+    reset(key) → state        step(key, state, action) → (state, h [1+I], terminated)        observe(state) → obs
+
+h is (r, g_1, …, g_I) with lower limits b, or (r, cost_1, …) with upper ones (`limits`). Because the functions are pure,
+whole batches of episodes run inside one compiled program, and a state can be gone back to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import InputError
+from clearance.core.spaces import Space, restore_space
+from clearance.core.statement import Statement, read_vector
+from clearance.simulator.gymnasium_envs import env_lanes
+from clearance.simulator.jax_backend import jax, jnp
+from clearance.simulator.simulator import Exact, Simulator
+
+LANES = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Environment(Simulator):
+    """A simulator in JAX; see the head of the module for the three functions.
+
+    n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
+    exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
+    sign   −1 where the user's own step gives costs, so that faults are told in the user's terms
+    """
+
+    statement: Statement
+    reset: Callable[[Any], Any]
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+    observe: Callable[[Any], Any]
+    action: Space
+    n: int = LANES
+    exact: Exact | None = None
+    sign: float = 1.0
+    obs_shape: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        key = jax.random.key(0)
+        state = jax.eval_shape(self.reset, key)
+        kind = int if not hasattr(self.action, "low") else float
+        action = jax.ShapeDtypeStruct(self.action.shape, jnp.zeros(0, kind).dtype)
+        after, h, terminated = three(jax.eval_shape(self.step, key, state, action))
+        if jax.tree.map(lambda x: (x.shape, x.dtype), after) != jax.tree.map(lambda x: (x.shape, x.dtype), state):
+            raise InputError(f"{self.name}: step must give a state of the same shapes and types as reset does")
+        if h.shape != (1 + self.statement.I,):
+            raise InputError(
+                f"{self.name}: step gives h of shape {h.shape}, it must be [1+I] = {(1 + self.statement.I,)}"
+            )
+        seen = jax.eval_shape(self.observe, state)
+        if not hasattr(seen, "shape"):
+            raise InputError(f"{self.name}: observe must give one array")
+        object.__setattr__(self, "obs_shape", tuple(seen.shape))
+        if terminated.shape != () or terminated.dtype != bool:
+            raise InputError(
+                f"{self.name}: terminated must be one bool, got {terminated.dtype}{list(terminated.shape)}"
+            )
+
+    @property
+    def name(self) -> str:
+        return self.statement.name
+
+
+def environment(
+    reset: Callable[[Any], Any],
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]],
+    observe: Callable[[Any], Any],
+    *,
+    action: Space,
+    gamma: float,
+    b: Any = None,
+    limits: Any = None,
+    horizon: int | None = None,
+    names: Sequence[str] = (),
+    bounds: Any = None,
+    name: str = "environment",
+    lanes: int = LANES,
+) -> Environment:
+    """A problem from three pure functions of JAX.
+
+    b, limits  lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name; with
+               costs `step` gives (r, cost_1, …), and `bounds` are those of the costs
+    """
+    if (b is None) == (limits is None):
+        raise InputError("give either b, lower limits of utilities, or limits, upper limits of costs")
+    given, word, turn = (b, "b", 1.0) if limits is None else (limits, "limits", -1.0)
+    if isinstance(given, Mapping):
+        names, given = names or tuple(str(k) for k in given), list(given.values())
+    told = Statement(name, gamma, turn * read_vector(word, given), tuple(names), horizon, bounds)
+    sign = np.append(1.0, np.full(told.I, turn)).astype(np.float32)
+    turned = None if told.bounds is None else tuple(np.sort(sign * np.asarray(told.bounds), axis=0))
+
+    def utilities(key: Any, state: Any, a: Any) -> tuple[Any, Any, Any]:
+        state, h, terminated = three(step(key, state, a))
+        return state, _signals(name, h, len(sign)) * sign, terminated
+
+    statement = replace(told, bounds=turned)  # those that were given, of costs perhaps, have been checked
+    return Environment(statement, reset, utilities, observe, _space(action), lanes, sign=turn)
+
+
+def _signals(name: str, h: Any, n: int) -> Any:
+    """h [1+I] from an array or a tuple of numbers."""
+    h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
+    if getattr(h, "shape", None) != (n,):
+        what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"
+        raise InputError(f"{name}: step gives h {what}, it must be [1+I] = ({n},): the reward, then each constraint")
+    return h
+
+
+def _space(action: Any) -> Space:
+    """Ours, or one of Gymnasium's."""
+    if isinstance(action, Space):
+        return action
+    try:
+        return restore_space(env_lanes.action(action)[0])
+    except (TypeError, AttributeError):
+        raise InputError(f"action must be cl.Discrete, cl.MultiDiscrete or cl.Box, got {action!r}") from None
+
+
+def three(given: Any) -> tuple[Any, Any, Any]:
+    if not (isinstance(given, tuple) and len(given) == 3):
+        what = f"{len(given)} values" if isinstance(given, tuple) else f"a {type(given).__name__}"
+        raise InputError(f"step must give (state, signals, terminated), got {what}")
+    return given

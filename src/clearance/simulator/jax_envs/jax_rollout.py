@@ -1,0 +1,58 @@
+"""Whole batches of steps inside one compiled program: n lanes by vmap, T steps by scan.
+
+A lane whose episode has terminated, or has reached the horizon of the statement, begins the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearance.simulator.jax_backend import jax, jnp
+from clearance.simulator.jax_envs.jax_environment import Environment
+from clearance.simulator.policies.network_policy import Net, NetworkPolicy, Normaliser
+from clearance.simulator.simulator import Steps
+
+
+def rollout(
+    env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, key: Any, n: int, T: int
+) -> tuple[Steps, Any]:
+    """T steps of n lanes, each from a fresh reset: Steps with arrays [T, n, …], and the latents [T, n, …]."""
+    begin, noisy, moving, anew = jax.random.split(key, 4)
+    state = jax.vmap(env.reset)(jax.random.split(begin, n))
+    given = policy.head.noise(noisy, (T, n)), jax.random.split(moving, (T, n)), jax.random.split(anew, T)
+    lane = jax.vmap(lambda *x: _step(env, policy, net, normaliser, *x))
+
+    def one(carry: Any, given: Any) -> Any:
+        (state, t), (noise, keys, anew) = carry, given
+        moved, record = lane(state, t, noise, keys)
+        done = record[0].terminated | record[0].truncated
+
+        def begun() -> Any:
+            return jax.vmap(choose)(done, jax.vmap(env.reset)(jax.random.split(anew, n)), moved)
+
+        follow = jax.lax.cond(jnp.any(done), begun, lambda: moved)  # most steps end no episode
+        return (follow, jnp.where(done, 0, t + 1)), record
+
+    _, (steps, latent) = jax.lax.scan(one, (state, jnp.zeros(n, jnp.int32)), given)
+    return steps, latent
+
+
+def _step(
+    env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
+) -> Any:
+    """One step of one lane: the state after it, and what is recorded of it."""
+    obs = env.observe(state)
+    u = act(policy, net, normaliser, obs, noise)
+    moved, h, terminated = env.step(key, state, policy.head.action(u))
+    truncated = ~terminated & (t + 1 == (env.statement.horizon or 0))
+    return moved, (Steps(obs, u, h, terminated, truncated, env.observe(moved), jnp.ones((), bool)), u)
+
+
+def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
+    """The latent that the noise gives at one observation."""
+    return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
+
+
+def choose(flag: Any, yes: Any, no: Any) -> Any:
+    """One of two states, leaf by leaf."""
+    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)

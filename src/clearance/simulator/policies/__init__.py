@@ -1,0 +1,1 @@
+"""Network policies: networks, action heads, products with their Jacobian, and mixtures."""

@@ -1,0 +1,110 @@
+"""A network policy drawn once per episode from weighted θ's, with the normaliser that they were learned with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.errors import InputError
+from clearance.core.validation import read_distributions, read_numbers
+from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkMixture:
+    """Policies theta [M, d], component m with probability weights[m]; M = 1 is a single policy.
+
+    What is measured is what is saved: θ and the normaliser are rounded to float32 here, before anything uses them.
+    """
+
+    policy: NetworkPolicy
+    weights: Array
+    theta: Array
+    normaliser: Normaliser
+
+    def __post_init__(self) -> None:
+        weights, theta = read_numbers("weights", self.weights, ndim=1), read_numbers("theta", self.theta, ndim=2)
+        if len(weights) != len(theta) or not len(theta):
+            raise InputError(f"weights has {len(weights)} entries for {len(theta)} policies; give one each")
+        if theta.shape[1] != self.policy.d:
+            raise InputError(f"theta has {theta.shape[1]} entries per policy, its description asks for {self.policy.d}")
+        normaliser = Normaliser(*(np.asarray(x, np.float32) for x in self.normaliser))
+        if normaliser.mean.shape != (self.policy.inputs,) or normaliser.var.shape != (self.policy.inputs,):
+            raise InputError(f"the normaliser must have {self.policy.inputs} entries, as the observations have")
+        object.__setattr__(self, "weights", read_distributions("weights", weights))
+        object.__setattr__(self, "theta", theta.astype(np.float32).astype(float))
+        object.__setattr__(self, "normaliser", normaliser)
+
+    @classmethod
+    def single(cls, policy: NetworkPolicy, theta: Array, normaliser: Normaliser) -> NetworkMixture:
+        return cls(policy, np.ones(1), theta[None], normaliser)
+
+    @property
+    def M(self) -> int:
+        return len(self.weights)
+
+    def part(self, weights: Array) -> NetworkMixture:
+        """The components with positive new weights [M], in proportion to them."""
+        used = np.flatnonzero(weights)
+        return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
+
+    @cached_property
+    def outs(self) -> list[Callable[[Any], Any]]:
+        """For each component, obs [n, …] → the head's parameters [n, size] in NumPy."""
+        return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
+
+    def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """The components of n episodes."""
+        return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
+
+    def reset(self, rng: np.random.Generator) -> NetworkActor:
+        """Draw the component for one episode."""
+        return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng)
+
+    def save(self, path: str | Path) -> None:
+        """Write `policy.npz`: weights [M], theta [M, d], the description as JSON, and the normaliser."""
+        texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
+        normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
+        save_npz(path, {**texts, "weights": self.weights, "theta": self.theta, **normaliser})
+
+    @classmethod
+    def load(cls, path: str | Path) -> NetworkMixture:
+        z = load_npz(path)
+        missing = [k for k in ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count") if k not in z]
+        if missing:
+            raise InputError(f"{path}: {missing[0]} is missing; this is no policy of a simulator")
+        try:
+            policy = NetworkPolicy.from_description(str(z["policy"]))
+            return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
+        except InputError as e:
+            raise InputError(f"{path}: {e}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkActor:
+    """One component at work during one episode."""
+
+    policy: NetworkPolicy
+    out: Callable[[Any], Any]
+    rng: np.random.Generator
+
+    def act(self, obs: Any) -> Any:
+        """An action, as the environment's own space has it, at one observation."""
+        policy, head = self.policy, self.policy.head
+        if np.shape(obs) != policy.obs_shape:
+            told = "flatten it first: gymnasium.spaces.flatten(observation_space, obs)"
+            raise InputError(f"the observation must have shape {policy.obs_shape}, got {_describe_shape(obs)}; {told}")
+        u = head.latent(self.out(np.asarray(obs)[None]), head.plain_noise(self.rng, 1), np)
+        return policy.space.native(np.asarray(head.action(u, np))[0])
+
+
+def _describe_shape(obs: Any) -> str:
+    return "a dict" if isinstance(obs, dict) else str(np.shape(obs))

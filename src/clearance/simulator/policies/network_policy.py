@@ -1,0 +1,235 @@
+"""π_θ on simulators: a network (or a linear map) from observations to a distribution over actions, with a flat θ.
+
+    z = (obs − mean)/sd of the frozen normaliser,     out = network_θ(z),     u ~ head(out),     action = head.action(u)
+
+The network is an Equinox module; θ [d] is its leaves in order, float64 between iterations, and the numbers that JAX
+computes with (float32 as shipped) inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.spaces import Space, describe_space, restore_space
+from clearance.simulator.jax_backend import eqx, jax, jnp, real
+from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
+
+Scale = Literal["free", "state", "fixed"]
+CLIP = 10.0  # standard deviations at which a normalised observation is cut off
+LOG_STD = (-5.0, 2.0)  # where the scale may go
+
+
+class Normaliser(NamedTuple):
+    """Mean and variance of each entry of the observation, and how many observations they rest on; 0: as it is."""
+
+    mean: Any
+    var: Any
+    count: Any
+
+    @classmethod
+    def identity(cls, size: int) -> Normaliser:
+        return cls(np.zeros(size, np.float32), np.ones(size, np.float32), np.zeros((), np.float32))
+
+    def __call__(self, obs: Any, xp: Any = jnp) -> Any:
+        most = xp.where(self.count > 0, np.float32(CLIP), np.float32(np.inf))
+        return xp.clip((obs - self.mean) / xp.sqrt(self.var), -most, most)
+
+    def joined(self, obs: Any, weight: Any) -> Normaliser:
+        """The same after more observations [N, size], those with weight 0 left out (parallel variance, Chan 1979)."""
+        n = jnp.sum(weight)
+        mean = weight @ obs / n
+        var = weight @ (obs - mean) ** 2 / n
+        total = self.count + n
+        apart = mean - self.mean
+        spread = (self.count * self.var + n * var + apart**2 * self.count * n / total) / total
+        return Normaliser(self.mean + apart * n / total, jnp.maximum(spread, 1e-8), total)
+
+
+class Net(eqx.Module):
+    """Layers with tanh between them, and log σ where that does not depend on the state."""
+
+    layers: list[Any]
+    log_std: Any
+
+    def __call__(self, z: Any) -> Any:
+        for layer in self.layers[:-1]:
+            z = jnp.tanh(layer(z))
+        return self.layers[-1](z)
+
+
+def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
+    """Linear layers with orthogonal weights, gain √2, the last one with gain `last`; biases 0."""
+    layers = []
+    for i, (a, b) in enumerate(pairwise(sizes)):
+        gain = last if i == len(sizes) - 2 else 2**0.5
+        weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, i), (b, a))
+        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # its own numbers would be drawn for nothing
+        layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(b))))
+    return layers
+
+
+@dataclass(frozen=True)
+class Design:
+    """A policy before it knows its simulator; see `categorical` and `gaussian`."""
+
+    kind: Literal["categorical", "gaussian", "auto"] = "auto"
+    hidden: tuple[int, ...] = (64, 64)
+    scale: Scale = "free"
+    std: float = 0.6
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
+        if any(n < 1 for n in self.hidden):
+            raise InputError(f"hidden must hold widths of at least 1, got {self.hidden}")
+        if self.scale not in ("free", "state", "fixed"):
+            raise InputError(f"scale must be 'free', 'state' or 'fixed', got {self.scale!r}")
+        least, most = np.exp(LOG_STD)
+        if not least <= self.std <= most:
+            raise InputError(f"std must be between {least:.2g} and {most:.2g}, got {self.std!r}: choose other units")
+
+    def fitted(self, obs_shape: tuple[int, ...], space: Space, seed: int = 0) -> NetworkPolicy:
+        """The policy for these observations and actions."""
+        kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
+        if self.kind not in ("auto", kind):
+            raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
+        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed))
+
+
+def categorical(hidden: Sequence[int] = (64, 64), normalise: bool | None = None) -> Design:
+    """Softmax over discrete or multi-discrete actions; `hidden=()` is linear in the observation."""
+    return Design("categorical", tuple(hidden), normalise=bool(hidden) if normalise is None else normalise)
+
+
+def gaussian(
+    hidden: Sequence[int] = (64, 64), scale: Scale = "free", std: float = 0.6, normalise: bool | None = None
+) -> Design:
+    """Normal actions, squashed where they are bounded; `hidden=()` has a mean that is linear in the observation.
+
+    scale  "free": σ is learned, the same in all states;  "state": σ is a second output of the network;  "fixed"
+    std    σ at the beginning, in units of the squashed box's half width, or of the action where it is not bounded
+    """
+    return Design("gaussian", tuple(hidden), scale, std, bool(hidden) if normalise is None else normalise)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPolicy:
+    """π_θ for observations of one shape and one action space."""
+
+    obs_shape: tuple[int, ...]
+    space: Space
+    design: Design
+    seed: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Once in every process: what is compiled for a policy there is compiled once."""
+        return _restore, (self.description(), self.seed)
+
+    @cached_property
+    def head(self) -> Head:
+        return head_of(self.space)
+
+    @property
+    def inputs(self) -> int:
+        return int(np.prod(self.obs_shape, dtype=int))
+
+    @property
+    def _template(self) -> Net:
+        """The network at its beginning: a last layer near 0, so that no action is preferred."""
+        d, head = self.design, self.head
+        outputs = head.size if not isinstance(head, Gaussian) or d.scale == "state" else head.m
+        layers = network(jax.random.key(self.seed), (self.inputs, *d.hidden, outputs), 0.01 if d.hidden else 0.0)
+        free = isinstance(head, Gaussian) and d.scale == "free"
+        return Net(layers, jnp.full(head.m, np.log(d.std)) if free else None)  # type: ignore[union-attr]
+
+    @cached_property
+    def _ravelled(self) -> tuple[Array, Callable[[Any], Net]]:
+        with jax.ensure_compile_time_eval():  # the first look may come from inside a program that is being compiled
+            flat, back = ravel_pytree(self._template)
+            return np.asarray(flat, float), back
+
+    @property
+    def d(self) -> int:
+        return len(self._ravelled[0])
+
+    def init(self) -> Array:
+        """θ¹ [d], from the policy's own seed."""
+        return self._ravelled[0].copy()
+
+    def with_noise(self, theta: Array, least: float, most: float) -> Array:
+        """θ with σ between these shares of what it was at first, where σ is learned and the same in all states."""
+        head, d = self.head, self.design
+        if not isinstance(head, Gaussian) or d.scale != "free":
+            return theta
+        rest, log_std = np.split(theta, [-head.m])  # the network's last leaf
+        return np.concatenate([rest, np.clip(log_std, np.log(least * d.std), np.log(most * d.std))])
+
+    def net(self, theta: Any) -> Net:
+        return self._ravelled[1](real(theta))
+
+    def out(self, net: Net, z: Any) -> Any:
+        """The head's parameters [size] at one normalised observation [inputs]."""
+        return self.complete(net(z), net.log_std, jnp)
+
+    def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
+        """Outputs of the network as the head reads them: with log σ beside the mean."""
+        head, start = self.head, np.float32(np.log(self.design.std))
+        if not isinstance(head, Gaussian):
+            return y
+        mean = y[..., : head.m]
+        if self.design.scale == "state":
+            log_std = y[..., head.m :] + start
+        elif self.design.scale == "fixed":
+            log_std = xp.full_like(mean, start)
+        return xp.concatenate([mean, xp.broadcast_to(xp.clip(log_std, *LOG_STD), mean.shape)], -1)
+
+    def flat(self, obs: Any) -> Any:
+        """Observations [..., *obs_shape] as vectors [..., inputs]."""
+        return obs.reshape(*obs.shape[: obs.ndim - len(self.obs_shape)], self.inputs)
+
+    def plain(self, theta: Any, normaliser: Normaliser) -> Callable[[Any], Any]:
+        """obs [n, …] → head parameters [n, size] in NumPy: for simulators that step one vector at a time, where a
+        compiled call would cost more than the network.
+        """
+        net = self.net(theta)
+        layers = [(np.asarray(x.weight).T.copy(), np.asarray(x.bias)) for x in net.layers]
+        log_std = None if net.log_std is None else np.asarray(net.log_std)
+        frozen = Normaliser(*(np.asarray(x) for x in normaliser))
+
+        def out(obs: Any) -> Any:
+            z = frozen(self.flat(np.asarray(obs, np.float32)), np)
+            for weight, bias in layers[:-1]:
+                z = np.tanh(z @ weight + bias)
+            return self.complete(z @ layers[-1][0] + layers[-1][1], log_std, np)
+
+        return out
+
+    def description(self) -> str:
+        """The policy as JSON, all that is needed beside θ and the normaliser."""
+        d = self.design
+        design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
+        return json.dumps({"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design})
+
+    @classmethod
+    def from_description(cls, text: str) -> NetworkPolicy:
+        try:
+            data = json.loads(text)
+            design = Design(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
+            return cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
+        except (ValueError, KeyError, TypeError) as e:
+            raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None
+
+
+@cache
+def _restore(description: str, seed: int) -> NetworkPolicy:
+    return replace(NetworkPolicy.from_description(description), seed=seed)

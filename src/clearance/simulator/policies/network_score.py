@@ -1,0 +1,90 @@
+"""The scores of a network policy as a linear operator, with products with its Fisher matrix and KL divergences."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator
+
+from clearance.core.arrays import Array
+from clearance.simulator.jax_backend import jax, real
+from clearance.simulator.policies import jacobian
+from clearance.simulator.policies.jacobian import Tape, group_rows, map_groups, sum_groups
+from clearance.simulator.policies.network_policy import NetworkPolicy
+
+
+class NetworkRows:
+    """Rows in groups, and what the network did at them: products with F, and KL."""
+
+    def __init__(self, policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> None:
+        self.policy, self.theta, self.groups = policy, theta, group_rows(z, weight / weight.sum())
+        self.tapes: list[Tape] = map_groups(lambda g: jacobian.record(policy, theta, g[0]), self.groups)
+
+    def fisher(self, v: Array) -> Array:
+        """F v [d]."""
+        product, v = partial(jacobian.fisher_product, self.policy, self.theta), real(v)
+        return sum_groups(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
+
+    def kl_to(self, new: Array) -> float:
+        """Return the mean KL divergence of π_θ and π_new."""
+        apart, new = partial(jacobian.kl_divergence, self.policy, self.theta), real(new)
+        return float(sum_groups(lambda group, tape: apart(tape, *group, new), self.groups, self.tapes))
+
+
+class NetworkScore(LinearOperator):
+    """∇ log π_θ(u_n|z_n) [N, d] of a network, as a linear operator: products by JVP and VJP, no matrix.
+
+    z [N, inputs] normalised observations, latent [N, …], weight [N]; JAX arrays.
+    """
+
+    def __init__(self, policy: NetworkPolicy, theta: Array, z: Any, latent: Any, weight: Any) -> None:
+        super().__init__(np.dtype(float), (len(z), len(theta)))
+        self.policy, self.theta, self.z, self.latent, self.weight = policy, real(theta), z, latent, weight
+
+    def _matvec(self, x: Array) -> Array:
+        return np.asarray(_push(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
+
+    def _rmatvec(self, x: Array) -> Array:
+        return np.asarray(_pull(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
+
+    def toarray(self) -> Array:
+        """The scores as they are: N times d numbers, for the paper's regression on few draws."""
+        return np.asarray(_each_score(self.policy, self.theta, self.z, self.latent), float)
+
+    def gradient(self, A: Array) -> Array:
+        """Σ_n weight_n A_n score_n [d]."""
+        groups = group_rows(self.z, self.latent, self.weight * real(A))
+        return sum_groups(lambda group: jacobian.score_sum(self.policy, self.theta, *group), groups)
+
+    def every(self, stride: int) -> NetworkRows:
+        """Every stride-th row."""
+        return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
+
+    def bound_noise(self, theta: Array, least: float, most: float) -> Array:
+        """Return θ with a learned σ between these shares of what it was at first."""
+        return self.policy.with_noise(theta, least, most)
+
+
+def _log_probs(policy: NetworkPolicy, z: Any, latent: Any, theta: Any) -> Any:
+    net = policy.net(theta)
+    return jax.vmap(lambda x, u: policy.head.log_prob(policy.out(net, x), u))(z, latent)
+
+
+@partial(jax.jit, static_argnums=0)
+def _each_score(policy: NetworkPolicy, theta: Any, z: Any, latent: Any) -> Any:
+    def likely(th: Any, x: Any, u: Any) -> Any:
+        return policy.head.log_prob(policy.out(policy.net(th), x), u)
+
+    return jax.vmap(jax.grad(likely), (None, 0, 0))(theta, z, latent)
+
+
+@partial(jax.jit, static_argnums=0)
+def _push(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, v: Any) -> Any:
+    return jax.jvp(partial(_log_probs, policy, z, latent), (theta,), (v,))[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _pull(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, v: Any) -> Any:
+    return jax.vjp(partial(_log_probs, policy, z, latent), theta)[1](v)[0]

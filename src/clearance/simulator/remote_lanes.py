@@ -1,0 +1,130 @@
+"""A simulator that many run: groups of lanes, wherever the executor has workers.
+
+    with cl.Fleet(cl.gymnasium("CartPole-v1", num_envs=4, …), cl.Ray(workers=16)) as fleet:
+        sol = cl.solve(fleet, budget=1e7)
+
+A fleet is a simulator: `solve`, `resume` and `certify` take it. The unit of work is a group of n lanes, always of the
+same shape, because matrix products change their last bits with it; its random streams are a function of (seed,
+iteration, group). So the result is the same, bit for bit, for any number of workers, in this process too, and however
+many of them die on the way. θ and the normaliser go to each worker once per iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.cluster.executor import Call, Executor, one_blas_thread
+from clearance.core.arrays import Array
+from clearance.core.errors import EnvironmentFault, InputError, SolverError
+from clearance.core.random_streams import fold
+from clearance.simulator.jax_backend import jax, jax_key, real
+from clearance.simulator.jax_envs.jax_environment import Environment
+from clearance.simulator.jax_envs.jax_rollout import rollout
+from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+from clearance.simulator.simulator import Simulator, Steps
+
+GROUP = 8  # lanes of a group on a JAX environment, which has no lanes of its own
+
+
+class Fleet(Simulator):
+    """The simulator, and the crew that runs it."""
+
+    def __init__(self, simulator: Simulator, executor: Executor) -> None:
+        if isinstance(simulator, Fleet):
+            raise InputError("the simulator is a fleet already: give the simulator itself")
+        self.near, make = _repeatable(simulator)
+        self.pool = executor.worker_pool(self.near, make)
+        self.statement, self.obs_shape, self.action = self.near.statement, self.near.obs_shape, self.near.action
+        self.n, self.sign, self.exact = self.near.n, self.near.sign, self.near.exact
+
+    def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
+        try:
+            return self.pool.map(call, shared, jobs)
+        except SolverError as e:
+            raise EnvironmentFault(self.near.statement.name, 0, None, str(e)) from None
+
+    def close(self) -> None:
+        """End the workers; the simulator stays as it is."""
+        self.pool.close()
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
+    """The simulator as a group of lanes, and what makes it again in another process."""
+    if isinstance(simulator, Environment):
+        group = replace(simulator, n=min(simulator.n, GROUP))
+        return group, lambda: group
+    make = getattr(simulator, "again", None)
+    if make is None:
+        name = simulator.statement.name
+        raise InputError(f"{name}: an environment object cannot be made again by a worker: give its id, or a factory")
+    return simulator, make
+
+
+def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
+    """[call(simulator, shared, job) for job in jobs], by its crew where it has one."""
+    if isinstance(simulator, Fleet):
+        return simulator.map(call, shared, jobs)
+    with one_blas_thread():
+        return [call(simulator, shared, job) for job in jobs]
+
+
+class Acting(NamedTuple):
+    """What a group of lanes acts by: θ and the normaliser, for T steps."""
+
+    policy: NetworkPolicy
+    theta: Array
+    normaliser: Normaliser
+    T: int
+
+
+def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
+    """T steps of one group of lanes, from fresh resets, and the latents [T, n, …] behind its actions."""
+    if isinstance(simulator, Environment):
+        return _compiled(simulator, acting, key)
+    rng = np.random.default_rng(int(key))
+    actor = LatentRecorder(acting.policy, acting.policy.plain(acting.theta, acting.normaliser), rng)
+    steps = simulator.walk(actor, rng.integers(2**31, size=simulator.n), acting.T)
+    return steps, np.stack(actor.latent)
+
+
+def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
+    """The same inside one compiled program, made once for an environment and a policy."""
+    policy, theta, normaliser, T = acting
+    made = env.__dict__.setdefault("_compiled_groups", {})
+    if (id(policy), T) not in made:
+        run = jax.jit(lambda key, norm, theta: rollout(env, policy, policy.net(theta), norm, key, env.n, T))
+        made[id(policy), T] = policy, run
+    norm = Normaliser(*(real(x) for x in normaliser))
+    steps, latent = made[id(policy), T][1](jax_key(key), norm, real(theta))
+    return Steps(*(np.asarray(x) for x in steps)), np.asarray(latent)
+
+
+def streams(key: np.uint64, groups: int) -> list[np.uint64]:
+    """The streams of the groups of one iteration; the first has the iteration's own."""
+    return [key, *(fold(key, g) for g in range(1, groups))]
+
+
+@dataclass(eq=False)
+class LatentRecorder:
+    """A policy at work on a vector of observations, which keeps the latents that its actions came from."""
+
+    policy: NetworkPolicy
+    out: Callable[[Any], Any]
+    rng: np.random.Generator
+    latent: list[Any] = field(default_factory=list)
+
+    def __call__(self, obs: Any, t: int) -> Any:
+        head = self.policy.head
+        u = head.latent(self.out(obs), head.plain_noise(self.rng, len(obs)), np)
+        self.latent.append(u)
+        return head.action(u, np)

@@ -1,0 +1,1 @@
+"""Samplers of simulators: actor-critic batches, and the unbiased draws of Algorithm 2."""

@@ -1,0 +1,278 @@
+"""The practical sampler: whole steps of n lanes, advantages by GAE with a critic per signal.
+
+Biased where the critic is wrong, where γ = 1 is stood in for by a discount inside the advantages, and where the horizon
+is long (H (1 − discount) ≥ 2): there advantages go on past it, as if the episode did. Never in Ĵ of limits per episode,
+which is the mean over whole first episodes, with the discount of the statement. Certificates do not depend on any of
+it. The critic's bias matters most on long tasks (docs/gymnasium.md): hence its many short steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import EnvironmentFault
+from clearance.core.statement import Statement
+from clearance.learning.draws import Draws
+from clearance.learning.sampler import Sampler
+from clearance.simulator.jax_backend import jax, jax_key, jnp, real
+from clearance.simulator.jax_envs.jax_environment import Environment
+from clearance.simulator.jax_envs.jax_rollout import rollout
+from clearance.simulator.policies.jacobian import GROUPS, map_groups
+from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+from clearance.simulator.policies.network_score import NetworkScore
+from clearance.simulator.remote_lanes import Acting, map_jobs, streams, walk
+from clearance.simulator.samplers.gae import episode_times, first_returns, gae, occupancy_weights
+from clearance.simulator.samplers.value_networks import Critics, Values
+from clearance.simulator.simulator import ROUGHLY, Simulator, Steps, find_wrong_signal, widen_bounds
+
+REST = 0.02  # what discounting leaves of the signals after a batch's last step, where there is no horizon
+LANES = 64  # from so many on, the lanes of a JAX environment are shared between threads
+MEMORY = 0.1  # the weight of a new batch in the running sizes
+SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the advantages
+
+
+class Memory(NamedTuple):
+    """What is carried from batch to batch, all of it arrays.
+
+    values      the critic;  normaliser  of the observations, frozen after `warm` batches
+    size        root mean square of the advantages [1+I]: the units in which r and g_i are weighed against each other
+    spread      standard deviation of one episode's sum [1+I]
+    miss        root mean square distance of one episode's sum from its limit [I]
+    batches     so far
+    """
+
+    values: Values
+    normaliser: Normaliser
+    size: Any
+    spread: Any
+    miss: Any
+    batches: Any
+
+
+class Rows(NamedTuple):
+    """Steps as rows [N, …]: normalised observations, latents, weights as draws from d_ρ^π, advantages and returns
+    [N, 1+I], observations, whether a row is a step, and its time within the horizon, −1 to 1.
+    """
+
+    z: Any
+    latent: Any
+    weight: Any
+    A: Any
+    R: Any
+    obs: Any
+    valid: Any
+    clock: Any
+
+
+class Digest(NamedTuple):
+    """Rows, and the sums X [n, 1+I] over the first episode of every lane; the first row in which an observation or a
+    signal is not what was declared, −1 without one, and its signals.
+    """
+
+    rows: Rows
+    X: Any
+    wrong: Any
+    h: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Practical(Sampler):
+    """Draws for a network policy, from a JAX environment or from anything with `walk`.
+
+    discount  inside the advantages where the statement's own is 1; else that one
+    decay   λ of GAE
+    warm    batches after which the normaliser is frozen
+    """
+
+    stepwise: ClassVar[bool] = True
+
+    simulator: Simulator
+    policy: NetworkPolicy
+    discount: float = 0.995
+    decay: float = 0.97
+    warm: int = 20
+    hidden: tuple[int, ...] = (64, 64)
+    rate: float = 1e-3
+    epochs: float = 10
+    batch_rows: int = 128
+
+    @property
+    def statement(self) -> Statement:
+        """The problem, as far as a method asks for it: γ, b and I."""
+        return self.simulator.statement
+
+    @property
+    def gamma(self) -> float:
+        return self.discount if self.statement.gamma == 1 else self.statement.gamma
+
+    @property
+    def steps_per_lane(self) -> int:
+        """T: the horizon, or until what is left of the discounted sums is small."""
+        H, gamma = self.statement.horizon, self.statement.gamma
+        rest = np.inf if gamma == 1 else np.log(REST) / np.log(gamma)
+        return int(np.ceil(min(rest, np.inf if H is None else H)))
+
+    @property
+    def smallest_batch(self) -> int:
+        """Lanes that step together walk together; of a JAX environment there are as many as a batch asks for."""
+        return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
+
+    def lanes(self, N: int) -> int:
+        return max(1, round(N / self.steps_per_lane))
+
+    @property
+    def timed(self) -> bool:
+        """Whether the end at the horizon is part of the advantages, and the time an input of the critics."""
+        H = self.statement.horizon
+        return H is not None and H * (1 - self.gamma) < SHORT
+
+    @cached_property
+    def critics(self) -> Critics:
+        inputs = self.policy.inputs + self.timed
+        return Critics(inputs, 1 + self.statement.I, self.hidden, self.rate, self.epochs, self.batch_rows)
+
+    def begin(self) -> Memory:
+        one = jnp.ones(1 + self.statement.I)
+        normaliser = Normaliser(*(real(x) for x in Normaliser.identity(self.policy.inputs)))
+        values = self.critics.begin(self.policy.seed + 1)
+        return Memory(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32))
+
+    def normaliser(self, memory: Memory) -> Normaliser:
+        """What a policy's observations go through, as of now."""
+        return memory.normaliser
+
+    def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
+        """About N steps: draws, Ĵ [1+I], the memory after them, and the steps they cost."""
+        rows, X = self.walked(key, memory, theta, N)
+        weight = rows.weight / rows.weight.sum()
+        memory = self._measure(memory, weight, rows.A, X)
+        memory = self._learn(self.critics.order(key, len(weight)), memory, rows)
+        score = NetworkScore(self.policy, theta, rows.z, rows.latent, weight)
+        draws = Draws(weight.astype(float), score, rows.A.astype(float), np.zeros(0, np.int64))
+        return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
+
+    def walked(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Rows, Array]:
+        """The rows of about N steps, and the sums over first episodes."""
+        parts = self._rollouts(key, memory, theta, N)
+        self._check(parts)
+        rows = Rows(*(np.concatenate(x) for x in zip(*(p.rows for p in parts), strict=True)))
+        return rows, np.concatenate([p.X for p in parts])
+
+    def _rollouts(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> list[Digest]:
+        """Steps and what the critic says of them; of a JAX environment in groups of lanes, each a job of one thread."""
+        if not isinstance(self.simulator, Environment):
+            return [self._digested(memory, *self._walk(key, memory, theta, N))]
+        n, stream, theta = self.lanes(N), jax_key(key), real(theta)
+        groups = GROUPS if n % GROUPS == 0 and n >= LANES else 1
+        return map_groups(
+            lambda g: self._compiled(jax.random.fold_in(stream, g), memory, theta, n // groups), range(groups)
+        )
+
+    @cached_property
+    def _compiled(self) -> Any:
+        def run(key: Any, memory: Memory, theta: Any, n: int) -> Digest:
+            env = self.simulator
+            assert isinstance(env, Environment)
+            net, T = self.policy.net(theta), self.steps_per_lane
+            return self._digest(memory, *rollout(env, self.policy, net, memory.normaliser, key, n, T))
+
+        return jax.jit(run, static_argnums=3)
+
+    @cached_property
+    def _digested(self) -> Any:
+        return jax.jit(self._digest)
+
+    def _digest(self, memory: Memory, steps: Steps, latent: Any) -> Digest:
+        obs, after = self.policy.flat(steps.obs), self.policy.flat(steps.after)
+        z, t = memory.normaliser(obs), episode_times(steps)
+        if self.timed:  # what is cut off at the horizon is no part of J
+            steps = steps._replace(terminated=steps.terminated | steps.truncated, truncated=steps.truncated & False)
+        V = self._values(memory, z, t)
+        V_after = self._following(memory, steps, V, after, t)
+        A = gae(steps, V, V_after, self.gamma, self.decay)
+        weight = occupancy_weights(t, steps, self.statement.gamma)
+        rows = Rows(z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype), self._clock(t, z.dtype))
+        X = first_returns(steps, V_after, self.statement.gamma)
+        wrong = self._first_wrong(steps, obs)
+        h = steps.h.reshape(-1, steps.h.shape[-1])[wrong]
+        return Digest(Rows(*(x.reshape(-1, *x.shape[2:]) for x in rows)), X, wrong, h)
+
+    def _clock(self, t: Any, dtype: Any) -> Any:
+        return (2.0 * t / self.statement.horizon - 1.0 if self.timed else jnp.zeros_like(t)).astype(dtype)
+
+    def _values(self, memory: Memory, z: Any, t: Any) -> Any:
+        seen = jnp.concatenate([z, self._clock(t, z.dtype)[..., None]], -1) if self.timed else z
+        return self.critics(memory.values, seen)
+
+    def _following(self, memory: Memory, steps: Steps, V: Any, after: Any, t: Any) -> Any:
+        """V of the next observation [T, n, 1+I]: that of the next row, unless an episode was cut off in between."""
+
+        def V_of(obs: Any, t: Any) -> Any:
+            return self._values(memory, memory.normaliser(obs), t)
+
+        def shifted() -> Any:
+            return jnp.concatenate([V[1:], V_of(after[-1:], t[-1:] + 1)])
+
+        apart = steps.truncated | ~steps.valid
+        return jax.lax.cond(jnp.any(apart[:-1]), lambda: V_of(after, t + 1), shifted)
+
+    def _first_wrong(self, steps: Steps, obs: Any) -> Any:
+        low, high = (-np.inf, np.inf) if self.statement.bounds is None else widen_bounds(self.statement.bounds, ROUGHLY)
+        fine = jnp.isfinite(steps.h) & (steps.h >= real(low)) & (steps.h <= real(high))
+        wrong = ((~fine).any(-1) | ~jnp.isfinite(obs).all(-1)) & steps.valid
+        return jnp.where(wrong.any(), jnp.argmax(wrong.ravel()), -1)
+
+    def _check(self, parts: list[Digest]) -> None:
+        """Environments in JAX cannot raise where they go wrong; those of Gymnasium have done so."""
+        lanes = np.cumsum([0, *(len(p.X) for p in parts)])
+        for first, part in zip(lanes, parts, strict=False):
+            if part.wrong >= 0:
+                t, lane = divmod(int(part.wrong), len(part.X))
+                obs, h = np.asarray(part.rows.obs[int(part.wrong)]), np.asarray(part.h, float)
+                found = find_wrong_signal(self.statement, h, getattr(self.simulator, "sign", 1.0))
+                if found is None or not np.isfinite(obs).all():
+                    found = "the observation is not finite", obs.tolist()
+                what, value = found
+                raise EnvironmentFault(self.statement.name, int(first) + lane, t, what, value)
+
+    def _learn(self, order: Any, memory: Memory, rows: Rows) -> Memory:
+        """The critic fitted to the returns, and the normaliser moved while it is warming up.
+
+        Two programs: the next walk needs the normaliser at once, while the critic goes on learning beside it.
+        """
+        seen = np.concatenate([rows.z, rows.clock[:, None]], 1) if self.timed else rows.z
+        values = self._fit(order, memory.values, seen, rows.R, rows.valid)
+        if not self.policy.design.normalise or int(memory.batches) > self.warm:  # this batch is counted
+            return memory._replace(values=values)
+        return memory._replace(values=values, normaliser=_merge(memory.normaliser, rows.obs, rows.valid))
+
+    @cached_property
+    def _fit(self) -> Any:
+        return jax.jit(self.critics.fit)
+
+    def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
+        """The running sizes after this batch: mean squares with memory 1/MEMORY batches."""
+        gain = max(MEMORY, 1 / (int(memory.batches) + 1.0))
+        new = weight @ A**2, X.var(0), ((X[:, 1:] - self.statement.b) ** 2).mean(0)
+        old = (np.asarray(x) for x in (memory.size, memory.spread, memory.miss))
+        size, spread, miss = (real(np.sqrt(a**2 + gain * (b - a**2))) for a, b in zip(old, new, strict=True))
+        return memory._replace(size=size, spread=spread, miss=miss, batches=memory.batches + 1)
+
+    def _walk(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Steps, Any]:
+        """Steps of a simulator in groups of lanes, and the latents behind its actions; groups side by side as lanes."""
+        T, n = self.steps_per_lane, self.simulator.n
+        frozen = Normaliser(*(np.asarray(x) for x in memory.normaliser))
+        acting, groups = Acting(self.policy, theta, frozen, T), max(1, round(N / (T * n)))
+        walks, latents = zip(*map_jobs(self.simulator, walk, acting, streams(key, groups)), strict=True)
+        latent = [u.reshape(T, n, -1) for u in latents]
+        return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(latent, 1)
+
+
+@jax.jit
+def _merge(normaliser: Normaliser, obs: Any, valid: Any) -> Normaliser:
+    return normaliser.joined(obs, valid)

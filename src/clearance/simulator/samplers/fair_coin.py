@@ -1,0 +1,120 @@
+"""Algorithm 2 on a simulator that cannot be put back to a chosen state: unbiased draws by a fair coin.
+
+    walk from ρ, stop with probability 1−γ before each further step: the last pair (s, a) is a draw of d_ρ^π
+    toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: go on from (s, a),   Â = +2 Σ_{t<T} h
+                                   tails: take a fresh action at s instead of a,         Â = −2 Σ_{t<T} h
+
+E Â = Q(s, a) − V(s) = A(s, a), also where h_t + γ V(s_{t+1}) − V(s_t) stands for h_t, with any function V that does
+not know these walks: the control variate. Every walk begins with `reset(seed)`; no other reset is needed. The
+environment's seeds and the sampler's own numbers come from two streams: with one stream for both, an environment that
+draws by the same generator would see the very numbers that decide T, the coin and the actions, and nothing would be
+unbiased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
+from clearance.simulator.simulator import Steps
+
+# sample(rng, obs [n, …]) → actions [n, …] ~ π(·|obs), or what `action` makes actions of
+Sample = Callable[[np.random.Generator, Any], Any]
+Signals = Callable[[Steps], Array]
+
+
+class CoinDraws(NamedTuple):
+    """N draws: obs [N, …] and action [N, …] with Â [N, 1+I], and the environment steps they took.
+
+    alive [N]  False where the walk had ended before: such a draw is of the state after the end, where A = 0
+    heads [N]  what the coin showed: where it is tails, −Â/2 is a sum from s on, of a fresh action
+    """
+
+    obs: Any
+    action: Any
+    A: Array
+    alive: NDArray[np.bool_]
+    heads: NDArray[np.bool_]
+    steps: int
+
+
+class Returns(NamedTuple):
+    """N estimates of J [N, 1+I], the observations they begin with [N, …], and the environment steps they took."""
+
+    X: Array
+    obs: Any
+    steps: int
+
+
+def plain(steps: Steps) -> Array:
+    """h as it is, without a control variate."""
+    return steps.h
+
+
+def coin_draws(
+    sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
+) -> CoinDraws:
+    """At least N reset-free draws of (s, a, Â), in rounds of one draw per lane."""
+    parts = [_round(sim, sample, seed, k, signals, action) for k in range(-(-N // sim.n))]
+    obs, chosen, A, alive, heads = (np.concatenate([p[j] for p in parts]) for j in range(5))
+    return CoinDraws(obs, chosen, A, alive, heads, sum(p.steps for p in parts))
+
+
+def geometric_returns(
+    sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
+) -> Returns:
+    """At least N unbiased estimates X = Σ_{t<T} h of J, with T ~ Geo(1−γ) on {1, 2, …}."""
+    drawn = []
+    for k in range(-(-N // sim.n)):
+        seeds, rng = streams(seed, k, sim.n)
+        T = _horizons(sim, rng)
+        steps = sim.walk(lambda obs, t: action(sample(rng, obs)), seeds, T, once=True)  # noqa: B023
+        X = _sums(steps, np.zeros(sim.n, np.int64), T, signals)
+        drawn.append((X, steps.obs[0], int(steps.valid.sum())))
+    X, obs, total = zip(*drawn, strict=True)
+    return Returns(np.concatenate(X), np.concatenate(obs), sum(total))
+
+
+def streams(seed: int, k: int, n: int) -> tuple[list[int], np.random.Generator]:
+    """Round k: a seed for each of n environments, and the sampler's generator; two streams of one seed."""
+    theirs, ours = np.random.SeedSequence([seed, k]).spawn(2)
+    return [int(s) for s in theirs.generate_state(n, np.uint32)], np.random.default_rng(ours)
+
+
+def _round(sim: Gym, sample: Sample, seed: int, k: int, signals: Signals, action: Callable[[Any], Any]) -> CoinDraws:
+    seeds, rng = streams(seed, k, sim.n)
+    at, T = _horizons(sim, rng) - 1, _horizons(sim, rng)  # the step of the pair, and how many are summed from there
+    heads, lane = rng.random(sim.n) < 0.5, np.arange(sim.n)
+    chosen: list[Any] = []
+
+    def act(obs: Any, t: int) -> Any:
+        a, fresh = sample(rng, obs), sample(rng, obs)
+        chosen.append(np.array(a))
+        taken = np.where(heads | (at != t), False, True).reshape(-1, *[1] * (np.ndim(a) - 1))
+        return action(np.where(taken, fresh, a))
+
+    steps = sim.walk(act, seeds, at + T, once=True)
+    last = np.minimum(at, len(steps.valid) - 1)
+    alive = steps.valid[last, lane] & (at == last)
+    A = np.where(heads, 2.0, -2.0)[:, None] * _sums(steps, at, T, signals)
+    return CoinDraws(steps.obs[last, lane], np.stack(chosen)[last, lane], A, alive, heads, int(steps.valid.sum()))
+
+
+def _horizons(sim: Gym, rng: np.random.Generator) -> NDArray[np.int64]:
+    s = sim.statement
+    if s.horizon is not None:
+        raise InputError("the coin is for discounted problems without a horizon")
+    return rng.geometric(1 - s.gamma, sim.n)
+
+
+def _sums(steps: Steps, begin: NDArray[np.int64], T: NDArray[np.int64], signals: Signals) -> Array:
+    """Σ of the signals over steps begin .. begin + T − 1 of each lane's first episode [n, 1+I]; none after its end."""
+    t = np.arange(len(steps.valid))[:, None]
+    within = (t >= begin) & (t < begin + T) & steps.valid
+    return np.einsum("tn,tnh->nh", within.astype(float), np.where(within[..., None], signals(steps), 0.0))

@@ -1,0 +1,223 @@
+"""Bounded unbiased estimates of J from whole episodes of a simulator, for certificates and for the choice.
+
+    horizon H     X = Σ_{t<H} γ^t h_t
+    horizon None  X = Σ_{t<T} (γ/q)^t h_t,     P(T > t) = q^t,  q = √γ,  so that E X = J and X is bounded
+
+Termination ends the sum. The bounds of h are declared; a value outside them is an error, because a certificate would be
+worth nothing then. A reward without bounds is allowed: it is estimated, and has no confidence bound.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.episode_source import Batch, blocks, join
+from clearance.core.arrays import Array
+from clearance.core.errors import EnvironmentFault, InputError
+from clearance.core.random_streams import fold
+from clearance.core.statement import Statement
+from clearance.simulator.jax_backend import jax, jax_key, jnp, real
+from clearance.simulator.jax_envs.jax_environment import Environment
+from clearance.simulator.jax_envs.jax_rollout import act, choose
+from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.network_policy import Normaliser
+from clearance.simulator.remote_lanes import map_jobs
+from clearance.simulator.simulator import ROUGHLY, Simulator, find_wrong_signal, widen_bounds
+
+UNBOUNDED = 1e12  # stands for the bound of a reward that has none
+
+
+def episode_steps(s: Statement) -> float:
+    """Steps of an episode that does not terminate, on average."""
+    return 1 / (1 - math.sqrt(s.gamma)) if s.horizon is None else float(s.horizon)
+
+
+def total_weight(s: Statement) -> float:
+    """Σ_t of the weights of h_t in X, over an episode that never ends: the scale of X against that of h."""
+    return s.length if s.horizon is not None else 1 / (1 - math.sqrt(s.gamma))
+
+
+def signal_bounds(s: Statement) -> tuple[Array, Array]:
+    """(low, high) of h [1+I]; an error where constraints have none."""
+    if s.bounds is None and not s.I:
+        return np.array([-np.inf]), np.array([np.inf])
+    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        raise InputError(f"{s.name}: its constraints have no bounds, so samples cannot certify: declare bounds")
+    return s.bounds
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkEpisodes:
+    """Episodes of a mixture of network policies: the source of `statistical.gather`."""
+
+    simulator: Simulator
+    mixture: NetworkMixture
+
+    @property
+    def statement(self) -> Statement:
+        return self.simulator.statement
+
+    @property
+    def q(self) -> float:
+        return math.sqrt(self.statement.gamma)
+
+    @property
+    def factor(self) -> float:
+        """What a signal's weight is multiplied by in every step: γ, or γ/q."""
+        return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
+        low, high = (np.clip(x, -UNBOUNDED, UNBOUNDED) for x in signal_bounds(self.statement))
+        most = total_weight(self.statement) * (1 + self.rounding)
+        return most * np.minimum(low, 0.0), most * np.maximum(high, 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """By how much a sum inside a compiled program may be off: half a unit of float32 for each term that counts."""
+        if not isinstance(getattr(self.simulator, "near", self.simulator), Environment):
+            return 0.0
+        terms = 2 + min(self.statement.horizon or np.inf, 18 / max(1 - self.factor, 1e-12))  # e⁻¹⁸ < 2⁻²⁴
+        return terms * 2.0**-24
+
+    @property
+    def episode_steps(self) -> float:
+        return episode_steps(self.statement)
+
+    def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        """The steps of n episodes that do not terminate."""
+        H = self.statement.horizon
+        return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        """Episodes begin .. begin + n − 1 of the stream `key`."""
+        return join(map_jobs(self.simulator, _draw_block, (self.mixture, key), blocks(begin, n, self.simulator.n)))
+
+    def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
+        rng = np.random.default_rng(int(fold(key, begin)))
+        size = self.simulator.n
+        component, length = self._components(rng, size), self.lengths(rng, size)
+        length[n:] = 0  # lanes that are not needed
+        run = self._run if isinstance(self.simulator, Environment) else self._walk
+        X, steps = run(fold(key, begin), rng, component, length)
+        return X[:n], component[:n], steps
+
+    def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        return self.mixture.components(rng, n)
+
+    def _acting(self, rng: np.random.Generator, component: Any) -> Any:
+        """Actions of all components are computed, and each lane takes its own."""
+        n, head = self.simulator.n, self.mixture.policy.head
+        lanes, outs = np.arange(n), self.mixture.outs
+
+        def act(obs: Any, t: int) -> Any:
+            out = np.stack([f(obs) for f in outs])[component, lanes] if len(outs) > 1 else outs[0](obs)
+            return head.action(head.latent(out, head.plain_noise(rng, n), np), np)
+
+        return act
+
+    def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
+        parts = real(self.mixture.theta), component, jnp.asarray(length, jnp.int32)
+        norm = Normaliser(*(real(x) for x in self.mixture.normaliser))
+        X, wrong, h, steps = _episodes(self.simulator, self.mixture.policy, self.factor)(jax_key(key), norm, *parts)
+        if (wrong >= 0).any():
+            lane = int(np.argmax(wrong >= 0))
+            told = find_wrong_signal(self.statement, np.asarray(h[lane], float), self.simulator.sign)  # type: ignore[attr-defined]
+            assert told is not None
+            raise EnvironmentFault(self.statement.name, lane, int(wrong[lane]), *told)
+        return np.asarray(X, float), int(steps)
+
+    def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
+        """The same through `walk`."""
+        sim: Any = self.simulator
+        steps = sim.walk(
+            self._acting(rng, component), rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True
+        )
+        T = len(steps.h)
+        counted = steps.valid & (np.arange(T)[:, None] < length)
+        t = np.cumsum(steps.valid, axis=0) - steps.valid
+        X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
+        return X, int(steps.valid.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRuleEpisodes(NetworkEpisodes):
+    """Episodes of a rule `observation -> action`, which knows the environment's own actions; in this process.
+
+    Every lane has a copy of the rule. Its method `reset`, if there is one, is called at the beginning of every episode.
+    """
+
+    mixture: Any = None
+    rule: Any = None
+
+    @cached_property
+    def _rules(self) -> list[Any]:
+        return [copy.deepcopy(self.rule) for _ in range(self.simulator.n)]
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        return join([self._block(key, *job) for job in blocks(begin, n, self.simulator.n)])
+
+    def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+        return np.zeros(n, np.int64)
+
+    def _acting(self, rng: np.random.Generator, component: Any) -> Any:
+        for rule in self._rules:
+            getattr(rule, "reset", lambda: None)()
+        space = self.simulator.action
+        return lambda obs, t: np.stack([space.own(f(x)) for f, x in zip(self._rules, obs, strict=True)])
+
+
+def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
+    """One block of episodes, wherever it is drawn."""
+    mixture, key = shared
+    return NetworkEpisodes(simulator, mixture)._block(key, *job)
+
+
+def _episodes(env: Any, policy: Any, factor: float) -> Any:
+    """The compiled block of episodes of an environment and a policy; made once for both."""
+    made = env.__dict__.setdefault("_compiled_episodes", {})
+    if (id(policy), factor) not in made:
+        made[id(policy), factor] = policy, jax.jit(lambda *x: _block(env, policy, factor, *x))
+    return made[id(policy), factor][1]
+
+
+def _block(
+    env: Environment, policy: Any, factor: float, key: Any, norm: Any, theta: Any, component: Any, length: Any
+) -> Any:
+    """X [n, 1+I], the first step [n] whose signals are not what was declared, −1 without one, its signals [n, 1+I], and
+    the steps taken.
+    """
+    nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
+    n, H = len(length), 1 + env.statement.I
+    low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))
+    begin, going = jax.random.split(key)
+    state = jax.vmap(env.reset)(jax.random.split(begin, n))
+
+    def latent(m_obs: Any, noise: Any) -> Any:
+        us = jnp.stack([jax.vmap(lambda o, e, net=net: act(policy, net, norm, o, e))(m_obs, noise) for net in nets])
+        return us[component, jnp.arange(n)]
+
+    def step(carry: Any) -> Any:
+        state, t, alive, X, wrong, bad, steps = carry
+        noisy, moving = jax.random.split(jax.random.fold_in(going, t))
+        u = latent(jax.vmap(env.observe)(state), policy.head.noise(noisy, (n,)))
+        moved, h, terminated = jax.vmap(env.step)(jax.random.split(moving, n), state, policy.head.action(u))
+        on = alive[:, None]
+        X = X + jnp.where(on, factor ** t.astype(h.dtype) * h, 0.0)
+        fine = (jnp.isfinite(h) & (h >= low) & (h <= high)).all(1)
+        now = alive & ~fine & (wrong < 0)
+        wrong, bad = jnp.where(now, t, wrong), jnp.where(now[:, None], h, bad)
+        state = jax.vmap(choose)(alive, moved, state)
+        return state, t + 1, alive & ~terminated & (t + 1 < length), X, wrong, bad, steps + jnp.sum(alive)
+
+    first = state, jnp.zeros((), jnp.int32), length > 0, jnp.zeros((n, H)), jnp.full(n, -1), jnp.zeros((n, H)), 0
+    found = jax.lax.while_loop(lambda c: jnp.any(c[2]), step, first)
+    return found[3:]

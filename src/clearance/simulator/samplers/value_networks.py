@@ -1,0 +1,123 @@
+"""A critic per signal: networks V_j(s), j = 0..I, side by side, trained by Adam on returns in units of their own.
+
+Targets are normalised by their running mean and spread, which move as the policy learns; with every move the last layer
+is rescaled so that the values stay what they were (van Hasselt et al. 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from clearance.simulator.jax_backend import eqx, jax, jnp, optax
+from clearance.simulator.policies.network_policy import Net, network
+
+CHUNK = 256  # rows of which values are computed together
+FLOOR = 1e-6  # the least spread of a target, so that a constant signal divides by something
+
+
+class Values(NamedTuple):
+    """What the critic carries: parameters [1+I, d], Adam's state, mean and spread of the targets [1+I], batches."""
+
+    theta: Any
+    adam: Any
+    mean: Any
+    spread: Any
+    seen: Any
+
+
+@dataclass(frozen=True)
+class Critics:
+    """1+I networks of the same shape.
+
+    epochs, batch  passes over the data of one iteration (.25: a quarter of its rows), and rows per step of Adam
+    """
+
+    inputs: int
+    signals: int
+    hidden: tuple[int, ...] = (64, 64)
+    rate: float = 1e-3
+    epochs: float = 4
+    batch: int = 512
+
+    @cached_property
+    def _unravel(self) -> Any:
+        with jax.ensure_compile_time_eval():
+            return ravel_pytree(self._net(jax.random.key(0)))[1]
+
+    def _net(self, key: Any) -> Net:
+        """A network that begins at V = 0, whatever the units of the signals are."""
+        return Net(network(key, (self.inputs, *self.hidden, 1), 0.0), None)
+
+    @cached_property
+    def adam(self) -> Any:
+        return optax.adam(self.rate, eps=1e-5)
+
+    def begin(self, seed: int) -> Values:
+        keys = jax.random.split(jax.random.key(seed), self.signals)
+        theta = jnp.stack([ravel_pytree(self._net(k))[0] for k in keys])
+        zero = jnp.zeros(self.signals)
+        return Values(theta, self.adam.init(theta), zero, zero + 1, jnp.zeros((), jnp.int32))
+
+    def _raw(self, theta: Any, z: Any) -> Any:
+        """Values in units of the targets [N, 1+I] at z [N, inputs]."""
+        nets = [self._unravel(theta[j]) for j in range(self.signals)]  # vmap over nets would be four times slower
+        return jnp.stack([jax.vmap(net)(z)[:, 0] for net in nets], axis=1)
+
+    def __call__(self, values: Values, z: Any) -> Any:
+        """V [..., 1+I] at normalised observations z [..., inputs]."""
+        flat = z.reshape(-1, self.inputs)
+        whole = len(flat) // CHUNK * CHUNK  # in chunks, whose activations stay in the cache: twice as fast
+        chunks = jax.lax.map(lambda rows: self._raw(values.theta, rows), flat[:whole].reshape(-1, CHUNK, self.inputs))
+        raw = jnp.concatenate([chunks.reshape(-1, self.signals), self._raw(values.theta, flat[whole:])])
+        return (raw * values.spread + values.mean).reshape(*z.shape[:-1], self.signals)
+
+    def rescaled(self, values: Values, R: Any, valid: Any) -> Values:
+        """The mean and spread of the targets moved towards those of R [N, 1+I], and the same values as before."""
+        n = jnp.sum(valid)
+        mean = valid @ R / n
+        spread = jnp.sqrt(valid @ (R - mean) ** 2 / n) + FLOOR
+        gain = jnp.maximum(0.2, 1 / (values.seen + 1.0))
+        new_mean, new_spread = (
+            values.mean + gain * (mean - values.mean),
+            values.spread + gain * (spread - values.spread),
+        )
+        ratio = values.spread / new_spread
+        shift = (values.mean - new_mean) / new_spread
+        theta = jax.vmap(self._rescale)(values.theta, ratio, shift)
+        return Values(theta, values.adam, new_mean, new_spread, values.seen + 1)
+
+    def _rescale(self, theta: Any, ratio: Any, shift: Any) -> Any:
+        net = self._unravel(theta)
+        last = net.layers[-1]
+        moved = (last.weight * ratio, last.bias * ratio + shift)
+        return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
+
+    def order(self, key: np.uint64, N: int) -> Any:
+        """Rows [steps of Adam, batch] of some epochs, each in an order of its own. NumPy shuffles ten times as fast."""
+        rng, size = np.random.default_rng(int(key)), min(self.batch, N)
+        epochs = [rng.permutation(N)[: N // size * size] for _ in range(math.ceil(self.epochs))]
+        steps = round(self.epochs * (N // size))
+        return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
+
+    def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
+        """Steps of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I], in that order."""
+        values = self.rescaled(values, R, valid)
+        y = (R - values.mean) / values.spread
+
+        def loss(theta: Any, rows: Any) -> Any:
+            miss = (self._raw(theta, z[rows]) - y[rows]) ** 2
+            return jnp.sum(miss * valid[rows, None]) / len(rows)
+
+        def one(carry: Any, rows: Any) -> Any:
+            theta, state = carry
+            step, state = self.adam.update(jax.grad(loss)(theta, rows), state)
+            return (optax.apply_updates(theta, step), state), None
+
+        (theta, adam), _ = jax.lax.scan(one, (values.theta, values.adam), order)
+        return values._replace(theta=theta, adam=adam)

@@ -1,0 +1,241 @@
+"""All methods on the same problems with the same budget of environment steps, with truth beside them.
+
+One rule for all hyper-parameters. Every method sees the problem in units in which r and each g_i have range 1. It has
+two settings that matter, x and y: x(1−γ)A is the move of the logits in one iteration, y(1−γ)(J_g − b) that of λ, or
+what takes their place (`CONTESTANTS`). Each method runs once for all fifteen pairs of `LADDER`, on a seed that is not
+reported, and the pair with the best output by exact values is taken: the same tuning budget for all, none picked by
+hand. There are `ROUNDS` iterations, and as many samples in each as the budget allows.
+
+A method of your own takes part with its defaults: its class gets K and N where it has such fields, an instance runs as
+it is. Neither is tuned. Its output is the average iterate, or the last one where the class says `output = "last"`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from clearance.certificates.best_mixture import best_weights
+from clearance.cluster.executor import Executor, run_all
+from clearance.core.arrays import Array
+from clearance.exact.optimum import Optimum, optimum
+from clearance.finite.cmdp import CMDP
+from clearance.runs.problem_text import load_model
+from clearance.runs.solve import solve
+from clearance.studies.contestants import CONTESTANTS, Budget, Contestant, find_contestants
+
+LADDER = tuple((x, y) for x in (0.3, 1.0, 3.0, 10.0, 30.0) for y in (0.3, 1.0, 3.0))
+ROUNDS = 500
+TUNING_SEED = 2**20  # no reported seed gets there
+POINTS = 25  # of a curve
+MOST_STATES = 2000  # every iterate is evaluated exactly
+
+SettingPair = tuple[float, float]
+
+
+class Curve(NamedTuple):
+    """Exact values [POINTS, 1+I] after so many environment steps [POINTS]: average iterate, last, best mixture."""
+
+    steps: Array
+    average: Array
+    last: Array
+    best: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One run of one method on one problem, in the units of the problem as it was given.
+
+    feasible   share of the iterates that keep every limit
+    regret     Σ over environment steps of the largest violation (0 where there is none), divided by the steps
+    verdict    of the best mixture, from its exact certificate
+    """
+
+    problem: str
+    method: str
+    seed: int
+    setting: SettingPair | None  # of the ladder; None where the method is not tuned
+    curve: Curve
+    feasible: float
+    regret: float
+    verdict: str
+    seconds: float
+    env_steps: int
+    optimum: Optimum
+    b: Array
+    output: Literal["average", "last"]
+
+    def gap(self, which: str) -> float:
+        """J* − J_r of "average", "last" or "best", in the end."""
+        return float(self.optimum.J_r - getattr(self.curve, which)[-1, 0])
+
+    def violation(self, which: str) -> float:
+        """max_i (b_i − J_gi) in the end: signed, so negative is slack; −inf without constraints."""
+        return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
+
+
+def compare(
+    problems: CMDP | Mapping[str, CMDP] | Sequence[str],
+    methods: Sequence[Any] = tuple(CONTESTANTS),
+    *,
+    seeds: int = 5,
+    budget: float = 1e6,
+    K: int = ROUNDS,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
+) -> list[Result]:
+    """Tune every method on every problem, then run it with every seed; results by problem, method, seed.
+
+    problems  a finite model, models by name, or texts as on the command line (zoo names, files)
+    methods   names as for `clearance compare`, `package.module:Class`, classes or instances (see the top of the module)
+    budget    environment steps of one run;  K: iterations
+    """
+    models, who = _models(problems), find_contestants(methods)
+    cells = [(p, name) for p in models for name in who]
+    trials = [(p, name, x, y) for p, name in cells if who[name].tuned for x, y in LADDER]
+    total = len(trials) + len(cells) * seeds
+
+    def tried(job: tuple[str, str, float, float]) -> float:
+        p, name, x, y = job
+        return score(run(p, models[p], name, (x, y), TUNING_SEED, budget, K))
+
+    how: dict[str, Any] = {"threads": threads, "executor": executor}
+    scores = run_all(tried, trials, progress=_shifted(progress, 0, total), **how)
+    tuned = [cell for cell in cells if who[cell[1]].tuned]
+    settings = dict(zip(tuned, _best_settings(scores), strict=True))
+    jobs = [(p, name, seed) for p, name in cells for seed in range(seeds)]
+
+    def one(job: tuple[str, str, int]) -> Result:
+        p, name, seed = job
+        return run(p, models[p], name, settings.get((p, name)), seed, budget, K, who[name])
+
+    return run_all(one, jobs, progress=_shifted(progress, len(trials), total), **how)
+
+
+def _models(problems: CMDP | Mapping[str, CMDP] | Sequence[str]) -> dict[str, CMDP]:
+    if isinstance(problems, CMDP):
+        return {"problem": problems}
+    if isinstance(problems, Mapping):
+        return dict(problems)
+    return {text: load_model(text) for text in ([problems] if isinstance(problems, str) else problems)}
+
+
+def how_many(problems: Iterable[str], methods: Sequence[Any], seeds: int) -> int:
+    """Return the number of runs of a comparison, tuning included."""
+    runs = [seeds + (len(LADDER) if c.tuned else 0) for c in find_contestants(methods).values()]
+    return len(list(problems)) * sum(runs)
+
+
+def _best_settings(scores: list[float]) -> list[SettingPair]:
+    """Return the pair of the ladder with the best score, for each method on each problem."""
+    return [LADDER[int(np.argmax(block))] for block in np.reshape(scores, (-1, len(LADDER)))]
+
+
+def _shifted(progress: Callable[[int, int], None] | None, done: int, total: int) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda n, _: progress(done + n, total)
+
+
+def score(result: Result) -> float:
+    """J_r − 2 Σ_i (λ*_i + unit) (violation_i)₊ of the method's own output: an exact penalty, largest at the optimum."""
+    J = getattr(result.curve, result.output)[-1]
+    price = result.optimum.lam + 0.1 * result.optimum.lam.max(initial=1e-3)
+    return float(J[0] - 2 * price @ np.maximum(result.b - J[1:], 0.0))
+
+
+def run(
+    problem: str,
+    cmdp: CMDP,
+    name: str,
+    setting: SettingPair | None,
+    seed: int,
+    budget: float,
+    K: int = ROUNDS,
+    contestant: Contestant | None = None,
+) -> Result:
+    """Run one method once: solve in units, measure in the problem's own; `contestant` if it is not in the table."""
+    unit, scale = in_units(cmdp)
+    who = CONTESTANTS[name] if contestant is None else contestant
+    method, sampler = who.make(unit, Budget(budget, K, 1 - cmdp.gamma), *(setting or (1.0, 1.0)))
+    began = time.perf_counter()
+    solution = solve(unit, method, sampler=sampler, seed=seed, exact_J=True)
+    seconds = time.perf_counter() - began
+    trace, best = solution.trace, optimum(cmdp)
+    J = trace.J * scale
+    worst = np.maximum(np.max(cmdp.b - J[:, 1:], axis=1, initial=0.0), 0.0)
+    spent = np.maximum(trace.steps, 1e-300)  # planning on a learned model takes none
+    return Result(
+        problem,
+        name,
+        seed,
+        setting,
+        curve(trace.steps.astype(float), trace.counts, J, cmdp.b),
+        feasible=float(np.mean(np.all(J[:, 1:] >= cmdp.b - 1e-12, axis=1))),
+        regret=float(worst @ spent / spent.sum()),
+        verdict=solution.certificate.verdict,
+        seconds=seconds,
+        env_steps=solution.env_steps,
+        optimum=best,
+        b=cmdp.b,
+        output=who.output,
+    )
+
+
+def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
+    """The problem with r and every g_i of range 1, and the scale [1+I] that leads back."""
+    r, g = cmdp.signal_ranges
+    scale = np.concatenate([[r], g])
+    return cmdp.replace(h=cmdp.h / scale[:, None, None], b=cmdp.b / g), scale
+
+
+def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
+    """The three outputs as the run goes on, at about POINTS instants, even in the logarithm of the steps."""
+    K = len(J)
+    at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
+    counted = np.cumsum(counts)[:, None]
+    average = np.cumsum(counts[:, None] * J, axis=0) / np.maximum(counted, 1.0)
+    average = np.where(counted > 0, average, J)  # where nothing counts yet: the iterate itself
+    best = np.array([_best(J[:k], b) for k in at])
+    return Curve(np.cumsum(steps)[at - 1], average[at - 1], J[at - 1], best)
+
+
+def _best(J: Array, b: Array) -> Array:
+    """Values of the best mixture of the iterates that keeps every limit; of the least bad iterate if none does."""
+    w = best_weights(J, b)
+    return J[np.argmin(np.max(b - J[:, 1:], axis=1, initial=-np.inf))] if w is None else w @ J
+
+
+def summary(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row for each problem and method: means over seeds, standard errors of the gap of the method's own output."""
+    rows: dict[tuple[str, str], list[Result]] = {}
+    for r in results:
+        rows.setdefault((r.problem, r.method), []).append(r)
+    return [_row(*key, found) for key, found in rows.items()]
+
+
+def _row(problem: str, method: str, found: list[Result]) -> dict[str, Any]:
+    def mean(f: Callable[[Result], float]) -> float:
+        return float(np.mean([f(r) for r in found]))
+
+    own, setting = found[0].output, found[0].setting or (None, None)
+    gaps = [r.gap(own) for r in found]
+    row: dict[str, Any] = {"problem": problem, "method": method, "output": own}
+    for which in ("average", "last", "best"):
+        row[f"gap {which}"] = mean(lambda r, w=which: r.gap(w))
+        row[f"violation {which}"] = mean(lambda r, w=which: r.violation(w))
+        row[f"violation₊ {which}"] = mean(lambda r, w=which: max(r.violation(w), 0.0))
+    return row | {
+        "± gap": float(np.std(gaps, ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else float("nan"),
+        "kept": mean(lambda r: r.violation(own) <= 1e-9),
+        "certified": mean(lambda r: r.verdict == "CERTIFIED"),
+        "feasible iterates": mean(lambda r: r.feasible),
+        "regret of violation": mean(lambda r: r.regret),
+        "x": setting[0],
+        "y": setting[1],
+        "env steps": mean(lambda r: r.env_steps),
+        "seconds": mean(lambda r: r.seconds),
+    }

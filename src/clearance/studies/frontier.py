@@ -1,0 +1,278 @@
+"""The price of safety: the best reward as a function of one limit, or of the conservatism κ.
+
+    J_r*(x) = max {J_r(π) : J_gi(π) ≥ x, J_gj(π) ≥ b_j, j ≠ i}             over b: one limit, the others kept
+    J_r*(κ) = max {J_r(π) : J_gi(π) ≥ b_i + κ for all i}                    over κ: all limits, Bai et al. 2023, eq. 7
+
+As the value of a linear program in its right-hand side, J_r* is concave and piecewise linear, and its slope is minus
+the multiplier: −λ_i, or −Σ_i λ_i over κ. The curve begins where the limit begins to bind, at the largest J_gi among the
+policies that are best without it, and ends at the largest limit that can be met, max J_gi. Half of the points are even;
+the others go where they tell most, which finds the kinks.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.certificate import Verdict
+from clearance.cluster.executor import Executor, run_all
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import write_whole
+from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.validation import check_model
+from clearance.exact.enclosure import enclose
+from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
+from clearance.exact.optimum import Optimum, Scaled, optimum, slater_margin
+from clearance.finite.cmdp import CMDP
+
+Over = Literal["b", "kappa"]
+MOST = 10_000  # points on a curve
+
+
+class Point(NamedTuple):
+    """The optimum at one limit: its reward, the multiplier, a proven upper bound, and whether its policy is proven to
+    meet the limits.
+    """
+
+    limit: float
+    J_r: float
+    lam: float
+    bound: float
+    certified: bool
+
+
+class Learned(NamedTuple):
+    """A policy that `solve` found for one limit, and what `certify` says of it."""
+
+    limit: float
+    J_r: float
+    J_g: list[float]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """Reward against a limit, from where it begins to bind to the last that can be met.
+
+    over, constraint  "b" and the index of the limit that varies, or "kappa" and None: b + κ for all
+    name       of that constraint; empty over κ
+    limit      [n] the limits (or κ), increasing
+    J_r        [n] the exact reward of the optimal policy at each
+    lam        [n] the multiplier: dJ_r/dlimit = −lam; the price of one unit more. At a kink, one of its slopes
+    bound      [n] proven upper bound on the reward of every policy that meets the limits
+    certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
+    own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
+    learned    policies found by `solve`, with their certificates' verdicts
+    """
+
+    over: Over
+    constraint: int | None
+    name: str
+    limit: Array
+    J_r: Array
+    lam: Array
+    bound: Array
+    certified: NDArray[np.bool_]
+    own: Point
+    learned: tuple[Learned, ...]
+
+    @property
+    def paid(self) -> Array:
+        """What safety has cost so far [n]: the reward at the first limit minus the reward at each."""
+        return self.J_r[0] - self.J_r
+
+    def save(self, path: str | Path) -> None:
+        """Write a table: one row per point, `kind` being optimum, own or learned."""
+        rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
+        rows += [("own", *self.own[:4], _word(self.own.certified))]
+        rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict"))
+        table.writerows(rows)
+        with write_whole(path) as f:
+            f.write(text.getvalue().encode())
+
+    def _points(self) -> list[Point]:
+        columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)
+        return [Point(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def frontier(
+    cmdp: CMDP,
+    constraint: int | str | None = None,
+    *,
+    over: Over = "b",
+    points: int = 21,
+    learned: int = 0,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
+) -> Frontier:
+    """What the limits of a problem cost: the optimum at `points` values of one limit, or of κ.
+
+    constraint  which limit varies over "b", by index or name; the first unless given
+    learned     at so many limits along the curve, `solve` learns a policy, which is certified
+    progress    is told how many of the points are done, and of how many
+    executor    who computes the points that do not depend on each other; threads of this process unless given
+    Raises `InfeasibleError` when the problem's own limits cannot be met.
+    """
+    check_model(cmdp)
+    i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
+    best = optimum(cmdp)
+    if best.status == "infeasible":
+        raise InfeasibleError(infeasible_message(best.slater), best.slater, cmdp, diagnose=diagnose)
+    curve = _Curve(cmdp, i)
+    own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
+    first, last = curve.ends()
+    # Where safety is free up to the last limit that can be met, the curve is one point.
+    wide = last.limit - first.limit > 1e-8 * curve.scale
+    done = [first, last] if wide else [last]
+    told = progress or (lambda *_: None)
+    if wide:
+        even = run_all(curve.point, _even(first, last, points), executor=executor,
+                       progress=lambda n, _: told(2 + n, points + learned))  # fmt: skip
+        done = sorted([*done, *even])
+    while wide and len(done) < points:
+        done = sorted([*done, curve.point(_most_telling(done))])
+        told(len(done), points + learned)
+    # In the middle of equal parts: at the end of the curve nothing is left to learn with.
+    limits = [first.limit + (last.limit - first.limit) * (j + 0.5) / learned for j in range(learned)]
+    found = run_all(lambda x: _learn(curve.at(x), x, seed), limits, executor=executor,
+                    progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
+    limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
+    name = "" if i is None else cmdp.names[i]
+    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found))
+
+
+def check_arguments(
+    cmdp: CMDP, constraint: int | str | None, *, over: str = "b", points: int = 21, learned: int = 0
+) -> int | None:
+    """The index of the limit that varies, None over κ; or an error that names the argument."""
+    if over not in get_args(Over):
+        raise InputError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}")
+    for name, value, least in (("points", points, 2), ("learned", learned, 0)):
+        if not isinstance(value, int | np.integer) or not least <= value <= MOST:
+            raise InputError(f"{name} must be a whole number in {least}..{MOST}, got {value!r}")
+    if cmdp.I == 0:
+        raise InputError("the problem has no constraints: there is no limit whose price could be told")
+    if over == "kappa":
+        if constraint is not None:
+            raise InputError("constraint goes with over b: kappa tightens all limits alike")
+        return None
+    return _index(cmdp, 0 if constraint is None else constraint)
+
+
+def _index(cmdp: CMDP, constraint: int | str) -> int:
+    """A name first, since a name may be a number; then an index."""
+    if constraint in cmdp.names:
+        return cmdp.names.index(str(constraint))
+    text = str(constraint)
+    if text.isdecimal() and int(text) < cmdp.I:
+        return int(text)
+    raise InputError(f"constraint {constraint!r} is none of {', '.join(cmdp.names)}, nor an index in 0..{cmdp.I - 1}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """A problem as a function of one limit i, or of κ."""
+
+    cmdp: CMDP
+    i: int | None
+
+    def at(self, x: float) -> CMDP:
+        if self.i is None:
+            return self.cmdp.tightened(x)
+        return self.cmdp.replace(b=np.where(np.arange(self.cmdp.I) == self.i, x, self.cmdp.b))
+
+    def point(self, x: float, best: Optimum | None = None) -> Point:
+        cmdp = self.at(x)
+        best = optimum(cmdp) if best is None else best
+        lam = float(best.lam.sum() if self.i is None else best.lam[self.i])
+        _, lower, _ = enclose(cmdp, best.policy[None])
+        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[0, 1:] >= cmdp.b)))
+
+    @property
+    def scale(self) -> float:
+        """The size of the J_g in question."""
+        g = Scaled.of(self.cmdp).g
+        return float(g.min() if self.i is None else g[self.i]) / (1 - self.cmdp.gamma)
+
+    def ends(self) -> tuple[Point, Point]:
+        top = slater_margin(self.cmdp)[0] if self.i is None else _largest(self.cmdp, self.i)
+        bottom = 0.0 if self.i is None else _begins_to_bind(self.cmdp, self.i)
+        last = self._last(top)
+        return self.point(min(bottom, last.limit)), last
+
+    def _last(self, top: float) -> Point:
+        """The last limit that can be met, less a hair: on it the feasible policies have no interior, and a solver no
+        firm ground.
+        """
+        for hair in HAIRS:
+            last = self.point(top - hair * self.scale)
+            if last.certified:
+                break
+        return last  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def _even(first: Point, last: Point, points: int) -> list[float]:
+    """The evenly spaced limits between the ends; with those they are the first half of all points."""
+    n = (points + 1) // 2 - 1
+    return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
+
+
+def _most_telling(done: list[Point]) -> float:
+    """Where the curve is known least. Between two points it lies above the chord and below both tangents, whose slopes
+    are −λ; they cross at a kink if there is only one. If all of it is known, the middle of the widest gap.
+    """
+    crossings = [_crossing(p, q) for p, q in pairwise(done)]
+    height, x = max(crossings)
+    if height > 1e-6 * (done[0].J_r - done[-1].J_r):
+        return x
+    _, x = max((q.limit - p.limit, (p.limit + q.limit) / 2) for p, q in pairwise(done))
+    return x
+
+
+def _crossing(p: Point, q: Point) -> tuple[float, float]:
+    """How high above the chord the tangents at p and q cross, and where."""
+    width, drop = q.limit - p.limit, p.J_r - q.J_r
+    if not q.lam > p.lam:
+        return 0.0, p.limit
+    x = (q.lam * width - drop) / (q.lam - p.lam)  # J_r at p − λ_p x = J_r at q + λ_q (width − x)
+    inside = 1e-3 * width < x < (1 - 1e-3) * width
+    return (drop * x / width - p.lam * x if inside else 0.0), p.limit + x
+
+
+def _largest(cmdp: CMDP, i: int) -> float:
+    """max J_gi under the other limits, as proven of a policy."""
+    _, lower, _ = enclose(cmdp, optimum(maximise_constraint(cmdp, i)).policy[None])
+    return float(lower[0, 1 + i])
+
+
+def _begins_to_bind(cmdp: CMDP, i: int) -> float:
+    """The largest J_gi among the policies that are best without limit i, the others kept."""
+    others = [j for j in range(cmdp.I) if j != i]
+    free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
+    # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
+    enough = free.J_r - max(2 * free.gap, 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
+    return safest.J_r  # the "reward" is J_gi here
+
+
+def _learn(cmdp: CMDP, limit: float, seed: int) -> Learned:
+    from clearance.runs.solve import solve  # compiled kernels: only who learns waits for them
+
+    certificate = solve(cmdp, seed=seed).certificate
+    return Learned(limit, certificate.J_r, certificate.J_g, certificate.verdict)
+
+
+def _word(certified: bool) -> Verdict:
+    return "CERTIFIED" if certified else "UNDECIDED"

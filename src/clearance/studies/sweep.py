@@ -1,0 +1,267 @@
+"""sweep: solve every point of a grid into its own run folder, on any executor, and write a table of the results.
+
+A run folder that says `done` is the record that its point is finished: rows of the table are read from there, so that
+nothing is lost or counted twice, however often workers fail and jobs are repeated. An unfinished point resumes from its
+checkpoint.
+
+Workers that see the grid's folder (it has a token) write there. For others the run folder travels through the object
+store, and is written here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearance.cluster.executor import Executor, Local, should_stop
+from clearance.core.atomic_files import flush_folder, load_json
+from clearance.core.errors import InfeasibleError, InputError, SolverError
+from clearance.core.folder_lock import BusyError
+from clearance.finite.cmdp import CMDP
+from clearance.runs import run_reader
+from clearance.runs.method_settings import method_class
+from clearance.runs.problem_text import load_model_or_none, refuse_environment_flags
+from clearance.runs.resume import resume
+from clearance.runs.run_spec import RunSpec
+from clearance.runs.solve import solve
+from clearance.studies import sweep_table
+from clearance.studies.sweep_folder import SCHEMA, must_be_the_same, opened
+from clearance.studies.sweep_grid import Grid, Point
+
+FINAL = ("done", "infeasible", "undecided")  # rows that a resume keeps
+WAIT = 120.0  # seconds for a worker that was given up to let go of its folder
+SELDOM = 1.0  # seconds between two writings of the table
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a sweep has found: rows of the table, one for each point that has ended; their run folders are in `folder`.
+
+    rows  point, folder, the values on the axes, status (done, infeasible, undecided or failed), verdict, J_r, J_g,
+          slack, gap, env_steps, seconds, message
+    """
+
+    folder: Path
+    grid: Grid
+    rows: list[dict[str, Any]]
+
+    @property
+    def finished(self) -> bool:
+        return len(self.rows) == len(self.grid) and all(row["status"] in FINAL for row in self.rows)
+
+
+def sweep(
+    problem: CMDP | str | None = None,
+    grid: Mapping[str, Iterable[Any]] | None = None,
+    *,
+    out: str | Path,
+    executor: Executor | None = None,
+    checkpoint_every: str | int = "30s",
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Sweep:
+    """Solve every point of a grid, each into its own folder of `out`; `table.csv` and `table.json` there have all rows.
+
+    problem   a model, or a text as on the command line: a zoo name, a file, gym:ENV_ID, module:factory
+    grid      axes: {name: values}; names and values are those of the flags of `clearance solve`, and `problem`
+    settings  flags that are the same at every point: method="cnpgpd", K=500
+    executor  where the points are solved: threads of this process unless given, or `clearance.Ray(…)`
+    Called again with the same `out`, and nothing else, it resumes: what is finished is not computed again. Code that
+    the grid names (a factory, constraints, a method of your own) must then be named again.
+    """
+    out = Path(out).absolute()
+    asked = None if problem is None and grid is None and not settings else _asked(problem, grid or {}, settings, out)
+    cmdp = problem if isinstance(problem, CMDP) else None
+    return perform(out, asked, executor or Local(), str(checkpoint_every), progress, cmdp)
+
+
+def perform(
+    out: Path,
+    asked: Grid | None,
+    executor: Executor,
+    every: str,
+    progress: Callable[[int, int], None] | None,
+    cmdp: CMDP | None = None,
+) -> Sweep:
+    """Run the grid that is asked for, or the one in the folder, or what is left of it."""
+    out = out.absolute()
+    if asked is not None and cmdp is None and not (out / "grid.json").exists():
+        _checked(asked)  # what cannot be run is not started
+    with opened(out, asked, cmdp) as (found, token):
+        points, problems = _checked(found)
+        must_be_the_same(out, problems)
+        return _run(Work(str(out), token, problems, every), found, points, executor, progress)
+
+
+def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[str, Any], out: Path) -> Grid:
+    text = str(out / "problem.npz") if isinstance(problem, CMDP) else problem
+    return Grid.of(grid, ({} if text is None else {"problem": text}) | settings)
+
+
+def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
+    """Return all points, whose settings are right one by one and together, and the models among the problems."""
+    found = {text: load_model_or_none(text) for text in grid.problems}
+    models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
+    for point in points:
+        try:
+            spec = point.spec
+        except InputError as e:
+            raise InputError(f"grid {e}") from None
+        if spec.problem in models:
+            refuse_environment_flags(spec.environment, f"{spec.problem} is a model")
+        spec.make_method(simulated=spec.problem not in models)
+    return points, models
+
+
+# ------------------------------------------------------------------------------------------------ the work
+
+
+class Found(NamedTuple):
+    """What a worker says of a point: its status, and the files of the run folder where it has no access to ours."""
+
+    status: str
+    message: str = ""
+    files: dict[str, bytes] | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """One point of the grid in `home`, wherever it is run."""
+
+    home: str
+    token: str
+    problems: dict[str, CMDP]
+    every: str
+
+    def __call__(self, point: Point) -> Found:
+        try:
+            if self.is_shared:
+                return self._solved(point, Path(self.home) / point.name)
+            with tempfile.TemporaryDirectory() as place:
+                found = self._solved(point, Path(place) / point.name)
+                return found._replace(files=_files(Path(place) / point.name))
+        except InfeasibleError as e:
+            return Found("infeasible" if e.proven else "undecided", str(e))
+        except KeyboardInterrupt:
+            return Found("interrupted")
+        except (InputError, SolverError) as e:
+            return Found("failed", str(e))
+        except Exception as e:  # one point that fails must not take the others along
+            return Found("failed", f"{type(e).__name__}: {e}")
+
+    @property
+    def is_shared(self) -> bool:
+        with contextlib.suppress(InputError):
+            return load_json(Path(self.home) / "grid.json", SCHEMA).get("token") == self.token
+        return False
+
+    def _solved(self, point: Point, folder: Path) -> Found:
+        """Start or resume the point; a worker that was given up may still hold the folder for a moment."""
+        deadline = time.monotonic() + WAIT
+        while True:
+            try:
+                return self._perform(point, folder)
+            except BusyError:
+                if time.monotonic() > deadline or should_stop():
+                    raise
+                time.sleep(0.2)
+
+    def _perform(self, point: Point, folder: Path) -> Found:
+        if is_done(folder):
+            return Found("done")
+        solution = _solve_or_resume(point.spec, self.problems, folder, self.every)
+        return Found(solution.status)
+
+
+def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
+    """Run a point in its folder, or what is left of it."""
+    model = models.get(spec.problem or "")
+    problem: Any = spec.load_problem() if model is None else model
+    how: dict[str, Any] = {"checkpoint_every": every, "progress": _stop}
+    try:
+        if os.path.exists(folder / "settings.json"):
+            text = dict(spec.code()).get("method")
+            return resume(folder, problem, method=None if text is None else method_class(text), **how)
+        return solve(problem, **spec.solve_arguments(problem), out=folder, **how)
+    finally:
+        if model is None and hasattr(problem, "close"):
+            problem.close()
+
+
+def _stop(*_: object) -> None:
+    """Between iterations: the run saves itself and ends."""
+    if should_stop():
+        raise KeyboardInterrupt
+
+
+def is_done(folder: Path) -> bool:
+    with contextlib.suppress(InputError):
+        return run_reader.load(folder).status == "done"
+    return False
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Everything in a run folder but its lock."""
+    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "lock"]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
+
+
+# ------------------------------------------------------------------------------------------------ the results
+
+
+def _run(
+    work: Work, grid: Grid, points: list[Point], executor: Executor, progress: Callable[[int, int], None] | None
+) -> Sweep:
+    out = Path(work.home)
+    rows = sweep_table.kept(out, points, FINAL)
+    left, last = [p for p in points if p.number not in rows], 0.0
+    told = progress or (lambda *_: None)
+    told(len(rows), len(points))
+    try:
+        with contextlib.closing(executor.stream(work, left)) as outcomes:
+            for i, outcome in outcomes:
+                found = _settled(out, left[i], outcome)
+                if found.status == "interrupted":
+                    raise KeyboardInterrupt
+                rows[left[i].number] = sweep_table.row(out, left[i], found.status, found.message)
+                told(len(rows), len(points))
+                if time.monotonic() - last > SELDOM:
+                    sweep_table.write(out, grid, rows)
+                    last = time.monotonic()
+    finally:
+        sweep_table.write(out, grid, rows)
+    return Sweep(out, grid, [rows[p.number] for p in points if p.number in rows])
+
+
+def _settled(out: Path, point: Point, outcome: Any) -> Found:
+    """What became of a point; its folder written here if it came along."""
+    try:
+        found: Found = outcome.result()
+    except SolverError as e:  # its workers died
+        return Found("failed", str(e))
+    if found.files is not None:
+        _written(out / point.name, found.files)
+    return found
+
+
+def _written(folder: Path, files: dict[str, bytes]) -> None:
+    """A run folder from elsewhere, as a whole or not at all; what was there of the same point is replaced."""
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    try:
+        for name, data in files.items():
+            path = partial / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+        flush_folder(folder.parent)
+    except OSError as e:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None

@@ -1,0 +1,62 @@
+"""The table of a grid: one row for each point that has ended, read from its run folder; as CSV and as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from clearance.core.atomic_files import load_json, save_json, write_whole
+from clearance.core.errors import InputError
+from clearance.runs import run_reader
+from clearance.studies.sweep_grid import Grid, Point
+
+SCHEMA = "clearance/table/1"
+# Columns after those of the axes; CSV has the numbers, JSON also the lists.
+COLUMNS = ("status", "verdict", "J_r", "worst_slack", "gap", "env_steps", "seconds", "message")
+
+
+def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
+    """The row of a point that has ended so."""
+    begin = {"point": point.number, "folder": point.name, **point.values, "status": status}
+    if status != "done":
+        return begin | {"message": message}
+    found = run_reader.load(out / point.name)
+    c = found.certificate
+    if c is None:
+        raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and go on")
+    numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "worst_slack": min(c.slack, default=None), "gap": c.gap}
+    spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
+    return begin | {"verdict": c.verdict} | numbers | spent | {"message": c.message}
+
+
+def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, dict[str, Any]]:
+    """The rows of points that were finished before."""
+    rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
+    for point in points:
+        with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or goes on
+            if run_reader.load(out / point.name).status == "done":
+                rows[point.number] = row(out, point, "done")
+    return rows
+
+
+def _old(out: Path) -> dict[int, dict[str, Any]]:
+    """The rows of the table as it is on the disk: those of points that left no folder are nowhere else."""
+    try:
+        rows = load_json(out / "table.json", SCHEMA)["rows"]
+        return {int(r["point"]): r for r in rows if isinstance(r["status"], str)}
+    except (InputError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def write(out: Path, grid: Grid, rows: dict[int, dict[str, Any]]) -> None:
+    ordered = [rows[i] for i in sorted(rows)]
+    save_json(out / "table.json", {"schema": SCHEMA, "points": len(grid), "rows": ordered})
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["point", "folder", *grid.axes, *COLUMNS], extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(ordered)
+    with write_whole(out / "table.csv") as f:
+        f.write(text.getvalue().encode())

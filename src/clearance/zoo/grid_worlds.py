@@ -1,0 +1,83 @@
+"""Grid worlds: obstacles on the way to a goal, at any size, and the grid of Sutton and Barto with utilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.finite.cmdp import CMDP
+from clearance.zoo.transition_rows import start_at, transitions
+
+UP, RIGHT, DOWN, LEFT = range(4)
+MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+
+
+def grid_obstacles(
+    size: int = 25,
+    *,
+    density: float = 0.3,
+    limit: float = 5.0,
+    slip: float = 0.05,
+    seed: int = 0,
+    gamma: float = 0.99,
+) -> CMDP:
+    """From one corner of a grid to the other, over few obstacles. P is sparse: `size` may be in the hundreds.
+
+    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes in
+    one of the other three directions; off the grid means staying. Start bottom left; the goal, top right, ends the
+    episode (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn once from `seed`;
+    obstacles can be crossed. Start and goal are free.
+
+        r = −1 per step, + 1000 on reaching the goal,   cost = 1 per step that ends on an obstacle
+
+    Source: Chow, Nachum, Duenez-Guzman and Ghavamzadeh 2018, section 5: 25 × 25, density 0.3, limit 5. The corners,
+    what a slip does, γ = 0.99 and seed 0 are this library's.
+    """
+    S, goal, start = size**2, size - 1, size * (size - 1)
+    blocked = obstacles(size, density, seed)
+    s, a, m = np.ogrid[:S, :4, :4]
+    prob = np.where(a == m, 1 - slip, slip / 3) + 0.0 * s
+    s_next = np.where(s == goal, goal, step(size, size)[:, None, :])
+    P = transitions(S, 4, s, a, s_next, prob)
+    r = 1000.0 * (prob * (s_next == goal)).sum(-1) - 1
+    cost = (prob * blocked[s_next]).sum(-1)
+    r[goal], cost[goal] = 0.0, 0.0
+    return CMDP(P, r, rho=start_at(S, start), gamma=gamma, cost=cost, limit=limit, names=["obstacles"])
+
+
+def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
+    """1 where a cell of the grid with obstacles is one [size²]; never at start and goal."""
+    blocked = (np.random.default_rng(seed).random((size, size)) < density).astype(float)
+    blocked[-1, 0] = blocked[0, -1] = 0.0
+    return blocked.ravel()
+
+
+def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
+    """The grid of Sutton and Barto, example 3.5, with three utilities that want other cells than the reward does.
+
+    5 × 5 cells, s = 5 · row + column; actions 0..3: up, right, down, left. Off the grid: stays, r = −1. From A = 1
+    every action goes to A' = 21 with r = 10, from B = 3 to B' = 13 with r = 5; else r = 0. γ = 0.9, ρ uniform.
+
+        u₁ = 1 at 3, .1 at 1;   u₂ = .7 at 0, .2 at 4;   u₃ = .5 at 21, 1.5 at 13;   b = (1.5, .85, 2.7)
+
+    Known: without limits v* is the book's table, 22.0 24.4 22.0 19.4 17.5 in its first row.
+
+    Source: Sutton and Barto 2018, examples 3.5 and 3.8; the utilities and limits: Jain et al. 2022.
+    """
+    S, jump, gain = 25, {1: 21, 3: 13}, {1: 10.0, 3: 5.0}
+    s_next = step(5, 5)
+    r = -1.0 * (s_next == np.arange(S)[:, None])
+    for s in jump:
+        s_next[s], r[s] = jump[s], gain[s]
+    u = np.zeros((3, S))
+    u[0, [3, 1]], u[1, [0, 4]], u[2, [21, 13]] = (1, 0.1), (0.7, 0.2), (0.5, 1.5)
+    P = transitions(S, 4, np.arange(S)[:, None], np.arange(4), s_next, 1.0)
+    return CMDP(P, r, np.repeat(u[:, :, None], 4, axis=2), b, gamma=0.9, names=["u1", "u2", "u3"])
+
+
+def step(rows: int, columns: int) -> NDArray[np.int64]:
+    """The cell in which a move ends [rows · columns, 4]; a move off the grid stays."""
+    at = np.indices((rows, columns)).reshape(2, -1, 1) + MOVES.T[:, None, :]
+    return np.clip(at[0], 0, rows - 1) * columns + np.clip(at[1], 0, columns - 1)

@@ -1,0 +1,49 @@
+"""A finite model as a Gymnasium environment: its truth is known, so whatever samples it can be tested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import MissingExtraError
+from clearance.finite.cmdp import CMDP
+
+try:
+    import gymnasium
+except ImportError:
+    raise MissingExtraError("gymnasium", "sim") from None
+
+
+class ModelEnv(gymnasium.Env):
+    """States 0..S−1 and actions 0..A−1 of a CMDP, without time limit; `info["g"]` holds the utilities [I] of a step.
+
+    Entering a state that is absorbing with zero signals terminates the episode, which changes no J.
+    """
+
+    metadata: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, cmdp: CMDP) -> None:
+        self.cmdp, self.s = cmdp, 0
+        self.observation_space = gymnasium.spaces.Discrete(cmdp.S)
+        self.action_space = gymnasium.spaces.Discrete(cmdp.A)
+        rows = cmdp.rows.toarray() if cmdp.is_sparse else cmdp.rows
+        self.cumulated, self.start = np.cumsum(rows, 1), np.cumsum(cmdp.rho)
+        stays = rows.reshape(cmdp.S, cmdp.A, cmdp.S)[np.arange(cmdp.S), :, np.arange(cmdp.S)] == 1
+        self.ends = (stays | ~cmdp.available).all(1) & ~np.any(cmdp.h, axis=(0, 2))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.s = self._draw(self.start)
+        return self.s, {}
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        h = self.cmdp.h[:, self.s, action]
+        self.s = self._draw(self.cumulated[self.s * self.cmdp.A + int(action)])
+        return self.s, float(h[0]), bool(self.ends[self.s]), False, {"g": h[1:]}
+
+    def _draw(self, cumulated: Any) -> int:
+        """A state by inversion; the last sum may fall short of 1 by rounding."""
+        return min(
+            int(np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")), self.cmdp.S - 1
+        )

@@ -1,0 +1,128 @@
+"""Continuous actions: a pendulum with a torque budget, a double integrator with a limit on effort, and navigation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import InputError
+from clearance.core.spaces import Box
+from clearance.core.statement import Statement
+from clearance.simulator.jax_backend import jax, jnp
+from clearance.simulator.jax_envs.jax_environment import LANES, Environment, environment
+from clearance.simulator.linear_quadratic import LQR, LinearPolicy
+from clearance.simulator.policies.network_policy import LOG_STD, NetworkPolicy, Normaliser
+
+
+def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
+    """Swing a pendulum up and hold it, with a budget of torque: Σ |u|/2 ≤ budget over an episode of 200 steps.
+
+    The dynamics of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward is its reward
+    divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted.
+    """
+
+    def reset(key: Any) -> Any:
+        most = jnp.array([jnp.pi, 1.0])
+        return jax.random.uniform(key, (2,), minval=-most, maxval=most)
+
+    def step(key: Any, state: Any, action: Any) -> tuple[Any, Any, Any]:
+        angle, speed = state
+        u = jnp.clip(action[0], -2.0, 2.0)
+        upright = (angle + jnp.pi) % (2 * jnp.pi) - jnp.pi
+        r = -(upright**2 + 0.1 * speed**2 + 0.001 * u**2) / 16.2736044
+        speed = jnp.clip(speed + (15.0 * jnp.sin(angle) + 3.0 * u) * 0.05, -8.0, 8.0)
+        return jnp.stack([angle + 0.05 * speed, speed]), jnp.stack([r, jnp.abs(u) / 2]), jnp.zeros((), bool)
+
+    def observe(state: Any) -> Any:
+        return jnp.stack([jnp.cos(state[0]), jnp.sin(state[0]), state[1]])
+
+    return environment(
+        reset,
+        step,
+        observe,
+        action=Box(np.array([-2.0]), np.array([2.0])),
+        gamma=1.0,
+        limits=[budget],
+        horizon=horizon,
+        names=["torque"],
+        bounds=([-1.0, 0.0], [0.0, 1.0]),
+        name="pendulum",
+        lanes=lanes,
+    )
+
+
+def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
+    """Bring a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
+
+    x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1): `LQR.double_integrator`.
+    The signals have no bounds: linear policies are certified exactly (`simulator.linear_quadratic`), not by samples.
+    """
+    lqr = LQR.double_integrator(budget)
+    A, B, Q, R = (jnp.asarray(x, jnp.zeros(0).dtype) for x in (lqr.A, lqr.B, lqr.Q, lqr.R))
+    noise, start = (jnp.asarray(np.linalg.cholesky(x), jnp.zeros(0).dtype) for x in (lqr.W, lqr.X0))
+
+    def reset(key: Any) -> Any:
+        return start @ jax.random.normal(key, (len(lqr.A),))
+
+    def step(key: Any, x: Any, u: Any) -> tuple[Any, Any, Any]:
+        h = -jnp.stack([x @ Q @ x, u @ R @ u])
+        return A @ x + B @ u + noise @ jax.random.normal(key, x.shape), h, jnp.zeros((), bool)
+
+    statement = Statement("double-integrator", lqr.gamma, np.array([-budget]), ("effort",))
+    free = np.full(lqr.B.shape[1], np.inf)
+
+    def exact(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> tuple[Any, Any]:
+        found = lqr.values(linear_policy(policy, theta, normaliser))
+        return -found.J, found.error
+
+    return Environment(statement, reset, step, lambda x: x, Box(-free, free), lanes, exact)
+
+
+def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
+    """Drive a point through the square [−1, 1]² to the goal at (.8, .8), past two round hazards: cost 1 in a hazard.
+
+    Speed ≤ .1 per step in each direction, with noise of standard deviation .01; starts within .1 of (−.8, −.8). Reward:
+    what the distance to the goal has shrunk, and .1 within .15 of it. Limit: steps in hazards per episode of 100 steps,
+    undiscounted.
+    """
+    goal = np.array([0.8, 0.8], np.float32)
+    centres, radii = np.array([[-0.2, -0.2], [0.35, 0.2]], np.float32), np.array([0.35, 0.25], np.float32)
+
+    def reset(key: Any) -> Any:
+        return jnp.full(2, -0.8) + jax.random.uniform(key, (2,), minval=-0.1, maxval=0.1)
+
+    def step(key: Any, x: Any, action: Any) -> tuple[Any, Any, Any]:
+        move = 0.1 * jnp.clip(action, -1.0, 1.0) + 0.01 * jax.random.normal(key, (2,))
+        new = jnp.clip(x + move, -1.0, 1.0)
+        far, near = jnp.linalg.norm(x - goal), jnp.linalg.norm(new - goal)
+        cost = jnp.any(jnp.linalg.norm(new - centres, axis=1) < radii)
+        return new, jnp.stack([far - near + 0.1 * (near < 0.15), cost.astype(x.dtype)]), jnp.zeros((), bool)
+
+    most = float(np.hypot(2.0, 2.0)) + 0.1
+    return environment(
+        reset,
+        step,
+        lambda x: x,
+        action=Box(-np.ones(2), np.ones(2)),
+        gamma=1.0,
+        limits=[limit],
+        horizon=horizon,
+        names=["hazard"],
+        bounds=([-most, 0.0], [most, 1.0]),
+        name="navigation",
+        lanes=lanes,
+    )
+
+
+def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
+    """u = −Kx + c + ξ of a Gaussian policy without hidden layers and with a scale that does not depend on the state."""
+    if policy.design.hidden or policy.design.scale == "state":
+        raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")
+    if np.asarray(normaliser.count) > 0:
+        raise InputError("exact values need observations as they are: gaussian(hidden=(), normalise=False)")
+    net = policy.net(theta)
+    W, c = (np.asarray(x, float) for x in (net.layers[0].weight, net.layers[0].bias))
+    log_std = np.log(policy.design.std) if net.log_std is None else np.asarray(net.log_std, float)
+    std = np.exp(np.broadcast_to(np.clip(np.asarray(log_std, np.float32), *LOG_STD), c.shape).astype(float))
+    return LinearPolicy(-W, c, np.diag(std**2))
