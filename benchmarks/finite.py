@@ -25,9 +25,9 @@ from scipy import sparse
 
 import clearance as cl
 from clearance.core.compiled import walks as kernels
-from clearance.core.compiled.alias_tables import LOW, G, U, below, geometric, mix
+from clearance.core.compiled.alias_tables import LOW, G, U, below, fold, geometric, mix
 from clearance.core.compiled.compilation import kernel
-from clearance.core.random_streams import fold, key_of
+from clearance.core.random_streams import key_of
 from clearance.exact import linear_program
 from clearance.learning.state import State
 from clearance.zoo import bai2023, bai2023_policy, garnet

@@ -214,7 +214,7 @@ def simulators(work: Path, quick: bool) -> str:
         rows.append((kind, sum(seen.values()), where, f"{sum(ends[kind])} of {len(ends[kind])}"))
     killed = table(("simulator", "instants", "killed while", "runs with the bits of the undisturbed one"), rows)
     faults = [_mended(work, fault, how, whole["Gymnasium"][0]) for fault in ("raises", "gives NaN")]
-    heads = ("the environment", "what is said (exit 2)", "iterations saved", "when it is mended, resumed")
+    heads = ("the environment", "what is said (exit 2)", "iterations saved", "once it is fixed, resumed")
     note = "Processes are fresh ones (JAX must not be forked), and are killed after they have opened the run."
     return f"{killed}\n\n{note}\n\n{table(heads, faults)}"
 

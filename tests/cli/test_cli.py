@@ -279,7 +279,7 @@ def test_interrupt_ends_with_130_and_a_saved_run(cli: Cli, monkeypatch: pytest.M
     said = json.loads(out)
     assert status == 130 and said["status"] == "interrupted" and said["verdict"] == "CERTIFIED"
     # how many iterations ten calls make depends on the machine
-    how = "saved in run: go on with: clearance solve --resume run"
+    how = "saved in run: resume with: clearance solve --resume run"
     done = re.fullmatch(rf"clearance: interrupted after (\d+) of 100000000 iterations; {how}", err.splitlines()[-1])
     run = cl.run.load("run")
     assert done and (len(run.trace), run.status, run.k) == (int(done[1]), "interrupted", int(done[1])) and run.k >= 10

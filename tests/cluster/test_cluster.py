@@ -297,7 +297,7 @@ def test_an_interrupted_grid_goes_on(pair: Any, capsys: pytest.CaptureFixture[st
         finally:
             process.kill()
     assert process.returncode == 130 and out == b"", (out, err)
-    assert b"go on with: clearance sweep --resume grid" in err
+    assert b"resume with: clearance sweep --resume grid" in err
     runs = {p.parent.name: cl.run.load(p.parent) for p in sorted(Path("grid").glob("*/manifest.json"))}
     done, told = Path("grid/000/manifest.json"), {name: (r.status, r.k) for name, r in runs.items()}
     assert told.pop("000") == ("done", 1000) and told

@@ -400,7 +400,7 @@ def test_a_full_disk() -> None:
     full = solve_process("run", flags, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     out, err = full.communicate(timeout=120)
     assert (full.returncode, out) == (2, "") and len(err.splitlines()) == 1
-    assert "cannot write: File too large; when it can, go on with: clearance solve --resume run" in err
+    assert "cannot write: File too large; when it can, resume with: clearance solve --resume run" in err
     found = cl.run.load("run")
     assert found.status == "failed" and found.damaged == () and 0 < found.k < 800
     assert not list(Path("run").rglob("*.partial"))
@@ -625,7 +625,7 @@ def test_resume_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(loop, "_advance", Bomb(loop._advance, 5, KeyboardInterrupt))
     status, out, err = cli(f"solve altman-queue {flags} --out run --json", capsys)
     assert status == 130 and json.loads(out)["status"] == "interrupted"
-    assert err.endswith("saved in run: go on with: clearance solve --resume run\n")
+    assert err.endswith("saved in run: resume with: clearance solve --resume run\n")
     for wrong, says in (
         ("--seed 4", "--seed 4 is not as in the run in run, where it was 3"),
         ("--seed 0", "--seed 0 is not as in the run in run, where it was 3"),
@@ -656,7 +656,7 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
         status, out, err = cli(f"solve {flags} --out run --json", capsys)
     assert (status, out) == (130, "")
-    assert err == "clearance: interrupted; saved in run: go on with: clearance solve --resume run\n"
+    assert err == "clearance: interrupted; saved in run: resume with: clearance solve --resume run\n"
     assert cl.run.load("run").status == "interrupted"
     for _ in range(2):
         status, out, err = cli("solve --resume run --json", capsys)

@@ -321,7 +321,7 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         m.setattr(loop, "_advance", Bomb(loop._advance, 5, KeyboardInterrupt))
         status, out, err = cli(f"solve mine:make {flags} --seed 5 --resume run --tensorboard events --json", capsys)
     again = "clearance solve mine:make --budget 6000.0 --seed 5 --K 8 --N 120 --limits 15.0 --horizon 20 "
-    assert (status, out) == (130, "") and err.startswith(f"clearance: interrupted; saved in run: go on with: {again}")
+    assert (status, out) == (130, "") and err.startswith(f"clearance: interrupted; saved in run: resume with: {again}")
     for wrong, says in (
         ("--resume run", "PROBLEM is missing: run is a run on a simulator, whose code is not in it: clearance solve"),
         ("mine:make --resume run", "--constraints is missing: run is a run on a simulator"),
@@ -384,8 +384,8 @@ def test_a_fault_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(Pole, "breaks", 800)
     status, out, err = cli("solve mine:problem --K 8 --N 120 --budget 6e3 --out run", capsys)
     assert (status, out) == (2, "") and len(err.splitlines()) == 1 and "RuntimeError: a bearing is worn out" in err
-    go_on = "go on with: clearance solve mine:problem --budget 6000.0 --K 8 --N 120 --resume run\n"
-    assert err.endswith(f"what was learned until then is in run/policy.npz, not certified; when it is mended, {go_on}")
+    go_on = "resume with: clearance solve mine:problem --budget 6000.0 --K 8 --N 120 --resume run\n"
+    assert err.endswith(f"what was learned until then is in run/policy.npz, not certified; once it is fixed, {go_on}")
     assert NetworkMixture.load("run/policy.npz").M == 1 and cl.run.load("run").status == "failed"
 
 

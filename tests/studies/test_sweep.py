@@ -84,7 +84,7 @@ def test_a_grid_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         ("nonsense --grid seed=0:2 --out g", "PROBLEM 'nonsense' is no .npz file"),
         ("two-state --grid seed=0:2", "--out is missing"),
         ("two-state --grid seed=0:2 --out g --tensorboard t", "--tensorboard is for a single run"),
-        ("--resume g", "there is no grid to go on with"),
+        ("--resume g", "there is no grid to resume"),
         ("g.toml --out g", "g.toml: cannot read"),
         ("two-state --grid seed=0:2 --cluster here --out g", "argument --cluster: must be local, ray"),
     ],

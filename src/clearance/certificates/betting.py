@@ -5,9 +5,9 @@ To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every s
     W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low) ∈ [−1, 1],    c on a fixed grid in (0, 1)
 
 If E[X_i | past] ≤ m, no bet gains on average, so by Ville's inequality P(W_n ≥ 1/δ for some n) ≤ δ: whenever the
-capital reaches 1/δ the hypothesis is rejected, however often one has looked. The bets do not depend on m, so the
-capital falls with m, and the smallest m that is not rejected is a lower confidence bound of the mean. One event, "the
-capital at the true mean has reached 1/δ", holds all the errors of tests and bounds together.
+capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The bets do not depend on
+m, so the capital falls with m, and the smallest m that is not rejected is a lower confidence bound of the mean. One
+event, "the capital at the true mean has reached 1/δ", holds all the errors of tests and bounds together.
 """
 
 from __future__ import annotations

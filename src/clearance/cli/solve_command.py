@@ -60,7 +60,9 @@ def check(args: argparse.Namespace) -> str | None:
     if args.problem is None and args.resume is None:
         return "PROBLEM is missing: give one, or --resume RUN"
     if args.out and args.resume and os.path.abspath(args.out) != os.path.abspath(args.resume):
-        return f"--out {args.out} and --resume {args.resume} are two folders: a run goes on in its own; leave out --out"
+        return (
+            f"--out {args.out} and --resume {args.resume} are two folders: a run is resumed in its own; leave out --out"
+        )
     return None
 
 
@@ -146,7 +148,7 @@ def _again(spec: RunSpec, problem: Any) -> list[str]:
 def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
     """Do the work on the run folder and show the result; whatever ends it, say how to resume it."""
     folder = args.resume or args.out
-    go_on = f"go on with: {shlex.join([*again, '--resume', str(folder)])}"
+    go_on = f"resume with: {shlex.join([*again, '--resume', str(folder)])}"
     try:
         solution = work(folder)
     except KeyboardInterrupt:
@@ -169,7 +171,7 @@ def _saved(e: Exception, folder: str, go_on: str) -> str:
     if isinstance(e, SolverError):
         return f"; the iterations before are saved in {folder}"
     if isinstance(e, EnvironmentFault) and e.learned is not None:
-        return f"; what was learned until then is in {folder}/policy.npz, not certified; when it is mended, {go_on}"
+        return f"; what was learned until then is in {folder}/policy.npz, not certified; once it is fixed, {go_on}"
     return f"; when it can, {go_on}" if "cannot write" in str(e) else ""
 
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         if not (Path(folder) / "grid.json").exists():
             raise
         how = f"clearance sweep {_code(asked)}--resume {shlex.quote(folder)}"
-        return tables.error(f"interrupted; saved in {folder}: go on with: {how}", INTERRUPTED)
+        return tables.error(f"interrupted; saved in {folder}: resume with: {how}", INTERRUPTED)
     return _answer(args, found)
 
 

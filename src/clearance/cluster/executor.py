@@ -48,11 +48,12 @@ class WorkerPool(Protocol):
 
 
 class Executor(Protocol):
-    """Whoever runs jobs: `Local`, or `clearance.Ray`."""
+    """Something that runs jobs: `Local`, or `clearance.Ray`."""
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
-        """(i, the outcome of function(jobs[i])) for every i, as they end. Who stops asking stops the work: jobs that
-        have not begun are dropped, and those at work are told (`halted`, or Ctrl-C in their process) and waited for.
+        """Yield (i, the outcome of function(jobs[i])) for every i, as they end. Closing the generator stops the work:
+        jobs that have not begun are dropped, and running ones are asked to stop (`should_stop`, or Ctrl-C in their
+        process) and waited for.
         """
         ...
 
@@ -72,7 +73,7 @@ class LocalPool:
             return [call(self.tool, shared, job) for job in jobs]
 
     def close(self) -> None:
-        """The tool belongs to whoever gave it."""
+        """Do nothing: the caller owns the tool."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class ModelBased:
         return first_state(theta, I, memory)
 
     def _plan(self, model: CMDP, state: State, lam: Array, V: Array) -> Array:
-        """V [S] is the value of the last plan under λ: where policy iteration goes on."""
+        """V [S] is the value of the last plan under λ: where policy iteration continues."""
         if self.solver == "primal-dual":
             return _greedy(model, lam, V)
         return state.theta if state.k else _program(model, kappa_value(self.kappa))

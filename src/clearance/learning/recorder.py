@@ -38,7 +38,7 @@ class Recorder(Protocol):
         ...
 
     def begin(self, first: Position) -> Position:
-        """Where to go on: `first`, unless iterations were recorded before."""
+        """Return where to continue: at `first`, unless iterations were recorded before."""
         ...
 
     def add(self, part: Trace, at: Position) -> None:
@@ -46,7 +46,7 @@ class Recorder(Protocol):
         ...
 
     def save(self) -> None:
-        """Put down all that was added, for somebody else to go on from."""
+        """Save all that was added, so that another process can continue."""
         ...
 
     def end(self) -> None:

@@ -1,6 +1,6 @@
 """Code of the user's own, named as `package.module:name`: problems, constraints, rules and methods.
 
-Whoever starts a run names it. It is never imported because a run folder or a grid folder says so.
+The user who starts a run names it. It is never imported because a run folder or a grid folder says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run was asked for as plain data, and back: methods, samplers, policy classes.
 
 Only classes that clearance itself has are rebuilt from data: their names are looked up in tables, never imported. A
-method of the user's own is given again by whoever resumes the run.
+method of the user's own must be given again to resume the run.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Progress:
 
     def update(self, part: Trace, state: State, total: int) -> None:
         """Some iterations were done."""
-        if self.last != state.k - len(part):  # a run that goes on: what was done before says nothing of the speed
+        if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
             self.bar.reset(self.task, completed=state.k - len(part), total=total)
         self.last = state.k
         note = describe_progress(part.J_hat.mean(0), self.b, state.lam, self.rate.after(int(part.steps.sum())))

@@ -92,7 +92,7 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
 
 
 def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
-    """A run folder to go on with; refuses another problem, and what cannot be made good."""
+    """Open a run folder to continue it; refuse another problem, and damage that cannot be repaired."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such run folder to resume")
     refuse_other_version(folder)
@@ -142,7 +142,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None) -> None:
     """Settings and problem are as they were written, and the problem given is the same."""
     for name in ("settings.json", "features.npz"):
         if name in writer.files and not writer.is_good(name):
-            raise InputError(f"{writer.folder / name}: is missing, cut off or altered: begin anew, in another folder")
+            raise InputError(f"{writer.folder / name}: is missing, cut off or altered: start again, in another folder")
     asked = run_reader.read_settings(writer.folder)
     simulator = asked["policy"]["kind"] == "design"
     if about is not None and about.identity != asked["problem"]:
@@ -155,7 +155,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None) -> None:
         return
     what = f"{writer.folder / name}: is missing, cut off or altered"
     if about is None:
-        raise InputError(f"{what}: give the problem again, or begin anew in another folder")
+        raise InputError(f"{what}: give the problem again, or start again in another folder")
     warnings.warn(f"{what}: written again from the problem given", DamagedRunWarning, stacklevel=4)
     writer.write(name, about.save)
 

@@ -87,7 +87,7 @@ class RunFolder:
                     old, manifest = manifest, read_manifest(self.folder / "manifest.json")
                     if manifest["files"] == old["files"]:
                         raise
-                    # else its process went on meanwhile, and took away what the manifest then listed
+                    # else its process continued meanwhile, and removed what the manifest listed then
 
     def _trace(self, files: dict[str, Any]) -> Trace:
         listed = sorted(files)
@@ -98,7 +98,7 @@ class RunFolder:
         tail = None if found is None else checkpoint.tail_of(found)
         parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
         if not parts:
-            raise InputError(f"{self.folder}: no iteration was saved yet; go on with clearance solve --resume")
+            raise InputError(f"{self.folder}: no iteration was saved yet; continue it with clearance solve --resume")
         return Trace.joined(parts)
 
     @cached_property

@@ -1,6 +1,6 @@
 """The run folder, written: atomically, with hashes, by one process at a time (docs/run_folder.md).
 
-The newest good checkpoint decides where a run goes on. A checkpoint counts once it is written as a whole; the files
+A run is resumed from the newest good checkpoint. A checkpoint counts once it is written as a whole; the files
 that it rests on were written before it. So a run may be killed at any instant.
 """
 
@@ -35,7 +35,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class DamagedRunWarning(UserWarning):
-    """A file of a run folder is cut off or altered; the run goes on from what is good."""
+    """A file of a run folder is cut off or altered; the run continues from what is intact."""
 
 
 class Every(NamedTuple):
@@ -129,7 +129,7 @@ class RunWriter:
                 self._restore(path, first)
                 break
             except InputError as e:
-                warnings.warn(f"{e}; the run goes on from before it", DamagedRunWarning, stacklevel=2)
+                warnings.warn(f"{e}; the run continues from before it", DamagedRunWarning, stacklevel=2)
                 path.unlink(missing_ok=True)
                 self.files.pop(f"checkpoint/{path.name}", None)
         else:

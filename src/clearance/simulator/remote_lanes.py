@@ -31,7 +31,7 @@ GROUP = 8  # lanes of a group on a JAX environment, which has no lanes of its ow
 
 
 class Fleet(Simulator):
-    """The simulator, and the crew that runs it."""
+    """The simulator, and the worker pool that runs it."""
 
     def __init__(self, simulator: Simulator, executor: Executor) -> None:
         if isinstance(simulator, Fleet):

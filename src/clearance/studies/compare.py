@@ -193,7 +193,7 @@ def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
 
 
 def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
-    """The three outputs as the run goes on, at about POINTS instants, even in the logarithm of the steps."""
+    """The three outputs in the course of the run, at about POINTS instants, even in the logarithm of the steps."""
     K = len(J)
     at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
     counted = np.cumsum(counts)[:, None]

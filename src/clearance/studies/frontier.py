@@ -121,7 +121,7 @@ def frontier(
 
     constraint  which limit varies over "b", by index or name; the first unless given
     learned     at so many limits along the curve, `solve` learns a policy, which is certified
-    progress    is told how many of the points are done, and of how many
+    progress    is called with how many of the points are done, and of how many
     executor    who computes the points that do not depend on each other; threads of this process unless given
     Raises `InfeasibleError` when the problem's own limits cannot be met.
     """

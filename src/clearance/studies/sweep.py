@@ -1,7 +1,7 @@
 """sweep: solve every point of a grid into its own run folder, on any executor, and write a table of the results.
 
 A run folder that says `done` is the record that its point is finished: rows of the table are read from there, so that
-nothing is lost or counted twice, however often workers fail and jobs are repeated. An unfinished point resumes from its
+nothing is lost or counted twice, even if workers fail and jobs are repeated. An unfinished point resumes from its
 checkpoint.
 
 Workers that see the grid's folder (it has a token) write there. For others the run folder travels through the object

@@ -24,7 +24,7 @@ def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[
     """Yield the grid of a folder, new or stored, and its token; the folder is locked while it is in use."""
     if not (out / "grid.json").exists():
         if asked is None:
-            raise InputError(f"{out}: there is no grid to go on with; give PROBLEM and --grid")
+            raise InputError(f"{out}: there is no grid to resume; give PROBLEM and --grid")
         _ = asked.problems
         _begin(out, asked, cmdp)
     held = lock_folder(out)
@@ -67,7 +67,9 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
         lists = all(isinstance(v, list) and all(isinstance(x, str) for x in v) for v in axes.values())
         if lists and all(isinstance(v, str) for v in fixed.values()):
             return Grid({name: tuple(values) for name, values in axes.items()}, fixed)
-    raise InputError(f"{out / 'grid.json'}: is altered: axes, fixed and token must be texts; begin anew elsewhere")
+    raise InputError(
+        f"{out / 'grid.json'}: is altered: axes, fixed and token must be texts; start again in another folder"
+    )
 
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:

@@ -100,7 +100,7 @@ class Grid:
         """From values of any kind."""
         made = {name: tuple(_text(name, v) for v in _listed(name, values)) for name, values in axes.items()}
         same = {name: _text(name, value) for name, value in fixed.items()}
-        # A grid may go on from elsewhere: files are named from the root.
+        # A grid may be resumed from elsewhere: files are named from the root.
         made |= {"problem": tuple(_placed(text) for text in made["problem"])} if "problem" in made else {}
         return cls(made, same | ({"problem": _placed(same["problem"])} if "problem" in same else {}))
 

@@ -26,7 +26,7 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
     found = run_reader.load(out / point.name)
     c = found.certificate
     if c is None:
-        raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and go on")
+        raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and resume the grid")
     numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "worst_slack": min(c.slack, default=None), "gap": c.gap}
     spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
     return begin | {"verdict": c.verdict} | numbers | spent | {"message": c.message}
@@ -36,7 +36,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
     """The rows of points that were finished before."""
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
-        with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or goes on
+        with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
             if run_reader.load(out / point.name).status == "done":
                 rows[point.number] = row(out, point, "done")
     return rows

@@ -125,7 +125,7 @@ def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 5
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """MuJoCo 4 warns about an attribute in Gymnasium's own models, once per model: nobody here can mend that."""
+    """MuJoCo 4 warns about an attribute in Gymnasium's own models, once per model: it cannot be fixed here."""
     try:
         mujoco: Any = importlib.import_module("mujoco")
     except ImportError:

@@ -3,7 +3,7 @@
 (s, a) ~ d_ρ^π        walk from ρ, stop with probability 1−γ before each further step; the last pair
 Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s, a fresh action;   T ~ Geo(1−γ) on {1, 2, …}
 Â = Q̂ − V̂              `resets=True`: the simulator can be put back to s (Bai et al. 2023, Alg. 2)
-Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk goes on from (s, a), giving +, or
+Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), giving +, or
                        takes a fresh action at s, giving −. Unbiased too, with no reset to a chosen state.
 Ĵ = mean of Σ_{t<T} h from ρ
 """

@@ -179,5 +179,5 @@ class RuleEpisodes:
 
 def out_of_bounds_error(episode: int, t: int) -> InputError:
     return InputError(
-        f"a signal left its declared bounds at step {t} of episode {episode}: widen the bounds, or mend the simulator"
+        f"a signal left its declared bounds at step {t} of episode {episode}: widen the bounds, or fix the simulator"
     )

@@ -23,7 +23,7 @@ SHORT = 64  # steps of a walk that is made before a run, in every lane
 class Checked:
     """What `check_env` found.
 
-    wrong          what must be mended, one line each;  notes: what one should know
+    wrong          what must be fixed, one line each;  notes: what is worth knowing
     deterministic  given its seed: two walks from the same seeds with the same actions agree in every bit; None if no
                    walk could be made. Only then does a resumed run give the same bits
     """
@@ -191,7 +191,7 @@ def _of_space(problem: Gym, steps: Steps) -> list[str]:
         return []
     t, lane, *entry = (int(k) for k in np.argwhere(outside)[0])
     value, at = steps.after[(t, lane, *entry)], ", ".join(map(str, entry))
-    return [f"lane {lane}, step {t}: observation[{at}] = {value:.6g} lies outside its space: mend observation_space"]
+    return [f"lane {lane}, step {t}: observation[{at}] = {value:.6g} lies outside its space: fix observation_space"]
 
 
 def _declared_bounds(problem: Gym) -> tuple[Array, Array] | None:

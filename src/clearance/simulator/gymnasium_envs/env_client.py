@@ -171,7 +171,7 @@ class RemoteEnvLanes:
 
 
 def _answers(expected: list[tuple[_End, int]]) -> list[tuple[_End, memoryview]]:
-    """The answers of all ends, of so many bytes each. All are read before a fault is told: no end is left half-read."""
+    """Read the answers of all ends, of so many bytes each; all of them before a fault is raised."""
     bodies: list[tuple[_End, memoryview]] = []
     faults: list[Fault] = []
     for end, size in expected:

@@ -3,7 +3,7 @@
     cl.gymnasium("HalfCheetah-v5", constraints=f, limits=25.0, horizon=1000)       E Σ_{t<1000} cost ≤ 25, undiscounted
     cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
 
-What J means is part of the problem. Without a horizon, or with one beyond it, J goes on past the environment's own
+What J means is part of the problem. Without a horizon, or with one beyond it, J continues past the environment's own
 TimeLimit, which is taken off; an environment that cuts episodes off by itself before that is an error at the first cut.
 """
 

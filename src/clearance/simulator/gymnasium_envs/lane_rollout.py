@@ -119,7 +119,7 @@ class Clock:
         return self.fault(i, f"{which} lies outside its declared bounds", float(value))
 
     def watched(self, call: Callable[[], Any]) -> Any:
-        """A call into the environments, whose faults are told with their place."""
+        """Call the environments; raise their errors again with lane and step."""
         try:
             return call()
         except Fault as e:

@@ -45,7 +45,7 @@ class VectorLanes:
         self.pending, self.waiting, self.ended = (np.zeros(self.n, bool) for _ in range(3))
 
     def reset(self, seeds: Sequence[int], which: Mask | None = None) -> Any:
-        """Begin anew in all lanes; in some only where autoreset is DISABLED."""
+        """Reset all lanes; some of them only where autoreset is DISABLED."""
         options = None if which is None or which.all() else {"reset_mask": np.array(which)}
         try:
             out = self._reset([int(s) for s in seeds], options)

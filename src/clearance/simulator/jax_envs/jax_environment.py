@@ -30,7 +30,7 @@ class Environment(Simulator):
 
     n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
     exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
-    sign   −1 where the user's own step gives costs, so that faults are told in the user's terms
+    sign   −1 where the user's own step gives costs, so that faults are reported in the user's terms
     """
 
     statement: Statement

@@ -1,9 +1,9 @@
 """The practical sampler: whole steps of n lanes, advantages by GAE with a critic per signal.
 
 Biased where the critic is wrong, where γ = 1 is stood in for by a discount inside the advantages, and where the horizon
-is long (H (1 − discount) ≥ 2): there advantages go on past it, as if the episode did. Never in Ĵ of limits per episode,
-which is the mean over whole first episodes, with the discount of the statement. Certificates do not depend on any of
-it. The critic's bias matters most on long tasks (docs/gymnasium.md): hence its many short steps.
+is long (H (1 − discount) ≥ 2): there advantages continue past it, as if the episode did. Never in Ĵ of limits per
+episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do not depend
+on any of it. The critic's bias matters most on long tasks (docs/gymnasium.md): hence its many short steps.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class Practical(Sampler):
     def _learn(self, order: Any, memory: Memory, rows: Rows) -> Memory:
         """The critic fitted to the returns, and the normaliser moved while it is warming up.
 
-        Two programs: the next walk needs the normaliser at once, while the critic goes on learning beside it.
+        Two programs: the next walk needs the normaliser at once, while the critic keeps learning beside it.
         """
         seen = np.concatenate([rows.z, rows.clock[:, None]], 1) if self.timed else rows.z
         values = self._fit(order, memory.values, seen, rows.R, rows.valid)

@@ -1,7 +1,7 @@
 """Algorithm 2 on a simulator that cannot be put back to a chosen state: unbiased draws by a fair coin.
 
     walk from ρ, stop with probability 1−γ before each further step: the last pair (s, a) is a draw of d_ρ^π
-    toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: go on from (s, a),   Â = +2 Σ_{t<T} h
+    toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: continue from (s, a),   Â = +2 Σ_{t<T} h
                                    tails: take a fresh action at s instead of a,         Â = −2 Σ_{t<T} h
 
 E Â = Q(s, a) − V(s) = A(s, a), also where h_t + γ V(s_{t+1}) − V(s_t) stands for h_t, with any function V that does

@@ -2,7 +2,7 @@
 
     δ_t = h_t + γ V(s_{t+1}) − V(s_t),     A_t = δ_t + γλ A_{t+1}                   (Schulman et al. 2016)
 
-A terminated episode has V = 0 behind it, one that was cut off goes on with V of the true next observation; neither
+A terminated episode has V = 0 behind it, one that was cut off continues with V of the true next observation; neither
 passes advantages on to the next episode of its lane. Arrays are time-major, [T, n, 1+I] for signals.
 """
 

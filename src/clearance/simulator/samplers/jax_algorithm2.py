@@ -2,8 +2,8 @@
 
 (s, a) ~ d_ρ^π     walk from ρ, stop with probability 1−γ before each further step; the last pair
 Â = Q̂ − V̂          `resets=True`: the environment is put back to s
-Â = ±2 (X − V(s))  `resets=False`: a fair coin decides whether the walk goes on from (s, a), giving +, or takes a fresh
-                   action at s, giving −; no state is gone back to
+Â = ±2 (X − V(s))  `resets=False`: a fair coin decides whether the walk continues from (s, a), giving +, or takes
+                   a fresh action at s, giving −; no state is gone back to
 X = V(s_0) + Σ_{t<T} (h_t + γ V(s_{t+1}) − V(s_t)),   T ~ Geo(1−γ) on {1, 2, …}
 
 V is any function that does not know these walks: 0, or a critic that was fitted to earlier batches (`control=True`). X
