@@ -17,7 +17,9 @@ from clearance.runs import checkpoint, run_reader
 from clearance.runs.plain_data import describe
 from clearance.runs.run_reader import SCHEMAS
 from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
-from clearance.runs.worlds.world import ProblemDescription, Task
+from clearance.runs.worlds.world import ProblemDescription, Task, World
+
+SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J")  # of a task, as settings.json has them
 
 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
@@ -27,36 +29,31 @@ def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] 
         warnings.warn(
             f"{why}: the run can be resumed, but not bit-identical to an uninterrupted one", UserWarning, stacklevel=4
         )
-    sampler = task.world.describe_sampler(task.sampler)
-    data = {"method": describe(task.method), "sampler": sampler, **_settings(task), "deterministic": same}
-    return _create(Path(out), task, data | {"flags": None, "command": None, **(notes or {})}, every)
+    settings = {name: getattr(task, name) for name in SETTINGS}
+    data = {"method": describe(task.method), "sampler": task.world.describe_sampler(task.sampler), **settings}
+    return _create(out, task.world, task.sampler.policy, data | {"deterministic": same, **(notes or {})}, every)
 
 
 def write_finished(solution: Any, out: str | Path) -> None:
     """Write the run folder of a finished run that was not written during the run: it has no checkpoint."""
-    task = Task(solution.world, None, solution.method, solution.evidence, None, solution.delta, solution.seed)  # pyright: ignore[reportArgumentType]
-    data = {"method": describe(solution.method), "sampler": None, **_settings(task), "deterministic": None}
-    policy, slater = solution.policy_class, solution.slater
-    facts = {"lam_max": _finite(solution.lam_max), "slater": _finite(slater), "seed": solution.seed}
+    settings = {"evidence": solution.evidence, "delta": solution.delta, "seed": solution.seed}
+    data = {"method": describe(solution.method), "sampler": None, **settings, "deterministic": None}
+    facts = {"lam_max": _finite(solution.lam_max), "slater": _finite(solution.slater), "seed": solution.seed}
     ran = {"method": describe(solution.method), **facts, "evidence": solution.evidence}
-    with _create(Path(out), task, data | {"flags": None, "command": None}, Every(), policy) as writer:
+    with _create(out, solution.world, solution.policy_class, data, Every()) as writer:
         writer.decide(solution.margin, ran, solution.method.K or 0)
         writer.write("trace/000001.npz", solution.trace.save)
         writer.saved, writer.seconds = len(solution.trace), solution.seconds
         writer.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
 
 
-def _settings(task: Task) -> dict[str, Any]:
-    return {name: getattr(task, name) for name in ("evidence", "budget", "delta", "seed", "exact_J")}
-
-
 def _finite(x: float | None) -> float | None:
     return None if x is None or abs(x) == float("inf") else x
 
 
-def _create(out: Path, task: Task, data: dict[str, Any], every: Every, policy: Any = None) -> RunWriter:
-    described = task.world.describe_policy(task.sampler.policy if policy is None else policy)
-    return new_folder(out, task.world.describe(), {**data, "policy": described.data}, every, described.files)
+def _create(out: str | Path, world: World, policy: Any, data: dict[str, Any], every: Every) -> RunWriter:
+    described, absent = world.describe_policy(policy), {"budget": None, "exact_J": None, "flags": None, "command": None}
+    return new_folder(Path(out), world.describe(), absent | data | {"policy": described.data}, every, described.files)
 
 
 def new_folder(

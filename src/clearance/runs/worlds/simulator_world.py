@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -122,7 +122,8 @@ class SimulatorWorld(World):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
         if not unbiased:
             return Practical(simulator, policy)
-        return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(simulator, policy)  # pyright: ignore[reportArgumentType]
+        own: Any = simulator  # `Unbiased` refuses what is no JAX environment
+        return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
     def settle(self, task: Task, margin: None) -> Settled:
         """No margin is measured on a simulator: κ follows from the budget."""
@@ -149,8 +150,8 @@ class SimulatorWorld(World):
 
     def _late(self, settled: Settled, run: Run) -> NetworkMixture:
         index = run.trace.rows_of(spread_evenly(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
-        theta, sampler = run.trace.theta[index], settled.sampler
-        normaliser = sampler.normaliser(run.state.sampler_memory)  # pyright: ignore[reportAttributeAccessIssue]
+        theta, sampler = run.trace.theta[index], cast(Practical | Algorithm2, settled.sampler)
+        normaliser = sampler.normaliser(run.state.sampler_memory)
         return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
