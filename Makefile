@@ -12,8 +12,9 @@ run: $(READY)
 test: lint
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
-test-all: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+# The studies one after the other: some of them start clusters of their own.
+test-all: test
+	$(BIN)/pytest -m slow
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
