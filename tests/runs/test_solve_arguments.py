@@ -35,7 +35,7 @@ def test_a_model_refuses_the_methods_of_simulators(method: Any) -> None:
 
 @dataclass(frozen=True)
 class Still(cl.CNPGPD):
-    """A method of one's own, derived from Algorithm 1, that never moves."""
+    """A user's method, derived from Algorithm 1, that never moves."""
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
         _, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

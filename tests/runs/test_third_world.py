@@ -91,7 +91,7 @@ class LoggedSampler(Sampler):
 
 @dataclass(frozen=True, eq=False)
 class LoggedEpisodes:
-    """One estimate of J from each logged row of the second half; a row is used once, whoever asks for it."""
+    """One estimate of J from each logged row of the second half; a row is used once."""
 
     log: LoggedBandit
     mixture: Mixture

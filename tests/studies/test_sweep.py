@@ -271,7 +271,7 @@ def test_a_forged_grid_imports_nothing(settings: dict[str, str], own: Path, caps
 
 
 def test_a_resumed_grid_with_a_method_of_ones_own(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unfinished point goes on with the class that was named again, to the same bits."""
+    """An unfinished point is resumed, bit-identical, with the class that was named again."""
     asked: dict[str, Any] = {"method": "own_sweep:Own", "K": 60, "slowness": 2.0, "direction": "least-squares"}
     with monkeypatch.context() as m:
         m.setattr(loop, "_advance", Bomb(loop._advance, 4, ZeroDivisionError("somebody's defect")))
