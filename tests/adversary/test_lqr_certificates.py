@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -11,6 +12,7 @@ import pytest
 from lqr_enclosures import draw_loop, judge
 
 import clearance as cl
+from clearance.cli import main
 from clearance.core.errors import InputError
 from clearance.core.rational_algebra import round_down, round_up
 from clearance.simulator.linear_quadratic import LQR, LinearPolicy, enclose_variance
@@ -102,6 +104,13 @@ def test_a_policy_that_does_nothing_spends_nothing_while_the_state_diverges() ->
     assert verdict == "CERTIFIED" and found.J.tolist() == [np.inf, 0.0]
 
 
+def test_noise_and_bias_have_a_finite_effort_while_the_state_diverges() -> None:
+    """J_u = (c'Rc + tr RΣ)/(1 − γ) if K = 0, whatever the state does."""
+    problem = LQR(3 * ONE, ONE, ONE, 0.25 * ONE, ONE, ONE, 0.75, 1.0)
+    verdict, found = problem.certify(LinearPolicy(0 * ONE, np.array([0.5]), 0.75 * ONE))
+    assert verdict == "CERTIFIED" and found.lower.tolist() == found.upper.tolist() == [np.inf, 1.0]
+
+
 def test_an_unstable_mode_counts_only_if_something_excites_it() -> None:
     still, B = np.diag([1.0, 0.0]), np.eye(2)
     policy = LinearPolicy(np.array([[0.5, 0.0], [0.0, 0.5]]), np.zeros(2), np.zeros((2, 2)))
@@ -135,6 +144,14 @@ def test_one_diverging_component_violates_whatever_its_weight() -> None:
     unused = cl.certify(*linear_mixture((-0.1, -0.3, 0.0), UNSTABLE, weights=(1.0, 0.0)))
     alone = cl.certify(*linear_mixture((-0.1, -0.3, 0.0)))
     assert unused.verdict == "CERTIFIED" and unused.J_lower == alone.J_lower and unused.J_upper == alone.J_upper
+
+
+def test_the_command_line_reports_a_sum_that_diverges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    linear_mixture(UNSTABLE)[1].save(tmp_path / "policy.npz")
+    problem = "clearance.zoo.simulated.motion:double_integrator"
+    assert main(["certify", problem, str(tmp_path / "policy.npz")]) == 4
+    said = capsys.readouterr()
+    assert "VIOLATED" in said.out and "-inf" in said.out and "infinite" in said.out and not said.err
 
 
 def test_a_mixture_is_enclosed_though_its_weights_do_not_sum_to_one() -> None:
@@ -183,7 +200,8 @@ def test_the_learned_scale_enters_the_enclosure() -> None:
         ({"X0": [[0.0, 1e-300], [1e-300, 1.0]]}, "X0 must be symmetric and positive semidefinite"),
         ({"R": [[-1.0]]}, "R must be symmetric and positive semidefinite"),
         ({"A": [[np.nan, 0.0], [0.0, 1.0]]}, "A must be a matrix of finite numbers"),
-        ({"B": [0.0, 0.1]}, "must be a matrix"),
+        ({"B": [0.0, 0.1]}, "B must be a matrix"),
+        ({"Q": [[1.0]]}, "Q must be a matrix of finite numbers of shape"),
         ({"gamma": 1.0}, "gamma must be above 0 and below 1"),
         ({"gamma": np.nan}, "gamma must be above 0 and below 1"),
     ],
@@ -199,6 +217,7 @@ def test_a_problem_that_is_none_is_refused(changed: dict[str, Any], match: str) 
         (LinearPolicy(np.zeros((1, 3)), np.zeros(1), ONE), "must have shapes"),
         (LinearPolicy(np.zeros((1, 2)), np.zeros(1), -ONE), "Sigma must be symmetric and positive semidefinite"),
         (LinearPolicy(np.zeros((1, 2)), np.zeros(1), ONE, np.array([2.0])), "Sigma must be"),
+        (LinearPolicy(np.zeros((1, 2)), np.zeros(1), ONE, np.array([-0.1])), "Sigma_error must hold"),
     ],
 )
 def test_a_policy_that_is_none_is_refused(policy: LinearPolicy, match: str) -> None:

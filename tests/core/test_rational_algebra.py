@@ -11,6 +11,7 @@ import pytest
 from clearance.core.rational_algebra import (
     average_down,
     average_up,
+    ensure_exact,
     find_characteristic,
     find_span,
     has_all_roots_within,
@@ -99,3 +100,11 @@ def test_averages_are_rounded_outward() -> None:
     assert average_down(w, x) < true < average_up(w, x) == math.nextafter(average_down(w, x), 1)
     ends = np.array([-np.inf, np.inf, 0.0])
     assert average_down(w, ends) == -math.inf and average_up(w, ends) == math.inf
+
+
+def test_whole_numbers_are_divided_exactly_and_floats_are_refused() -> None:
+    T, at = find_span(np.array([[3, 1], [1, 7]], object))
+    assert at == [0, 1] and all(isinstance(x, Fraction) for x in T.ravel())
+    assert solve_exactly(np.array([[3]], object), np.array([[1]], object))[0, 0] == Fraction(1, 3)
+    with pytest.raises(TypeError, match="floating-point"):
+        ensure_exact(np.array([Fraction(1), 0.5], object))

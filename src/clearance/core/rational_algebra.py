@@ -26,6 +26,13 @@ def to_fractions(x: Any) -> Matrix:
     return np.vectorize(Fraction, otypes=[object])(np.asarray(x, float))
 
 
+def ensure_exact(X: Matrix) -> Matrix:
+    """Return X with whole numbers as fractions; a floating-point number among them would round in silence."""
+    if any(isinstance(x, float) for x in X.ravel()):
+        raise TypeError("a floating-point number in rational arithmetic")
+    return np.vectorize(Fraction, otypes=[object])(X)
+
+
 def round_down(q: Fraction) -> float:
     """Return the largest floating-point number ≤ q."""
     try:
@@ -69,7 +76,7 @@ def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
 def solve_exactly(A: Matrix, B: Matrix) -> Matrix:
     """Return X [n, k] with AX = B for a regular A, by elimination in whole numbers (Bareiss 1968)."""
     n = len(A)
-    T = np.array([_clear_denominators(row) for row in np.hstack([A, B])], object)
+    T = np.array([_clear_denominators(row) for row in ensure_exact(np.hstack([A, B]))], object)
     last = 1
     for k in range(n):
         pivot = k + next(i for i, x in enumerate(T[k:, k]) if x)
@@ -91,7 +98,7 @@ def _clear_denominators(row: Matrix) -> Matrix:
 
 def find_span(X: Matrix) -> tuple[Matrix, list[int]]:
     """Return a basis T [n, r] of the space that the columns of X [n, k] span, and rows of T which are the identity."""
-    rows, pivots = X.T.copy(), []
+    rows, pivots = ensure_exact(X.T), []
     for j in range(len(X)):
         r = len(pivots)
         pivot = next((i for i in range(r, len(rows)) if rows[i, j]), None)
@@ -107,6 +114,7 @@ def find_span(X: Matrix) -> tuple[Matrix, list[int]]:
 
 def is_semidefinite(X: Matrix) -> bool:
     """Return whether X = X' and v'Xv ≥ 0 for all v, by elimination."""
+    X = ensure_exact(X)
     if np.any(X != X.T):
         return False
     while len(X):
@@ -119,7 +127,7 @@ def is_semidefinite(X: Matrix) -> bool:
 
 def find_characteristic(F: Matrix) -> list[Fraction]:
     """Return the coefficients of det(z − F), the constant first (Faddeev and LeVerrier)."""
-    n = len(F)
+    n, F = len(F), ensure_exact(F)
     one = to_fractions(np.eye(n))
     falling, M = [Fraction(1)], one
     for k in range(1, n + 1):

@@ -22,6 +22,7 @@ import numpy as np
 
 from clearance.core.rational_algebra import (
     Matrix,
+    ensure_exact,
     find_characteristic,
     find_span,
     has_all_roots_within,
@@ -36,7 +37,7 @@ def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) 
     F = back.T
     if has_all_roots_within(find_characteristic(F), gamma):
         Ps = _solve_lyapunov(F, Cs, gamma)
-        return [[Fraction(np.sum(P * N)) for P in Ps] for N in Ns]
+        return [[Fraction(np.sum(ensure_exact(P * N))) for P in Ps] for N in Ns]
     if len(Ns) == len(Cs) == 1:
         return [[math.inf]]
     return [[sum_moments(F, [N], [C], gamma)[0][0] for C in Cs] for N in Ns]

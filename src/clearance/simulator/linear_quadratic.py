@@ -29,6 +29,7 @@ from scipy import linalg
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.rational_algebra import Matrix, enclose_exp, is_semidefinite, round_down, round_up, to_fractions
+from clearance.core.validation import freeze
 from clearance.simulator.discounted_sums import sum_moments
 
 MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8 states take seconds
@@ -79,14 +80,16 @@ class LQR:
     budget: float
 
     def __post_init__(self) -> None:
-        n, m = np.shape(self.B) if np.ndim(self.B) == 2 else (0, 0)
+        if np.ndim(self.B) != 2 or not np.size(self.B):
+            raise InputError(f"B must be a matrix [n, m], got shape {np.shape(self.B)}")
+        n, m = np.shape(self.B)
         for name, size in {"A": (n, n), "B": (n, m), "Q": (n, n), "R": (m, m), "W": (n, n), "X0": (n, n)}.items():
             x = np.asarray(getattr(self, name), float)
-            if not n or x.shape != size or not np.isfinite(x).all():
-                raise InputError(f"{name} must be a matrix of finite numbers, {size[0]} × {size[1]} as B asks for")
+            if x.shape != size or not np.isfinite(x).all():
+                raise InputError(f"{name} must be a matrix of finite numbers of shape {size}, since B is [{n}, {m}]")
             if name not in "AB" and not is_semidefinite(to_fractions(x)):
                 raise InputError(f"{name} must be symmetric and positive semidefinite, exactly as it is stored")
-            object.__setattr__(self, name, x)
+            object.__setattr__(self, name, freeze(x))
         if not 0 < self.gamma < 1:
             raise InputError(f"gamma must be above 0 and below 1, got {self.gamma!r}")
 
@@ -150,7 +153,7 @@ class LQR:
     def _sum_costs(self, K: Matrix, c: Matrix, Sigmas: Sequence[Matrix]) -> list[list[Fraction | float]]:
         """Return the exact (J_x, J_u) for every Sigma."""
         A, B, Q, R, W, X0 = (to_fractions(x) for x in (self.A, self.B, self.Q, self.R, self.W, self.X0))
-        gamma = Fraction(self.gamma)
+        gamma = Fraction(float(self.gamma))
         F = np.block([[A - B @ K, (B @ c)[:, None]], [np.zeros((1, len(A)), object), np.ones((1, 1), object)]])
         feed = np.hstack([-K, c[:, None]])
         starts = [_extend(X0 + gamma / (1 - gamma) * (W + B @ S @ B.T), 1) for S in Sigmas]
@@ -164,6 +167,8 @@ class LQR:
         shapes = tuple(np.shape(x) for x in policy[:3])
         if shapes != ((m, n), (m,), (m, m)):
             raise InputError(f"K, c and Sigma must have shapes {(m, n)}, {(m,)} and {(m, m)}, got {shapes}")
+        if policy.Sigma_error is not None and (np.shape(policy.Sigma_error) != (m,) or np.any(policy.Sigma_error < 0)):
+            raise InputError(f"Sigma_error must hold {m} numbers that are not negative")
 
     def certify(self, policy: LinearPolicy) -> tuple[str, Values]:
         """CERTIFIED where the effort is within the budget for certain, VIOLATED where it is above, else UNDECIDED."""

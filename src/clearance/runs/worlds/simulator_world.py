@@ -189,7 +189,7 @@ class SimulatorWorld(World):
             evidence="exact",
             parts=list(parts),
             components=policy.M,
-            message=f"{verdict}: values computed from the model in rational arithmetic, rounded outward",
+            message=f"{verdict}: {_explain(J)}",
             scope=f"the model of {s.name} in real arithmetic, the policy's numbers as stored; {s.meaning}",
             lam=lam if np.isfinite(J).all() else None,
         )
@@ -297,6 +297,15 @@ def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array,
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
     return J, lower, upper
+
+
+def _explain(J: Array) -> str:
+    """Say how exact values J [1+I] were found, or why there are none."""
+    if np.isnan(J).any():
+        return "the policy's numbers are not finite in float32, so it has no values"
+    if np.isinf(J).any():
+        return "an expected sum is infinite, since the policy does not stabilise the system"
+    return "values computed from the model in rational arithmetic, rounded outward"
 
 
 def _check_budget(statement: Statement, method: Any, budget: float) -> None:
