@@ -94,8 +94,8 @@ def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
     heads["complementarity"] = "λ·slack"
     known = [key for key in heads if result.get(key) is not None]
     table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
-    for name, *row in zip(names, *(_plain(result[key]) for key in known), strict=True):
-        table.add_row(Text(visible(name)), *(f"{v:.6g}" for v in row))
+    for name, *row in zip(names, *(result[key] for key in known), strict=True):
+        table.add_row(Text(visible(name)), *("—" if v is None else f"{v:.6g}" for v in row))
     return table
 
 

@@ -3,38 +3,59 @@
     minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,        x' = Ax + Bu + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
 Without duality gap the optimum is the regulator of Q + λR (Riccati), with λ such that the budget is just spent: a
-search in one dimension. A linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), has its values from the discounted
-Lyapunov equation M = X0 + γ(A_K M A_K' + (W + BΣB')/(1−γ)) for M = Σγ^t E xx'. Costs are unbounded, so samples could
-not certify it.
+search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1) moves by
+z' = Fz + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
+
+    F = | A − BK  Bc |    V = | W + BΣB'  0 |    N = | X0  0 | + γ/(1−γ) V
+        |   0      1 |        |    0      0 |        | 0   1 |
+
+    J_x = tr(QM)          J_u = tr((−K c)'R(−K c) M) + tr(RΣ)/(1−γ)
+
+These are rational functions of the stored numbers and are computed as such (`discounted_sums`). Costs are unbounded, so
+samples could not certify them.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.rational_algebra import Matrix, enclose_exp, is_semidefinite, round_down, round_up, to_fractions
+from clearance.core.validation import freeze
+from clearance.simulator.discounted_sums import sum_moments
 
-EPS = float(np.finfo(float).eps)
+MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8 states take seconds
 
 
 class LinearPolicy(NamedTuple):
-    """u = −Kx + c + ξ, ξ ~ N(0, Σ):  K [m, n], c [m], Sigma [m, m]."""
+    """u = −Kx + c + ξ, ξ ~ N(0, Σ):  K [m, n], c [m], Sigma [m, m].
+
+    Sigma_error [m] bounds the errors of the diagonal of Sigma, where σ is given by a number that is not rational.
+    """
 
     K: Array
     c: Array
     Sigma: Array
+    Sigma_error: Array | None = None
 
 
 class Values(NamedTuple):
-    """J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy, and a bound on the error of each."""
+    """J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy and proven bounds: all ∞ where the sum diverges.
+
+    A policy whose numbers are not finite has no values: J is NaN, and the bounds are −∞ and ∞.
+    """
 
     J: Array
-    error: Array
+    lower: Array
+    upper: Array
 
 
 class Regulator(NamedTuple):
@@ -47,7 +68,7 @@ class Regulator(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LQR:
-    """The problem; see the head of the module."""
+    """The problem; see the head of the module. Its numbers are taken exactly as they are stored."""
 
     A: Array
     B: Array
@@ -58,18 +79,37 @@ class LQR:
     gamma: float
     budget: float
 
+    def __post_init__(self) -> None:
+        if np.ndim(self.B) != 2 or not np.size(self.B):
+            raise InputError(f"B must be a matrix [n, m], got shape {np.shape(self.B)}")
+        n, m = np.shape(self.B)
+        for name, size in {"A": (n, n), "B": (n, m), "Q": (n, n), "R": (m, m), "W": (n, n), "X0": (n, n)}.items():
+            x = np.asarray(getattr(self, name), float)
+            if x.shape != size or not np.isfinite(x).all():
+                raise InputError(f"{name} must be a matrix of finite numbers of shape {size}, since B is [{n}, {m}]")
+            if name not in "AB" and not is_semidefinite(to_fractions(x)):
+                raise InputError(f"{name} must be symmetric and positive semidefinite, exactly as it is stored")
+            object.__setattr__(self, name, freeze(x))
+        if not 0 < self.gamma < 1:
+            raise InputError(f"gamma must be above 0 and below 1, got {self.gamma!r}")
+
     @classmethod
     def double_integrator(cls, budget: float = 2.0) -> LQR:
         """Position and speed with a force as action, dt = .1."""
         A, B = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[0.0], [0.1]])
         return cls(A, B, np.diag([1.0, 0.1]), np.eye(1), 0.01 * np.eye(2), np.eye(2), 0.95, budget)
 
+    # ------------------------------------------------------------------------------------------------ the optimum
+
     def gain(self, lam: float) -> Array:
         """K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, P the solution of the discounted Riccati equation."""
         root = np.sqrt(self.gamma)
-        P = linalg.solve_discrete_are(root * self.A, root * self.B, self.Q, lam * self.R)
-        BP = self.gamma * self.B.T @ P
-        return np.asarray(linalg.solve(lam * self.R + BP @ self.B, BP @ self.A, assume_a="pos"))
+        try:
+            P = linalg.solve_discrete_are(root * self.A, root * self.B, self.Q, lam * self.R)
+            BP = self.gamma * self.B.T @ P
+            return np.asarray(linalg.solve(lam * self.R + BP @ self.B, BP @ self.A, assume_a="pos"))
+        except linalg.LinAlgError as e:
+            raise InputError(f"no regulator of Q + λR can be computed for λ = {lam:g} ({e})") from None
 
     def optimum(self, Sigma: Array | None = None) -> Regulator:
         """The best policy within the budget among all whose actions carry noise N(0, Σ); none unless given."""
@@ -82,52 +122,79 @@ class LQR:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if self._effort(np.exp(middle), Sigma) > self.budget else (low, middle)
         K = self.gain(float(np.exp(high)))
-        return Regulator(K, self.values(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
+        return Regulator(K, self.enclose(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
 
     def _effort(self, lam: float, Sigma: Array) -> float:
+        """Return J_u of the regulator for Q + λR in floating point: good enough for a search, proof of nothing."""
         K = self.gain(lam)
-        return float(self.values(LinearPolicy(K, np.zeros(len(K)), Sigma)).J[1])
+        N = self.X0 + self.gamma / (1 - self.gamma) * (self.W + self.B @ Sigma @ self.B.T)
+        M = linalg.solve_discrete_lyapunov(np.sqrt(self.gamma) * (self.A - self.B @ K), N)
+        return float(np.sum(K.T @ self.R @ K * M) + np.sum(self.R * Sigma) / (1 - self.gamma))
 
-    def values(self, policy: LinearPolicy) -> Values:
-        """(J_x, J_u) by the Lyapunov equation for (x, 1), with an error bound that is computed from its residual.
+    # ------------------------------------------------------------------------------------------------ proof
 
-        With S = 1 + γ A_K S A_K' the true M lies within e·λ_max(S)·S of the computed one, where e is the norm of the
-        residual and what rounding may have added to it. The bound is about the numbers as stored, in real arithmetic;
-        what an action's own rounding in float32 does is not in it.
+    def enclose(self, policy: LinearPolicy) -> Values:
+        """Return (J_x, J_u) and proven bounds, for the numbers as stored and in real arithmetic.
+
+        J grows with Σ, so its values at both ends of Σ bound it. The rounding of an action to float32 is not in it.
         """
-        n = len(self.A)
-        closed = np.block(
-            [[self.A - self.B @ policy.K, (self.B @ policy.c)[:, None]], [np.zeros((1, n)), np.ones((1, 1))]]
-        )
-        noise = linalg.block_diag(self.W + self.B @ policy.Sigma @ self.B.T, np.zeros((1, 1)))
-        start = linalg.block_diag(self.X0, np.ones((1, 1))) + self.gamma / (1 - self.gamma) * noise
-        if np.abs(np.linalg.eigvals(closed)).max() ** 2 * self.gamma >= 1:
-            return Values(np.full(2, np.inf), np.zeros(2))  # the sums diverge
-        one = np.eye(n + 1)
-        M, S = (_lyapunov(closed, self.gamma, x) for x in (start, one))
-        off, slip = (_residual(X, closed, self.gamma, C) for X, C in ((M, start), (S, one)))
-        far = off * np.linalg.eigvalsh(S)[-1] / (1 - slip)
-        feed = np.column_stack([-policy.K, policy.c])
-        costs = [linalg.block_diag(self.Q, np.zeros((1, 1))), feed.T @ self.R @ feed]
-        J = np.array([np.sum(C * M) for C in costs])
-        J[1] += np.sum(self.R * policy.Sigma) / (1 - self.gamma)
-        rounding = 16 * (n + 2) * EPS * np.array([np.sum(np.abs(C) * np.abs(M)) for C in costs])
-        return Values(J, far * np.array([np.sum(C * S) for C in costs]) + rounding)
+        self._check(policy)
+        if not all(np.isfinite(x).all() for x in policy if x is not None):
+            return Values(np.full(2, np.nan), np.full(2, -np.inf), np.full(2, np.inf))
+        K, c, Sigma = (to_fractions(x) for x in policy[:3])
+        error = np.diag(to_fractions(np.zeros(len(c)) if policy.Sigma_error is None else policy.Sigma_error))
+        ends = [Sigma - error, Sigma + error] if error.any() else [Sigma]
+        if not is_semidefinite(ends[0]):
+            raise InputError("Sigma must be symmetric and positive semidefinite, exactly as it is stored")
+        costs = self._sum_costs(K, c, ends)
+        rows = [_round_outward(low, high) for low, high in zip(costs[0], costs[-1], strict=True)]
+        return Values(*np.transpose(rows))
+
+    def _sum_costs(self, K: Matrix, c: Matrix, Sigmas: Sequence[Matrix]) -> list[list[Fraction | float]]:
+        """Return the exact (J_x, J_u) for every Sigma."""
+        A, B, Q, R, W, X0 = (to_fractions(x) for x in (self.A, self.B, self.Q, self.R, self.W, self.X0))
+        gamma = Fraction(float(self.gamma))
+        F = np.block([[A - B @ K, (B @ c)[:, None]], [np.zeros((1, len(A)), object), np.ones((1, 1), object)]])
+        feed = np.hstack([-K, c[:, None]])
+        starts = [_extend(X0 + gamma / (1 - gamma) * (W + B @ S @ B.T), 1) for S in Sigmas]
+        sums = sum_moments(F, starts, [_extend(Q, 0), feed.T @ R @ feed], gamma)
+        return [[J_x, J_u + np.sum(R * S) / (1 - gamma)] for (J_x, J_u), S in zip(sums, Sigmas, strict=True)]
+
+    def _check(self, policy: LinearPolicy) -> None:
+        n, m = self.B.shape
+        if n > MOST_STATES:
+            raise InputError(f"exact values are computed for up to {MOST_STATES} states, got {n}")
+        shapes = tuple(np.shape(x) for x in policy[:3])
+        if shapes != ((m, n), (m,), (m, m)):
+            raise InputError(f"K, c and Sigma must have shapes {(m, n)}, {(m,)} and {(m, m)}, got {shapes}")
+        if policy.Sigma_error is not None and (np.shape(policy.Sigma_error) != (m,) or np.any(policy.Sigma_error < 0)):
+            raise InputError(f"Sigma_error must hold {m} numbers that are not negative")
 
     def certify(self, policy: LinearPolicy) -> tuple[str, Values]:
         """CERTIFIED where the effort is within the budget for certain, VIOLATED where it is above, else UNDECIDED."""
-        found = self.values(policy)
-        J_u, error = found.J[1], found.error[1]
-        kept = "CERTIFIED" if J_u + error <= self.budget else "VIOLATED" if J_u - error > self.budget else "UNDECIDED"
-        return kept, found
+        found = self.enclose(policy)
+        lower, upper = found.lower[1], found.upper[1]
+        return "CERTIFIED" if upper <= self.budget else "VIOLATED" if lower > self.budget else "UNDECIDED", found
 
 
-def _lyapunov(A: Array, gamma: float, C: Any) -> Array:
-    """X = C + γ A X A'."""
-    return np.asarray(linalg.solve_discrete_lyapunov(np.sqrt(gamma) * A, C))
+def enclose_variance(log_std: float) -> tuple[float, float]:
+    """Return σ² = e^(2 log σ) and a bound of its error; NaN where log σ is not finite."""
+    if not math.isfinite(log_std):
+        return math.nan, math.nan
+    low, high = enclose_exp(2 * Fraction(log_std))
+    variance = round_down(low)
+    return variance, round_up(high - Fraction(variance))
 
 
-def _residual(X: Array, A: Array, gamma: float, C: Any) -> float:
-    """‖C + γAXA' − X‖ in the Frobenius norm, and a bound of the rounding in it."""
-    size = np.abs(C) + gamma * np.abs(A) @ np.abs(X) @ np.abs(A).T + np.abs(X)
-    return float(np.linalg.norm(C + gamma * A @ X @ A.T - X) + 4 * (len(A) + 2) * EPS * np.linalg.norm(size))
+def _extend(X: Matrix, corner: int) -> Matrix:
+    """Return X with one row and column more, 0 but for the corner."""
+    wider = np.zeros((len(X) + 1, len(X) + 1), object)
+    wider[:-1, :-1], wider[-1, -1] = X, corner
+    return wider
+
+
+def _round_outward(low: Fraction | float, high: Fraction | float) -> tuple[float, float, float]:
+    """Return the middle, the lower end and the upper end; the ends may be ∞."""
+    if math.inf in (low, high):
+        return math.inf, math.inf if low == math.inf else round_down(Fraction(low)), math.inf
+    return round_down(Fraction(low + high) / 2), round_down(Fraction(low)), round_up(Fraction(high))

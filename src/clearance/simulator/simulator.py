@@ -33,7 +33,7 @@ class Steps(NamedTuple):
     valid: Any
 
 
-Exact = Callable[[Any, Any, Any], tuple[Any, Any]]
+Exact = Callable[[Any, Any, Any], tuple[Array, Array, Array]]
 
 
 class Simulator:
@@ -42,7 +42,7 @@ class Simulator:
     statement  what is asked of it;  action: the space of actions, as policies see it
     n          lanes that run side by side
     sign       −1 where the user's own code gives costs, so that faults are reported in the user's terms
-    exact      (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
+    exact      (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
     """
 
     statement: Statement

@@ -20,6 +20,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest, save_json
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
+from clearance.core.rational_algebra import average_down, average_up
 from clearance.core.spaces import describe_space
 from clearance.core.statement import PROBLEM, Statement, describe_statement
 from clearance.learning.loop import Run
@@ -157,11 +158,11 @@ class SimulatorWorld(World):
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
         """The late iterates whose values are finite, or all of them where none is."""
         late = self._late(settled, run)
-        J, error = _exact_values(self.problem, late)
-        stable = np.isfinite(J).all(1)
+        J, lower, upper = _exact_values(self.problem, late)
+        stable = np.isfinite([J, lower, upper]).all((0, 2))
         if not stable.any():
             return LateIterates(self.problem, late), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
-        J, error = J[stable], error[stable]
+        J, error = J[stable], J[stable] - lower[stable]
         size = np.maximum(np.abs(self.statement.b), np.abs(J[:, 1:]).max(0))
         return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
 
@@ -173,21 +174,24 @@ class SimulatorWorld(World):
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
-        """CERTIFIED where the exact values, less the bound of their error, keep every limit."""
-        parts, errors = _exact_values(self.problem, policy)
-        J, error, s = policy.weights @ parts, policy.weights @ errors, self.statement
-        verdict = verdict_of((J - error)[1:], (J + error)[1:], s.b)
+        """CERTIFIED where the proven lower bounds of the exact values keep every limit."""
+        used, s = policy.weights > 0, self.statement
+        w, (parts, low, high) = policy.weights[used], (x[used] for x in _exact_values(self.problem, policy))
+        lower = np.array([average_down(w, x) for x in low.T])
+        upper = np.array([average_up(w, x) for x in high.T])
+        J = np.clip(w @ parts / w.sum(), lower, upper)
+        verdict = verdict_of(lower[1:], upper[1:], s.b)
         return build_certificate(
             verdict,
             J,
-            (J - error, J + error),
+            (lower, upper),
             s.b,
             evidence="exact",
             parts=list(parts),
             components=policy.M,
-            message=f"{verdict}: values computed from the model, with a bound of their error",
+            message=f"{verdict}: {_explain(J)}",
             scope=f"the model of {s.name} in real arithmetic, the policy's numbers as stored; {s.meaning}",
-            lam=lam,
+            lam=lam if np.isfinite(J).all() else None,
         )
 
     def certify_policy(
@@ -287,11 +291,21 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     return mixture
 
 
-def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array]:
-    """Exact J [M, 1+I] of every component, and bounds of the errors."""
+def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
+    """Exact J of every component with its lower and upper bounds, each [M, 1+I]."""
     assert simulator.exact is not None
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
-    return np.array([J for J, _ in found]), np.array([e for _, e in found])
+    J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
+    return J, lower, upper
+
+
+def _explain(J: Array) -> str:
+    """Say how exact values J [1+I] were found, or why there are none."""
+    if np.isnan(J).any():
+        return "the policy's numbers are not finite in float32, so it has no values"
+    if np.isinf(J).any():
+        return "an expected sum is infinite, since the policy does not stabilise the system"
+    return "values computed from the model in rational arithmetic, rounded outward"
 
 
 def _check_budget(statement: Statement, method: Any, budget: float) -> None:

@@ -29,7 +29,7 @@ class Environment(Simulator):
     """A simulator in JAX; see the head of the module for the three functions.
 
     n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
-    exact  (policy, θ, normaliser) → J [1+I] and a bound of its error, where the values of a policy can be computed
+    exact  (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
     sign   −1 where the user's own step gives costs, so that faults are reported in the user's terms
     """
 

@@ -11,8 +11,8 @@ from clearance.core.spaces import Box
 from clearance.core.statement import Statement
 from clearance.simulator.jax_backend import jax, jnp
 from clearance.simulator.jax_envs.jax_environment import LANES, Environment, environment
-from clearance.simulator.linear_quadratic import LQR, LinearPolicy
-from clearance.simulator.policies.network_policy import LOG_STD, NetworkPolicy, Normaliser
+from clearance.simulator.linear_quadratic import LQR, LinearPolicy, enclose_variance
+from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
 
 
 def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
@@ -72,9 +72,9 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
     statement = Statement("double-integrator", lqr.gamma, np.array([-budget]), ("effort",))
     free = np.full(lqr.B.shape[1], np.inf)
 
-    def exact(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> tuple[Any, Any]:
-        found = lqr.values(linear_policy(policy, theta, normaliser))
-        return -found.J, found.error
+    def exact(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> tuple[Any, Any, Any]:
+        found = lqr.enclose(linear_policy(policy, theta, normaliser))
+        return -found.J, -found.upper, -found.lower
 
     return Environment(statement, reset, step, lambda x: x, Box(-free, free), lanes, exact)
 
@@ -119,10 +119,10 @@ def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> 
     """u = −Kx + c + ξ of a Gaussian policy without hidden layers and with a scale that does not depend on the state."""
     if policy.design.hidden or policy.design.scale == "state":
         raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")
-    if np.asarray(normaliser.count) > 0:
+    if any(np.any(np.asarray(x) != same) for x, same in zip(normaliser, (0, 1, 0), strict=True)):
         raise InputError("exact values need observations as they are: gaussian(hidden=(), normalise=False)")
     net = policy.net(theta)
-    W, c = (np.asarray(x, float) for x in (net.layers[0].weight, net.layers[0].bias))
-    log_std = np.log(policy.design.std) if net.log_std is None else np.asarray(net.log_std, float)
-    std = np.exp(np.broadcast_to(np.clip(np.asarray(log_std, np.float32), *LOG_STD), c.shape).astype(float))
-    return LinearPolicy(-W, c, np.diag(std**2))
+    W, c = (np.asarray(x) for x in (net.layers[0].weight, net.layers[0].bias))
+    log_std = policy.complete(c, None if net.log_std is None else np.asarray(net.log_std), np)[len(c) :]
+    variance, error = np.transpose([enclose_variance(float(x)) for x in log_std])
+    return LinearPolicy(-W.astype(float), c.astype(float), np.diag(variance), error)
