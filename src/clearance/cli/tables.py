@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance.certificates.verdict_words import as_written
+from clearance.certificates.verdict_words import as_written, describe_certificate
 from clearance.core.errors import InputError, round_up
 from clearance.core.text import first_line, visible
 
@@ -54,7 +54,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
         "scope",
     )
     data = certificate.asdict()
-    return {k: data[k] for k in keys} | {"message": certificate.sentences}
+    return {k: data[k] for k in keys} | {"message": describe_certificate(data)}
 
 
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:

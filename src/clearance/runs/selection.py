@@ -69,7 +69,7 @@ def _choose_by_values(
     if w is None:
         return None
     mixture = candidates.mixture(w)
-    policy = None if single == "never" else task.world.as_one_policy(settled, mixture)
+    policy = mixture if single == "never" else task.world.as_one_policy(settled, mixture)
     if policy is None:
         w = choose_weights(low, b, margin, single)
         policy = None if w is None else candidates.mixture(w)
