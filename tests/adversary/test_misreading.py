@@ -55,13 +55,18 @@ def test_every_model_of_the_zoo_as_it_is_solved_by_default(name: str) -> None:
         check_one_policy(cmdp, cl.solve(cmdp, seed=seed))
 
 
+def worst_slack(cert: cl.Certificate) -> float:
+    assert cert.worst_component_slack is not None
+    return cert.worst_component_slack
+
+
 def test_the_mixture_stays_available() -> None:
     cmdp = cl.zoo.two_state()
     sol, mixed = cl.solve(cmdp, SHORT), cl.solve(cmdp, SHORT, single="never")
     kept = sol.alternatives["best_mixture"]
     assert kept.policy.M == mixed.policy.M == 2 and "on average over its components, proven" in kept.guarantee
     np.testing.assert_array_equal(kept.policy.pi, mixed.policy.pi)
-    assert "best_mixture" not in mixed.alternatives and mixed.certificate.worst_component_slack < 0
+    assert "best_mixture" not in mixed.alternatives and worst_slack(mixed.certificate) < 0
     assert sol.certificate.J_r == pytest.approx(mixed.certificate.J_r, rel=1e-9)
 
 
@@ -139,9 +144,10 @@ def test_a_class_without_the_average_keeps_the_rule() -> None:
              ("prefer", "require", "never")}  # fmt: skip
     prefer, require, never = (found[s].certificate for s in ("prefer", "require", "never"))
     assert all(c.verdict == "CERTIFIED" for c in (prefer, require, never)) and require.components == 1
+    assert ("best_mixture" in found["prefer"].alternatives) == (prefer.components < never.components)
     assert never.J_r >= prefer.J_r >= require.J_r if prefer.components > 1 else prefer.J_r == require.J_r
-    safest = found["never"].margin.policy
-    gain = never.J_r - float(safest.J(cmdp)[0])
+    margin: Any = found["never"].margin
+    gain = never.J_r - float(margin.policy.J(cmdp)[0])
     assert prefer.components == (1 if never.J_r - require.J_r <= MOST_LOST * gain else never.components)
 
 
@@ -300,6 +306,14 @@ def test_no_command_shows_an_alarming_number_without_its_sentence(
         assert not re.search(r"(?<![\w·])-\d", rest), rest
 
 
+def test_learned_points_of_a_frontier_say_which_sign_they_have(capsys: pytest.CaptureFixture[str]) -> None:
+    """Costs stand there as utilities, so that CERTIFIED stands beside negative numbers."""
+    for form in ("", "--json"):
+        assert main(f"frontier inventory --points 2 --learned 1 {form}".split()) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "CERTIFIED" in out and "J_g is minus the cost, and b minus its limit." in out
+
+
 @pytest.mark.parametrize("single", ["prefer", "never"])
 def test_no_report_shows_an_alarming_number_without_its_sentence(single: Any, tmp_path: Path) -> None:
     sol = cl.solve(cl.zoo.inventory(), cl.RegularisedCNPGPD(K=300, N=20), single=single, out=tmp_path / "run")
@@ -315,7 +329,7 @@ def test_no_report_shows_an_alarming_number_without_its_sentence(single: Any, tm
 def test_reports_of_version_0_1_say_it_too(tmp_path: Path) -> None:
     """Its certificates have no names and no signs; the sentences come from what they have."""
     old = cl.run.load(Path(__file__).parents[1] / "data/version_0_1/run_exact").certificate
-    assert old is not None and old.worst_component_slack < 0 and old.names is None
+    assert old is not None and worst_slack(old) < 0 and old.names is None
     assert NOT_EACH in str(old) and SAMPLE_ACTIONS in repr(old) and "g0: 1e-08 ≥ 0 (slack 1e-08)" in str(old)
 
 
@@ -351,10 +365,11 @@ def test_signs_are_remembered(tmp_path: Path) -> None:
     again = cl.CMDP.load(tmp_path / "both.npz")
     assert again.costs == both.costs == both.replace(b=[0.0, -8.0]).costs == (False, True)
     assert "good: 2 ≥ 0.5 (slack 1.5); bad: 2 ≤ 9 (slack 7)." in str(cl.certify(again, [[1.0]]))
-    arrays = dict(np.load(tmp_path / "both.npz"))
+    arrays: dict[str, Any] = dict(np.load(tmp_path / "both.npz"))
     np.savez(tmp_path / "old.npz", **{k: v for k, v in arrays.items() if k != "costs"})
     assert cl.CMDP.load(tmp_path / "old.npz").costs == (False, False)
-    np.savez(tmp_path / "bad.npz", **arrays | {"costs": np.array([1.0, 2.0])})
+    arrays["costs"] = np.array([1.0, 2.0])
+    np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(cl.InputError, match="costs must be true or false for each of 2 constraints"):
         cl.CMDP.load(tmp_path / "bad.npz")
 

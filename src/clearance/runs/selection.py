@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import Attempt, CandidateSearch, best_attempt
 from clearance.certificates.certificate import Certificate
@@ -71,9 +73,11 @@ def _choose_by_values(
     mixture = candidates.mixture(w)
     policy = mixture if single == "never" else task.world.as_one_policy(settled, mixture)
     if policy is None:
-        w = choose_weights(low, b, margin, single)
-        policy = None if w is None else candidates.mixture(w)
-    return None if policy is None else (policy, mixture)
+        chosen = choose_weights(low, b, margin, single)
+        if chosen is None:
+            return None
+        policy = mixture if np.array_equal(chosen, w) else candidates.mixture(chosen)
+    return policy, mixture
 
 
 def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
