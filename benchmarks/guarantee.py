@@ -158,7 +158,7 @@ def two_hundred(n: int, map_: Callable[..., Any]) -> str:
         "",
         "The same cases and as many steps with plain Algorithm 1 (N = 100, η₁ = η₂ = .1, Λ from the exact margin):",
         "",
-        "| policy | median share | truly feasible | worst slack |",
+        "| policy | median share | truly feasible | smallest slack |",
         "|---|---|---|---|",
     ]
     for name, label in (("kappa0", "κ = 0"), ("kappa.5", "κ = 0.5 (the paper's)")):

@@ -107,7 +107,7 @@ def test_solve_from_samples(cli: Cli) -> None:
     assert status == 0 and (said["verdict"], said["evidence"], said["delta"]) == ("CERTIFIED", "samples", 0.05)
     assert said["env_steps"] <= 3e5 and said["attempts"] >= 1 and 0 < said["slater"] < 2 / 3
     certificate = json.loads(Path("run/certificate.json").read_text())
-    assert certificate["episodes"] > 0 and "this simulator" in certificate["scope"]
+    assert certificate["episodes"] > 0 and "used as a simulator" in certificate["scope"]
     status, exact = cli.json("certify two-state run/policy.npz")
     assert status == 0 and exact["slack"][0] >= 0
     assert cli.json("certify two-state run/policy.npz --evidence samples --budget 3e5")[1]["verdict"] == "CERTIFIED"

@@ -93,7 +93,7 @@ def test_what_the_person_watching_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     from clearance.runs import progress
 
     said = progress.describe_progress(np.array([1.5, 0.2, -0.3]), np.array([0.0, -0.1]), np.array([0.5, 2.0]), 12345.0)
-    assert said == "1.23e+04 steps/s  J_r 1.5  worst slack -0.2  λ 0.5 2"
+    assert said == "1.23e+04 steps/s  J_r 1.5  smallest slack -0.2  λ 0.5 2"
     assert progress.describe_progress(np.array([1.0]), np.zeros(0), np.zeros(0), 0.0) == "J_r 1"
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -107,7 +107,7 @@ def test_what_the_person_watching_sees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_bar_on_a_terminal_and_silence_elsewhere() -> None:
-    """In a pseudo-terminal the bar shows iterations, steps/s, J_r, the worst slack, λ; into a pipe nothing goes."""
+    """In a pseudo-terminal the bar shows iterations, steps/s, J_r, the smallest slack, λ; into a pipe nothing goes."""
     argv = [sys.executable, "-m", "clearance", "solve", "two-state", "--method", "cnpgpd", "--K", "40000", "--N", "20"]
     piped = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert piped.returncode in (0, 4) and piped.stderr == ""
@@ -122,5 +122,5 @@ def test_the_bar_on_a_terminal_and_silence_elsewhere() -> None:
     os.close(ours)
     text = seen.decode()
     assert process.returncode in (0, 4)
-    for what in ("iterations", "/40000", "steps/s", "J_r", "worst slack", "λ", "left"):
+    for what in ("iterations", "/40000", "steps/s", "J_r", "smallest slack", "λ", "left"):
         assert what in text

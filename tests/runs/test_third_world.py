@@ -45,6 +45,7 @@ class LoggedBandit:
     limit: float
     gamma: float = 0.0
     names: tuple[str, ...] = ("cost",)
+    costs: tuple[bool, ...] = (False,)
 
     @property
     def b(self) -> Array:

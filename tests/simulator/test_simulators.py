@@ -232,7 +232,7 @@ def test_a_broken_limit_is_not_certified(model: Any) -> None:
     kept = cl.certify(limited(model, J_g - wide), model[2], delta=0.1, budget=1e5)
     broken = cl.certify(limited(model, J_g + wide), model[2], delta=0.1, budget=1e5)
     assert (kept.verdict, broken.verdict) == ("CERTIFIED", "VIOLATED")
-    assert "without a time limit" in kept.scope and kept.evidence == "samples"
+    assert "infinite horizon" in kept.scope and kept.evidence == "samples"
 
 
 def test_signals_outside_their_bounds_are_an_error(model: Any) -> None:

@@ -9,11 +9,40 @@ it picks again, and solves it again, until the choice rests on enough samples. C
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from clearance.core.arrays import Array
+
+# Whether one policy replaces a mixture: where it loses little, always, or never.
+Single = Literal["prefer", "require", "never"]
+SINGLE = ("prefer", "require", "never")
+MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earns beyond the safest one
+
+
+def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
+    """w [n] of the best mixture of policies with values J [n, 1+I], or of one policy as `single` asks; or None."""
+    w = best_weights(J, b, margin)
+    if w is None or single == "never" or np.count_nonzero(w) == 1:
+        return w
+    least = -np.inf if single == "require" else float(w @ J[:, 0]) - tolerated_loss(J, b, float(w @ J[:, 0]))
+    able = np.flatnonzero(np.all(J[:, 1:] >= b + margin, axis=1) & (J[:, 0] >= least))
+    if len(able):
+        return np.eye(len(J))[able[np.argmax(J[able, 0])]]
+    return None if single == "require" else w
+
+
+def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
+    """Return what one policy may lose against a mixture that earns J_r."""
+    return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
+
+
+def safest_single(J: Array, b: Array) -> Array:
+    """w [n] of the one policy with the largest smallest slack."""
+    return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
 def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:

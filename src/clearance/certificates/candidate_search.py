@@ -14,7 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from clearance.certificates.best_mixture import best_weights, safest_weights
+from clearance.certificates.best_mixture import (
+    Single,
+    best_weights,
+    choose_weights,
+    safest_single,
+    safest_weights,
+    tolerated_loss,
+)
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.sequential_test import Component, Evidence, affordable_episodes, gather, slack_needed
 from clearance.core.arrays import Array
@@ -69,6 +76,7 @@ class CandidateSearch:
 
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
     reserve   environment steps kept for that test
+    single    whether one candidate is tested in place of a mixture (see `best_mixture`)
     """
 
     candidates: Candidates
@@ -78,12 +86,15 @@ class CandidateSearch:
     delta: float
     fallback: Array | None = None
     reserve: float = 0.0
+    single: Single = "never"
     steps: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     weights: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         n, H = self.candidates.count, 1 + len(self.b)
+        if self.single == "require" and self.fallback is not None and np.count_nonzero(self.fallback) > 1:
+            self.fallback = None
         self.n, self.total, self.squares = np.zeros(n), np.zeros((n, H)), np.zeros((n, H))
         self.looked = np.zeros(n, np.int64)
         self.sources = [self._source(row) for row in np.eye(n)]
@@ -154,9 +165,13 @@ class CandidateSearch:
         if self.certified and (w is None or not self._earns_more(w)):
             return False
         if w is None:
-            w = safest_weights(self.J - PESSIMISM * self.doubt, self.b) if self.fallback is None else self.fallback
+            w = self._safest() if self.fallback is None else self.fallback
         self._test(j, w, part * max(end - self.steps, 0.0), delta)
         return True
+
+    def _safest(self) -> Array:
+        low = self.J - PESSIMISM * self.doubt
+        return safest_single(low, self.b) if self.single == "require" else safest_weights(low, self.b)
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
         """Return w of the best mixture that a test should pass, or None, and the share of what is left for the test.
@@ -183,7 +198,7 @@ class CandidateSearch:
         low = self.J - pessimism * self.doubt
         for part in parts:
             episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = best_weights(low, self.b, slack_needed(sd, self.width, episodes, delta))
+            w = choose_weights(low, self.b, slack_needed(sd, self.width, episodes, delta), self.single)
             if w is not None:
                 return w, part
         return None, 1.0
@@ -214,8 +229,21 @@ class CandidateSearch:
         for m, part in seen.components.items():
             self._learn(int(used[m]), part)
 
+    @property
+    def tolerated_loss(self) -> float:
+        """What a certified policy that is no mixture may earn less than the best certified mixture."""
+        if self.single == "never" or not self.certified:
+            return 0.0
+        return tolerated_loss(self.J, self.b, max(float(self.weights[j] @ self.J[:, 0]) for j in self.certified))
 
-def best_attempt(attempts: tuple[Attempt, ...]) -> Attempt | None:
-    """Return the certified attempt that earns most, or the last one where none is certified."""
-    certified = [a for a in attempts if a.evidence.verdict == "CERTIFIED"]
-    return max(certified, key=lambda a: a.worth, default=attempts[-1] if attempts else None)
+
+def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
+    """Return the certified attempt that earns most, or the last one where none is certified.
+
+    One policy is taken in place of a mixture that earns at most `tolerated_loss` more.
+    """
+    certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
+    if not certified:
+        return attempts[-1] if attempts else None
+    close = [a for a in certified if a.worth >= certified[0].worth - tolerated_loss]
+    return next((a for a in close if tolerated_loss and a.policy.M == 1), certified[0])

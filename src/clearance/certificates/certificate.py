@@ -7,15 +7,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from clearance.certificates.verdict_words import describe_certificate
 from clearance.core.arrays import Array
+from clearance.core.text import visible
 
 Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
 EvidenceKind = Literal["exact", "samples"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
-    """What is known of one policy of one problem.
+    """What is known of one policy of one problem; `str` says it in words.
 
     verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
@@ -26,7 +28,9 @@ class Certificate:
                      which may violate a limit on its own
     scope            what the verdict holds for
     interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
-    greedy_verdict   the verdict on always taking the most likely action, where the policy is stochastic
+    greedy_verdict   the verdict on always taking the most likely action, where it takes others too in more than
+                     a hair of its steps (10⁻⁶)
+    names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
     """
 
     verdict: Verdict
@@ -50,6 +54,8 @@ class Certificate:
     episodes: int = 0
     env_steps: int = 0
     greedy_verdict: Verdict | None = None
+    names: list[str] | None = None
+    costs: list[bool] | None = None
 
     @property
     def J_r_lower(self) -> float:
@@ -58,6 +64,17 @@ class Certificate:
     @property
     def J_g_lower(self) -> list[float]:
         return self.J_lower[1:]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def __repr__(self) -> str:
+        return f"<Certificate: J_r = {self.J_r:.6g}. {' '.join(self.sentences)}>"
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict in words, safe to print: what is limited, for what, how sure, and what is not covered."""
+        return [visible(sentence) for sentence in describe_certificate(asdict(self))]
 
     def asdict(self) -> dict[str, Any]:
         return asdict(self) | {"J_r_lower": self.J_r_lower, "J_g_lower": self.J_g_lower}

@@ -10,12 +10,21 @@ from clearance.core.arrays import Array
 
 
 def certificate_from(
-    seen: Evidence, b: Array, delta: float, *, components: int, scope: str, lam: Array | None = None, note: str = ""
+    seen: Evidence,
+    b: Array,
+    delta: float,
+    *,
+    components: int,
+    scope: str,
+    lam: Array | None = None,
+    note: str = "",
+    **more: Any,
 ) -> Certificate:
     """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it."""
+    chance = f"with probability at most {delta:g}"
     words = {
-        "CERTIFIED": f"every limit is met, with confidence {1 - delta:g}",
-        "VIOLATED": f"a limit is broken, with confidence {1 - delta:g}",
+        "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
+        "VIOLATED": f"a limit is broken; a policy that meets all gets this verdict {chance}",
         "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
     }[seen.verdict]
     facts: dict[str, Any] = {"interval": (seen.interval[0].tolist(), seen.interval[1].tolist())}
@@ -34,4 +43,5 @@ def certificate_from(
         episodes=seen.episodes,
         env_steps=seen.steps,
         **facts,
+        **more,
     )

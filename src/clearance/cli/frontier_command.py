@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FIGURES = (".png", ".svg")
 MOST = 10_000
+SIGNS = "Costs stand here as utilities: J_g is minus the cost, and b minus its limit."
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -63,10 +64,11 @@ def run(args: argparse.Namespace) -> int:
         plots.frontier(curve, args.out, title=os.path.basename(args.problem))
     elif args.out:
         curve.save(args.out)
+    message = _message(curve, args.out) + (f" {SIGNS}" if any(cmdp.costs) else "")
     if args.json:
-        tables.answer(args, _data(curve, args.out))
+        tables.answer(args, _data(curve, message, args.out))
     else:
-        tables.frontier(curve, _title(curve, args.problem), _message(curve, args.out))
+        tables.frontier(curve, _title(curve, args.problem), message)
     return 0
 
 
@@ -81,7 +83,7 @@ def _message(curve: Frontier, out: str | None) -> str:
     return said + (f" Written: {out}" if out else "")
 
 
-def _data(curve: Frontier, out: str | None) -> dict[str, Any]:
+def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
     return {
         "status": "done",
         "over": curve.over,
@@ -95,5 +97,5 @@ def _data(curve: Frontier, out: str | None) -> dict[str, Any]:
         "own": curve.own._asdict(),
         "learned": [p._asdict() for p in curve.learned],
         "out": out,
-        "message": _message(curve, out),
+        "message": message,
     }

@@ -78,7 +78,7 @@ def read_spec(args: argparse.Namespace) -> RunSpec:
 
 def _add(group: Any, name: str, default: Any = None) -> None:
     about = FLAGS[name].metadata
-    help = about["help"].replace("{methods}", ", ".join(METHODS))
+    help = about["help"].replace("{methods}", ", ".join(METHODS)).replace("%", "%%")
     if name == "printed":
         group.add_argument("--printed", action="store_true", default=None, help=help)
         return

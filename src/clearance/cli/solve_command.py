@@ -208,5 +208,13 @@ def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
         "run": folder,
     }
     on = args.problem or folder
-    tables.answer(args, result, f"best certified mixture of {k} iterations on {on}", names=solution.statement.names)
+    result["message"] += _about_path_bound(result["path_bound"])
+    tables.answer(args, result, f"{on}: the policy from {k} iterations", names=solution.statement.names)
     return CERTIFIED if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+def _about_path_bound(bound: Any) -> list[str]:
+    """A negative number must not stand beside the verdict without a word."""
+    if bound is None or all(x >= 0 for x in bound):
+        return []
+    return ["path_bound is about the mean of the iterates while learning, not about this policy."]

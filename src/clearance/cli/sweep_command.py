@@ -97,7 +97,7 @@ SHOWN = {
     "status": "{status}",
     "verdict": "{verdict}",
     "J_r": "{J_r}",
-    "worst\nslack": "{worst_slack}",
+    "smallest\nslack": "{smallest_slack}",
     "seconds": "{seconds}",
 }
 
@@ -120,6 +120,6 @@ def _answer(args: argparse.Namespace, found: sweep.Sweep) -> int:
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:
     """Numbers with six digits; a dash for what a point does not have."""
-    blank = dict.fromkeys(("verdict", "J_r", "worst_slack", "seconds"), "–")
+    blank = dict.fromkeys(("verdict", "J_r", "smallest_slack", "seconds"), "–")
     numbers = {k: f"{v:.6g}" if isinstance(v, float) else "–" if v is None else str(v) for k, v in row.items()}
     return blank | numbers

@@ -13,22 +13,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearance.certificates.verdict_words import as_written, describe_certificate
 from clearance.core.errors import InputError, round_up
 from clearance.core.text import first_line, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clearance.certificates.certificate import Certificate
     from clearance.exact.infeasibility import Infeasibility
     from clearance.studies.frontier import Frontier
     from clearance.studies.reproduce import Study
 
 
-# What people see in a table with one row per constraint.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each")
+# What people see in a table with one row per constraint, and in the sentences below it.
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs")
+IN_SENTENCES = ("scope", "worst_component_slack", "greedy_verdict", "path_bound")
 
 
-def certificate(certificate: Any) -> dict[str, Any]:
+def certificate(certificate: Certificate) -> dict[str, Any]:
+    """What an answer says of a certificate; its message is the verdict in words, a list of sentences."""
     keys = (
         "verdict",
         "J_r",
@@ -45,11 +49,12 @@ def certificate(certificate: Any) -> dict[str, Any]:
         "greedy_verdict",
         "evidence",
         "delta",
+        "names",
+        "costs",
         "scope",
-        "message",
     )
     data = certificate.asdict()
-    return {k: data[k] for k in keys}
+    return {k: data[k] for k in keys} | {"message": describe_certificate(data)}
 
 
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
@@ -59,20 +64,28 @@ def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
 
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
+    sentences = result["message"] if isinstance(result.get("message"), list) else []
     if args.json:
+        result = result | {"message": " ".join(sentences)} if sentences else result
         _say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
+    from rich.text import Text
+
     with _page() as console:
-        _tables(console, result, title, names)
+        _tables(console, {k: v for k, v in result.items() if v is not sentences}, title, names)
+        for sentence in sentences:
+            console.print(Text(visible(sentence)))
 
 
 def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(visible(title)), show_header=False, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    if title:
+        console.print(Text(visible(title), style="italic"), soft_wrap=True)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for key, value in result.items():
-        if value is not None and key not in IN_TABLES:
+        if value is not None and key not in (*IN_TABLES, *IN_SENTENCES):
             table.add_row(key, Text(_show(value)))
     console.print(table)
     if "relax_each" in result:
@@ -86,17 +99,30 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
 
 
 def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
-    """One row per constraint: the value, its lower bound, the limit, the slack, and what the limit costs."""
+    """One row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
+
+    A cost is shown as a cost: its value, an upper bound of it, and its upper limit.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    heads = {"J_g": "J_g", "J_g_lower": "at least", "b": "b", "slack": "slack", "lam": "λ: one unit less earns"}
-    heads["complementarity"] = "λ·slack"
+    heads = {"J_g": "value", "J_g_lower": "at worst", "b": "limit", "slack": "slack"}
+    heads |= {"lam": "λ: price", "complementarity": "λ·slack"}
     known = [key for key in heads if result.get(key) is not None]
     table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
-    for name, *row in zip(names, *(result[key] for key in known), strict=True):
-        table.add_row(Text(visible(name)), *("—" if v is None else f"{v:.6g}" for v in row))
+    costs = result.get("costs") or [False] * len(names)
+    for name, cost, *row in zip(names, costs, *(result[key] for key in known), strict=True):
+        table.add_row(Text(visible(name)), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True)))
     return table
+
+
+def _cell(key: str, value: float | None, *, cost: bool) -> str:
+    if value is None:
+        return "—"
+    if key in ("J_g", "J_g_lower", "b"):
+        sign = "" if key != "b" else "≤ " if cost else "≥ "
+        return f"{sign}{as_written(value, cost=cost):.6g}"
+    return f"{value:.6g}"
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:

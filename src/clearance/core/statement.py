@@ -6,17 +6,15 @@ horizon H      J(π) = E Σ_{t<H} γ^t h_t, where γ = 1 is allowed: the limits 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import without_non_finite
 from clearance.core.errors import InputError
-from clearance.core.validation import freeze, read_names, read_number, read_numbers
+from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
 
 Bounds = tuple[Array, Array]
 PROBLEM = "clearance/problem/1"  # the schema of problem.json
@@ -32,6 +30,7 @@ class Statement:
     horizon  steps per episode as part of what is asked, or None
     bounds   (low, high) of the signals h [1+I] in one step, as declared; None where there are none, and then samples
              cannot certify
+    costs    which constraints were written as costs [I], and are shown as such
     """
 
     name: str
@@ -40,6 +39,7 @@ class Statement:
     names: tuple[str, ...] = ()
     horizon: int | None = None
     bounds: Bounds | None = None
+    costs: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         b = read_vector("b", self.b)
@@ -48,6 +48,7 @@ class Statement:
             raise InputError(f"gamma must be in (0, 1), or 1 with a horizon, got {gamma:.12g}")
         values = {"gamma": gamma, "b": freeze(b), "horizon": horizon}
         values |= {"names": read_names(self.names or None, len(b)), "bounds": _bounds(self.bounds, 1 + len(b))}
+        values |= {"costs": read_flags("costs", self.costs, len(b))}
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
@@ -78,16 +79,11 @@ class Statement:
         return f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
 
 
-def statement_of_costs(limits: ArrayLike, gamma: float, name: str, names: Sequence[str] = (), **more: Any) -> Statement:
-    """The statement of `cost ≤ limit`, as safe-RL users write it: g = −cost, b = −limit."""
-    return Statement(name, gamma, -read_vector("limits", limits), tuple(names), **more)
-
-
 def describe_statement(s: Statement) -> dict[str, Any]:
     """The statement as JSON holds it; a bound that is not there is null."""
     bounds = None if s.bounds is None else dict(zip(("low", "high"), (x.tolist() for x in s.bounds), strict=True))
     data = {"name": s.name, "gamma": s.gamma, "b": s.b.tolist(), "names": list(s.names), "horizon": s.horizon}
-    return without_non_finite(data | {"bounds": bounds, "meaning": s.meaning})
+    return without_non_finite(data | {"bounds": bounds, "meaning": s.meaning, "costs": list(s.costs)})
 
 
 def restore_statement(data: dict[str, Any]) -> Statement:
@@ -97,7 +93,8 @@ def restore_statement(data: dict[str, Any]) -> Statement:
         ends = (("low", -np.inf), ("high", np.inf))
         low, high = (np.array([end if x is None else x for x in bounds[key]], float) for key, end in ends)
         bounds = low, high
-    return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds)
+    costs = tuple(data.get("costs", ()))  # version 0.1 did not store them
+    return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds, costs)
 
 
 def check_horizon(H: Any) -> int | None:

@@ -152,6 +152,16 @@ def read_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
     return tuple(str(n) for n in names)
 
 
+def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
+    """True or false for each of I constraints; all false unless given."""
+    mask = np.asarray(() if flags is None else flags)
+    if mask.size == 0:
+        return (False,) * I
+    if mask.shape != (I,) or mask.dtype.kind != "b":
+        raise InputError(f"{name} must be true or false for each of {I} constraints, got {mask.dtype} {mask.shape}")
+    return tuple(bool(x) for x in mask)
+
+
 def read_available(available: Any, S: int, A: int) -> NDArray[np.bool_] | None:
     if available is None:
         return None

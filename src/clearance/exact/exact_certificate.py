@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clearance.certificates.certificate import Certificate, Verdict, build_certificate, verdict_of
+from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError, infeasible_message
 from clearance.exact.enclosure import enclose, mix
@@ -32,13 +33,15 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
         scope=scope_of(cmdp, mixture, "this model as stored"),
         lam=None if known is None else known.lam,
         bound=None if known is None else known.bound,
+        names=list(cmdp.names),
+        costs=list(cmdp.costs),
     )
 
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return what a certificate on a finite model holds for, in words."""
-    how = "one policy" if mixture is None or mixture.M == 1 else f"a mixture of {mixture.M}, drawn once per episode"
-    return f"{what}, its initial distribution, discounted by {cmdp.gamma:g} without horizon; {how}"
+    how = "a rule, called as given" if mixture is None else policy_words(mixture.M)
+    return scope_words(f"{what} and its start distribution", cmdp.gamma, None, how)
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:

@@ -33,6 +33,7 @@ from clearance.core.validation import (
     read_constraints,
     read_csr,
     read_discount,
+    read_flags,
     read_initial,
     read_names,
     read_number,
@@ -51,6 +52,7 @@ class CMDP:
     rho    initial distribution [S]; uniform unless given
     gamma  discount factor in (0, 1)
     names  names of the constraints [I], for messages and reports
+    costs  which constraints were written as costs [I], and are shown as such
     available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
            ignored, and no policy takes them
 
@@ -67,6 +69,7 @@ class CMDP:
     rho: Array = field(repr=False)
     gamma: float
     names: tuple[str, ...]
+    costs: tuple[bool, ...] = field(repr=False)
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class CMDP:
         put(self, "rho", read_initial(rho, S))
         put(self, "gamma", read_discount(gamma))
         put(self, "names", read_names(names, self.I))
+        put(self, "costs", (False,) * len(b_) + (True,) * len(l_))
 
     @property
     def S(self) -> int:
@@ -167,6 +171,8 @@ class CMDP:
         if names is not None:
             other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
         I = len(other.names)
+        if self.I != I:
+            other.__dict__["costs"] = (False,) * I
         if h is not None:
             h_ = read_numbers("h", h, ndim=3)
             if h_.shape != (1 + I, self.S, self.A):
@@ -181,10 +187,11 @@ class CMDP:
 
     def save(self, path: str | Path) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
-        save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays()})
+        signs = {"costs": np.array(self.costs)} if any(self.costs) else {}
+        save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
 
     def arrays(self) -> dict[str, Any]:
-        """All of the model, as arrays with the names that its files have."""
+        """All that a result depends on, as arrays with the names that the model's files have."""
         arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
         arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
         if self.is_sparse:
@@ -208,6 +215,8 @@ class CMDP:
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
             gamma = read_number("gamma", z["gamma"])
             given = {"rho": z.get("rho"), "available": z.get("available")}
-            return cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
+            model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
+            object.__setattr__(model, "costs", read_flags("costs", z.get("costs"), model.I))
+            return model
         except InputError as e:
             raise InputError(f"{path}: {e}") from None

@@ -17,7 +17,7 @@ from clearance.core.atomic_files import load_npz, save_npz
 from clearance.core.errors import InputError
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.evaluation import occupancy, values_from_occupancy
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +74,15 @@ class Mixture:
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
-        """The single stationary policy with the same occupancy and so the same J."""
-        return Mixture.single(policy_from_occupancy(self.occupancy(cmdp), cmdp.available))
+        """The single stationary policy with the same occupancy and so the same J.
+
+        π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) where no component ever goes: always an
+        average of the components, so that no action appears that none of them takes.
+        """
+        self.check(cmdp)
+        share = self.weights[:, None] * np.maximum(occupancy(cmdp, self.pi).sum(-1), 0.0)
+        share = np.where(share.sum(0) > 0, share, self.weights[:, None])
+        return Mixture.single(np.einsum("ms,msa->sa", share / share.sum(0), self.pi))
 
     def describe(self, cmdp: CMDP) -> str:
         """A few lines for people: each component's weight, its exact values, and in how many states it is random."""

@@ -133,7 +133,7 @@ def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> 
     """Reward and slacks over steps."""
     found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
     for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
-        found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "J_g − b", ranges[i]))
+        found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "slack", ranges[i]))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from clearance import __version__
+from clearance.certificates.verdict_words import as_written, describe_certificate
 from clearance.reporting import report_figures
 from clearance.reporting.html_elements import document, el
 from clearance.reporting.report_figures import number, table
@@ -66,7 +67,7 @@ def _ranges(views: Sequence[View]) -> list[tuple[float, float]]:
 
 
 def _comparison(views: Sequence[View]) -> Element:
-    heads = ("run", "verdict", "J_r", "gap", "worst slack", "method", "steps", "seed")
+    heads = ("run", "verdict", "J_r", "gap", "smallest slack", "method", "steps", "seed")
     rows = [(v.title, _word(v), *_numbers(v), _method(v), f"{_steps(v):,}", _seed(v)) for v in views]
     return el("section", table(heads, rows, "The runs side by side"))
 
@@ -106,7 +107,9 @@ def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone:
         el("header", heading, *_verdict(view), _facts(view)),
         _section("Certificate", _certificate(view)),
         _section(
-            "Learning", _cards([*report_figures.over_steps(view, name, ranges), report_figures.multipliers(view, name)])
+            "Learning",
+            el("p", "The iterates while learning, which may break limits; the verdict is about the chosen policy."),
+            _cards([*report_figures.over_steps(view, name, ranges), report_figures.multipliers(view, name)]),
         ),
         _section("Price of safety", *_prices(view, name)),
         _section("Policy", *_policy(view)),
@@ -126,9 +129,10 @@ def _cards(found: Sequence[Element | None]) -> Element:
 def _verdict(view: View) -> list[Element]:
     said, word = view.certificate, _word(view)
     mark = el("span", MARKS[word], class_="mark", aria_hidden="true")
-    message = said.get("message", f"the run stands at iteration {view.settings['k']} and has no certificate yet")
-    shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", str(message))]
-    return [*shown, el("p", f"Scope: {said['scope']}.", class_="scope")] if said.get("scope") else shown
+    none = f"The run stands at iteration {view.settings['k']} and has no certificate yet."
+    first, *rest = describe_certificate(said | {"names": view.names, "costs": view.costs}) if said else [none]
+    shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", first)]
+    return [*shown, *(el("p", sentence, class_="scope") for sentence in rest)]
 
 
 def _facts(view: View) -> Element:
@@ -149,7 +153,7 @@ def _findings(view: View) -> list[tuple[str, str, str]]:
     if gap is not None:
         facts.append(("gap to the optimum", number(gap), "at most" if exact else "as estimated"))
     if said["slack"]:
-        facts.append(("smallest slack", number(min(said["slack"])), "J_g − b, never below 0"))
+        facts.append(("smallest slack", number(min(said["slack"])), "distance from the nearest limit"))
     return [
         *facts,
         ("evidence", "exact: proven" if exact else f"samples, confidence {1 - (said.get('delta') or 0):g}", ""),
@@ -162,26 +166,23 @@ def _certificate(view: View) -> Element:
         return el("p", "None yet.")
     lam, product = said.get("lam") or [None] * I, said.get("complementarity") or [None] * I
     low, high = ("proven at least", "at most") if said.get("evidence") == "exact" else ("at least", "at most")
-    heads = ("", "value", low, high, "limit b", "slack", "λ", "λ·slack")
+    heads = ("", "value", low, high, "limit", "slack", "λ", "λ·slack")
     lower, upper = said["J_lower"], said["J_upper"]
     rows: list[Sequence[str]] = []
     rows += [("reward J_r", number(said["J_r"]), number(lower[0]), number(upper[0]), "—", "—", "—", "—")]
-    for i, name in enumerate(view.names):
-        some = (said["J_g"][i], lower[1 + i], upper[1 + i], view.b[i], said["slack"][i], lam[i], product[i])
-        rows.append((name, *(number(x) for x in some)))
-    notes = [_note(view), "Limits are lower ones; a cost c with an upper limit l stands here as g = −c with b = −l."]
-    return el("div", table(heads, rows, "Values and limits"), *(el("p", n, class_="scope") for n in notes if n))
+    for i, (name, cost) in enumerate(zip(view.names, view.costs, strict=True)):
+        ends = sorted((as_written(lower[1 + i], cost=cost), as_written(upper[1 + i], cost=cost)))
+        limit = f"{'≤' if cost else '≥'} {number(as_written(view.b[i], cost=cost))}"
+        some = (number(x) for x in (as_written(said["J_g"][i], cost=cost), *ends))
+        rows.append((name, *some, limit, *(number(x) for x in (said["slack"][i], lam[i], product[i]))))
+    return el("div", table(heads, rows, "Values and limits"), *(el("p", n, class_="scope") for n in _notes(view)))
 
 
-def _note(view: View) -> str:
-    said, notes = view.certificate, []
-    if said.get("evidence") != "exact" and said.get("delta"):
-        notes.append(f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time.")
-    if (said.get("components") or 1) != 1 and said.get("worst_component_slack") is not None:
-        notes.append(f"One episode follows one component, whose slack may be {number(said['worst_component_slack'])}.")
-    if said.get("greedy_verdict") not in (None, "CERTIFIED"):
-        notes.append(f"Sample actions from this policy: always taking the most likely one is {said['greedy_verdict']}.")
-    return " ".join(notes)
+def _notes(view: View) -> list[str]:
+    said = view.certificate
+    if said.get("evidence") == "exact" or not said.get("delta"):
+        return []
+    return [f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time."]
 
 
 def _prices(view: View, name: str) -> list[Element]:

@@ -54,6 +54,11 @@ class View:
         return self.problem.names
 
     @property
+    def costs(self) -> tuple[bool, ...]:
+        """Which constraints were written as costs, as far as the files say."""
+        return tuple(self.certificate.get("costs") or self.problem.costs)
+
+    @property
     def b(self) -> list[float]:
         return self.certificate["b"] if self.certificate else self.problem.b.tolist()
 

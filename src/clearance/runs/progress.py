@@ -24,7 +24,7 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 class Progress:
     """A rich progress bar on standard error; silent when that is not a terminal, or with --json.
 
-    b  the limits [I], to show the worst slack
+    b  the limits [I], to show the smallest slack
     """
 
     def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations", b: Sequence[float] = ()) -> None:
@@ -85,11 +85,11 @@ class Rate:
 
 
 def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
-    """One line: steps per second, Ĵ_r, the worst slack Ĵ_gi − b_i, λ."""
+    """One line: steps per second, Ĵ_r, the smallest slack Ĵ_gi − b_i, λ."""
     parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
     parts.append(f"J_r {J_hat[0]:.4g}")
     if len(b):
-        parts.append(f"worst slack {np.min(J_hat[1:] - b):+.3g}")
+        parts.append(f"smallest slack {np.min(J_hat[1:] - b):+.3g}")
     if len(lam):
         parts.append("λ " + " ".join(f"{x:.3g}" for x in lam[:4]) + (" …" if len(lam) > 4 else ""))
     return "  ".join(parts)

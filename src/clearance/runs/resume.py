@@ -54,4 +54,4 @@ def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any 
     sampler = world.restore_sampler(asked["sampler"], policy)
     own = world.default_method() if asked["method"] is None else restore_method(asked["method"], method)
     how = {name: asked[name] for name in ("evidence", "budget", "delta", "seed", "exact_J")}
-    return Task(world, sampler, own, **how)
+    return Task(world, sampler, own, **how, single=asked.get("single") or "prefer")

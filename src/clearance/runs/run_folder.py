@@ -19,7 +19,7 @@ from clearance.runs.run_reader import SCHEMAS
 from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
 from clearance.runs.worlds.world import ProblemDescription, Task, World
 
-SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J")  # of a task, as settings.json has them
+SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a task, as settings.json has them
 
 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
@@ -52,7 +52,8 @@ def _finite(x: float | None) -> float | None:
 
 
 def _create(out: str | Path, world: World, policy: Any, data: dict[str, Any], every: Every) -> RunWriter:
-    described, absent = world.describe_policy(policy), {"budget": None, "exact_J": None, "flags": None, "command": None}
+    described = world.describe_policy(policy)
+    absent = dict.fromkeys(("budget", "exact_J", "single", "flags", "command"))
     return new_folder(Path(out), world.describe(), absent | data | {"policy": described.data}, every, described.files)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
+from clearance.certificates.best_mixture import SINGLE
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import (
@@ -40,7 +41,14 @@ from clearance.simulator.simulator import Simulator
 ON_SIMULATORS = ("practical-cnpgpd", "practical-crpo", "cnpgpd")
 ON_MODELS = tuple(name for name in METHODS if not name.startswith("practical"))
 # What holds where nothing is given; the method depends on the kind of problem.
-DEFAULTS: dict[str, Any] = {"evidence": "exact", "delta": 0.01, "seed": 0, "policy": "tabular", "printed": False}
+DEFAULTS: dict[str, Any] = {
+    "evidence": "exact",
+    "delta": 0.01,
+    "single": "prefer",
+    "seed": 0,
+    "policy": "tabular",
+    "printed": False,
+}
 OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
 CODE = ("problem", "method", "constraints")  # what may name code of the user's own
 
@@ -61,6 +69,10 @@ class RunSpec:
     delta: float | None = _flag(
         parse_probability, "evidence", "a policy that breaks a limit is CERTIFIED with at most this probability "
         "(default: 0.01)"
+    )  # fmt: skip
+    single: str | None = _flag(
+        OneOf(*SINGLE), "evidence", "one policy instead of a mixture: where it loses nothing or at most 1 % (prefer), "
+        "always, or never (default: prefer)"
     )  # fmt: skip
     seed: int | None = _flag(parse_whole, "evidence", "random seed (default: 0)")
     method: str | None = _flag(
@@ -161,7 +173,7 @@ class RunSpec:
         if simulated:
             self._check_evidence(problem)
         how = {"evidence": self.evidence, "budget": self.budget, "delta": self.delta or 0.01, "seed": self.seed or 0}
-        how |= {"notes": self.notes()}
+        how |= {"single": self.single or "prefer", "notes": self.notes()}
         if self.method is not None or isinstance(problem, CMDP | Simulator):  # another world knows its own default
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):

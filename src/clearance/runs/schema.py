@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from clearance.certificates.best_mixture import SINGLE
 from clearance.certificates.certificate import Certificate
 from clearance.core.errors import InputError
 
@@ -24,6 +25,7 @@ MAYBE_NUMBERS = ("bound", "gap", "worst_component_slack", "delta")
 MAYBE_LISTS = ("lam", "complementarity")
 COUNTS = {"components": 1, "episodes": 0, "env_steps": 0}
 TEXTS = ("message", "scope")
+EACH = {"names": (str, "texts"), "costs": (bool, "of true and false")}  # one per constraint
 KINDS = ("method", "sampler")
 CLASSES = ("tabular", "features", "network", "design")
 # Fields of certificates that version 0.1 wrote under other names.
@@ -53,6 +55,7 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
     ]
     rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
+    rules += [(k, _is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
@@ -92,6 +95,7 @@ def parse_settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
         ("delta", delta is None or (_is_number(delta) and 0 < delta < 1), "null, or in (0, 1)"),
         ("seed", _is_count(data.get("seed"), -(2**63)), "a whole number"),
         ("exact_J", data.get("exact_J") in (None, True, False), "null, true or false"),
+        ("single", data.get("single") in (None, *SINGLE), f"null, or one of {', '.join(SINGLE)}"),
         ("deterministic", data.get("deterministic") in (None, True, False), "null, true or false"),
         ("policy", isinstance(policy, dict) and policy.get("kind") in CLASSES, ", ".join(CLASSES)),
         ("problem", isinstance(data.get("problem"), str), "a text"),
@@ -141,6 +145,10 @@ def _is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
 
 def _is_interval(x: Any, n: int) -> bool:
     return x is None or (isinstance(x, list) and len(x) == 2 and all(_is_list(v, n) for v in x))
+
+
+def _is_each(x: Any, n: int, kind: type) -> bool:
+    return x is None or (isinstance(x, list) and len(x) == n and all(isinstance(v, kind) for v in x))
 
 
 def _is_words(x: Any) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
-from clearance.certificates.best_mixture import best_weights
+import numpy as np
+
+from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import Attempt, CandidateSearch, best_attempt
 from clearance.certificates.certificate import Certificate
 from clearance.certificates.statistical_certificate import certificate_from
@@ -12,24 +15,31 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.learning.loop import Run
-from clearance.runs.worlds.world import Choice, Settled, Task
+from clearance.runs.worlds.world import Choice, ExactValues, Settled, Task
 
 # What the choice adds to the limits, relative to the scale of J_g; the first mixture that is certified is taken.
 TIGHTEN = (1e-9, 1e-8, 1e-7, 1e-6, 0.0)
+# What is tried in turn, with every such limit: one policy is given up only where none is certified.
+IN_TURN: dict[Single, tuple[Single, ...]]
+IN_TURN = {"prefer": ("prefer", "never"), "require": ("require",), "never": ("never",)}
 SEARCH = 2**40 + 20  # the stream of choice and tests: no iteration of a run gets as far
 
 
 class Selection(NamedTuple):
-    """The policy to use, its certificate, the mixtures that were tested, and the environment steps that took."""
+    """The policy to use, its certificate, what was tested from samples, and the environment steps that took.
+
+    mixture  by exact values: the best mixture, which `policy` stands for
+    """
 
     policy: Any
     certificate: Certificate
     attempts: tuple[Attempt, ...] = ()
     steps: int = 0
+    mixture: Any = None
 
 
 def select(task: Task, settled: Settled, run: Run, margin: Any) -> Selection:
-    """Choose the best mixture of the iterates that keeps every limit, and certify it."""
+    """Choose the best mixture of the iterates that keeps every limit, or one policy in its place, and certify it."""
     lam = run.trace.lam[len(run.trace) // 2 :].mean(0)
     if task.evidence == "exact":
         return _by_values(task, settled, run, margin, lam)
@@ -39,26 +49,53 @@ def select(task: Task, settled: Settled, run: Run, margin: Any) -> Selection:
 
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
     """Choose by exact values; the program's tolerance may leave its answer a hair outside, so limits are tightened."""
-    world, b, policy = task.world, task.world.statement.b, None
+    world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)
-    for tighten in TIGHTEN:
-        w = best_weights(exact.J - exact.error, b, tighten * exact.size) if len(exact.J) else None
-        if w is not None:
-            policy = candidates.mixture(w)
+    for single, tighten in itertools.product(IN_TURN[task.single], TIGHTEN):
+        found = _choose_by_values(task, settled, candidates, exact, tighten, single)
+        if found is not None:
+            policy, mixture = found
             if world.certify(policy, lam, compare=False).verdict == "CERTIFIED":
                 break
-    policy = world.uncertified(settled, run, candidates, exact) if policy is None else policy
-    return Selection(policy, world.certify(policy, lam))
+    if policy is None:
+        policy = _uncertified(task, settled, run, candidates, exact)
+    return Selection(policy, world.certify(policy, lam), mixture=mixture)
+
+
+def _choose_by_values(
+    task: Task, settled: Settled, candidates: Any, exact: ExactValues, tighten: float, single: Single
+) -> tuple[Any, Any] | None:
+    """Return the policy to certify and the mixture that it stands for; None where none keeps the tightened limits."""
+    low, b, margin = exact.J - exact.error, task.world.statement.b, tighten * exact.size
+    w = best_weights(low, b, margin) if len(low) else None
+    if w is None:
+        return None
+    mixture = candidates.mixture(w)
+    policy = mixture if single == "never" else task.world.as_one_policy(settled, mixture)
+    if policy is None:
+        chosen = choose_weights(low, b, margin, single)
+        if chosen is None:
+            return None
+        policy = mixture if np.array_equal(chosen, w) else candidates.mixture(chosen)
+    return policy, mixture
+
+
+def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
+    if task.single == "require" and len(exact.J):
+        return candidates.mixture(safest_single(exact.J - exact.error, task.world.statement.b))
+    return task.world.uncertified(settled, run, candidates, exact)
 
 
 def _by_samples(task: Task, choice: Choice, budget: float, lam: Array) -> Selection:
     world, b, key = task.world, task.world.statement.b, fold(key_of(task.seed), SEARCH)
-    search = CandidateSearch(choice.candidates, b, key, budget, task.delta, choice.fallback, choice.reserve)
+    safe = {"fallback": choice.fallback, "reserve": choice.reserve}
+    search = CandidateSearch(choice.candidates, b, key, budget, task.delta, **safe, single=task.single)
     attempts = search.run()
-    best = best_attempt(attempts)
+    best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
         raise InputError("nothing was tested: give a larger budget")
-    note = f"mixture {attempts.index(best) + 1} of {len(attempts)} tried, tested at level {best.delta:.3g}"
+    note = f"policy {attempts.index(best) + 1} of {len(attempts)} that were tested, at level {best.delta:.3g}"
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
+    facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts))
     return Selection(best.policy, certificate, attempts, search.steps)

@@ -25,9 +25,11 @@ from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 class Solution:
     """What `solve` gives back. `policy` is the one to use; `alternatives` holds the others that the run has.
 
-    policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
+    policy       the best certified policy. A linear program over the values of the iterates gives a mixture of at most
+                 I + 1 of them; where the policy class contains one stationary policy with the same values, or one
+                 iterate loses little, that is the policy (`single` of `solve`), and `alternatives` has the mixture
     certificate  what is proven of it, or holds with confidence 1 − δ
-    attempts     from samples: the mixtures that were tested, in their order
+    attempts     from samples: the policies that were tested, in their order
     d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
     """
 
@@ -109,7 +111,16 @@ class Solution:
         kept = self.certificate.verdict == "CERTIFIED"
         first = {"best": Alternative(self.policy, f"meets every limit, {proven}" if kept else "not certified")}
         last = {"last": Alternative(self.last, "nothing is guaranteed of the last iterate")}
-        return first | self.world.alternatives(self) | last
+        return first | self._best_mixture() | self.world.alternatives(self) | last
+
+    def _best_mixture(self) -> dict[str, Alternative]:
+        """The mixture that the policy stands for, certified anew."""
+        mixture = self.selection.mixture
+        if mixture is None or mixture is self.policy or mixture.M == 1:
+            return {}
+        found = self.world.certify(mixture, compare=False)
+        kept = "meets every limit on average over its components, proven"
+        return {"best_mixture": Alternative(mixture, kept if found.verdict == "CERTIFIED" else "not certified")}
 
     def _alternative(self, name: str) -> Any:
         if name not in self.alternatives:

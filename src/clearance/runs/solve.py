@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from clearance.certificates.best_mixture import SINGLE, Single
 from clearance.certificates.certificate import EvidenceKind
 from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.random_streams import key_of
@@ -37,6 +38,7 @@ def solve(
     evidence: EvidenceKind | None = None,
     budget: float | None = None,
     delta: float = 0.01,
+    single: Single = "prefer",
     seed: int = 0,
     exact_J: bool | None = None,
     progress: Progress | None = None,
@@ -55,6 +57,9 @@ def solve(
     budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for margin, learning,
               choice and certificate together (samples; 10⁷ on finite models, 2·10⁶ on simulators)
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
+    single    one policy in place of a mixture, of which one component is drawn per episode, and which may break a limit
+              on its own. "prefer": where it loses nothing (exact evidence, tabular softmax: the averaged-occupancy
+              policy), or at most 1 % of what the mixture earns beyond the safest policy; "require"; or "never"
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
     out       the run folder: written during the run, so that `resume` can continue it (docs/run_folder.md)
     checkpoint_every  how often: a time as "30s", or a number of iterations
@@ -65,12 +70,14 @@ def solve(
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
     if budget is not None and not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    if single not in SINGLE:
+        raise InputError(f"single must be one of {', '.join(SINGLE)}, got {single!r}")
     world = world_of(problem)
     kind = world.evidence(evidence, exact_J)
     method = world.default_method() if method is None else method
     sampler = world.make_sampler(method, policy, sampler, seed)
     key_of(seed)
-    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J)
+    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single)
     if out is None:
         return perform(task, progress)
     with create_run(out, task, Every.of(checkpoint_every), notes) as writer:

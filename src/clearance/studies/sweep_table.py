@@ -15,7 +15,7 @@ from clearance.studies.sweep_grid import Grid, Point
 
 SCHEMA = "clearance/table/1"
 # Columns after those of the axes; CSV has the numbers, JSON also the lists.
-COLUMNS = ("status", "verdict", "J_r", "worst_slack", "gap", "env_steps", "seconds", "message")
+COLUMNS = ("status", "verdict", "J_r", "smallest_slack", "gap", "env_steps", "seconds", "message")
 
 
 def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
@@ -27,7 +27,8 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
     c = found.certificate
     if c is None:
         raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and resume the grid")
-    numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "worst_slack": min(c.slack, default=None), "gap": c.gap}
+    least = min(c.slack, default=None)
+    numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "smallest_slack": least, "gap": c.gap}
     spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
     return begin | {"verdict": c.verdict} | numbers | spent | {"message": c.message}
 

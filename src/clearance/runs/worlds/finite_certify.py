@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clearance.certificates.certificate import Certificate, EvidenceKind, Verdict
+from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.distributed_episodes import distribute
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.sequential_test import gather
@@ -22,12 +22,17 @@ from clearance.core.validation import read_numbers
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.exact.optimum import Optimum
 from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
 Rule = Callable[[int], Any]
+AS_SIMULATOR = "this model, used as a simulator,"  # in the scope of certificates from samples
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
+# A policy is random by more than a hair if it takes another than the most likely action more often than this: in so
+# large a share of its steps where the model is known, else with such a probability in some state.
+HAIR = 1e-6
 
 
 def certify_finite(
@@ -71,11 +76,12 @@ def certify_finite(
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return the exact certificate, with the verdict on the most likely actions where the policy is stochastic."""
+    """Return the exact certificate, with the verdict on the most likely actions where the policy takes others too."""
     found = certify_exactly(cmdp, mixture, best, compare=compare)
-    if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or not _is_stochastic(mixture):
+    if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or _share_of_other_actions(cmdp, mixture) <= HAIR:
         return found
-    return _with_greedy(found, certify_exactly(cmdp, most_likely(mixture), compare=False).verdict)
+    greedy = certify_exactly(cmdp, most_likely(mixture), compare=False)
+    return replace(found, greedy_verdict=greedy.verdict)
 
 
 def _certify_by_samples(
@@ -83,19 +89,13 @@ def _certify_by_samples(
 ) -> Certificate:
     """What samples say of the policy, and of its most likely actions, with fresh ones."""
     seen = gather(sources[0], cmdp.b, delta, fold(key, FRESH), budget)
-    components, scope = 1 if mixture is None else mixture.M, scope_of(cmdp, mixture, "this simulator")
-    found = certificate_from(seen, cmdp.b, delta, components=components, scope=scope)
-    if mixture is None or not _is_stochastic(mixture) or found.verdict != "CERTIFIED":
+    facts = {"components": 1 if mixture is None else mixture.M, "scope": scope_of(cmdp, mixture, AS_SIMULATOR)}
+    limits = {"names": list(cmdp.names), "costs": list(cmdp.costs)}
+    found = certificate_from(seen, cmdp.b, delta, **facts, **limits)
+    if mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR) or found.verdict != "CERTIFIED":
         return found
     again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
-    return _with_greedy(replace(found, env_steps=seen.steps + again.steps), again.verdict)
-
-
-def _with_greedy(found: Certificate, verdict: Verdict) -> Certificate:
-    if verdict == "CERTIFIED":
-        return replace(found, greedy_verdict=verdict)
-    text = f"{found.message}; sample actions from this policy: always taking the most likely one is {verdict}"
-    return replace(found, greedy_verdict=verdict, message=text)
+    return replace(found, env_steps=seen.steps + again.steps, greedy_verdict=again.verdict)
 
 
 def _as_mixture(policy: Any) -> Mixture | None:
@@ -111,8 +111,12 @@ def most_likely(mixture: Mixture) -> Mixture:
     return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)].reshape(-1, S, A))
 
 
-def _is_stochastic(mixture: Mixture) -> bool:
-    return bool(np.any(mixture.pi.max(-1) < 1))
+def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
+    """Return the share of steps, by discounted visits, in which the policy does not take the most likely action."""
+    other = 1 - mixture.pi.max(-1)
+    if not np.any(other > 0):
+        return 0.0
+    return float(np.einsum("m,ms,ms->", mixture.weights, occupancy(cmdp, mixture.pi).sum(-1), other))
 
 
 def _read_bounds(cmdp: CMDP, bounds: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:

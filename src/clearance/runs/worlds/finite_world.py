@@ -42,7 +42,7 @@ from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPG
 from clearance.learning.state import State
 from clearance.learning.trace import Trace
 from clearance.runs import plain_data
-from clearance.runs.worlds.finite_certify import certify_finite, certify_table
+from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
 from clearance.runs.worlds.world import (
@@ -215,6 +215,12 @@ class FiniteWorld(World):
         base = state_values(pi_end, memory.Q) if isinstance(memory, Tables) else None
         return Choice(PolicyTables(cmdp, pi, base), fallback, reserve)
 
+    def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
+        """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""
+        if mixture.M == 1:
+            return mixture
+        return mixture.stationary(self.problem) if settled.sampler.policy.tabular else None
+
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
         """The averaged-occupancy policy."""
         return _average(self.problem, settled.sampler.policy, run.trace, _d_bar(run))
@@ -226,7 +232,7 @@ class FiniteWorld(World):
         return certify_finite(self.problem, policy, **how)
 
     def scope(self, policy: Mixture) -> str:
-        return scope_of(self.problem, policy, "this simulator")
+        return scope_of(self.problem, policy, AS_SIMULATOR)
 
     def last_policy(self, settled: Settled, state: State) -> Mixture:
         return Mixture.single(settled.sampler.policy.pi(state.theta))

@@ -15,6 +15,7 @@ from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
 from clearance.certificates.sequential_test import gather, slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest, save_json
@@ -189,9 +190,10 @@ class SimulatorWorld(World):
             evidence="exact",
             parts=list(parts),
             components=policy.M,
-            message=f"{verdict}: {_explain(J)}",
-            scope=f"the model of {s.name} in real arithmetic, the policy's numbers as stored; {s.meaning}",
+            message=f"{MEANING[verdict]}: {_explain(J)}",
+            scope=self.scope(policy, f"the model of {s.name} in real arithmetic, for the policy's numbers as stored"),
             lam=lam if np.isfinite(J).all() else None,
+            **self.limits(),
         )
 
     def certify_policy(
@@ -225,16 +227,15 @@ class SimulatorWorld(World):
         s = self.statement
         seen = gather(source, s.b, delta, fold(key_of(seed), FRESH), budget)
         components = 1 if mixture is None else mixture.M
-        return self.complete(certificate_from(seen, s.b, delta, components=components, scope=self.scope(mixture)))
+        facts = {"components": components, "scope": self.scope(mixture)}
+        return self.complete(certificate_from(seen, s.b, delta, **facts, **self.limits()))
 
-    def scope(self, policy: NetworkMixture | None) -> str:
-        how = "a rule, called as given"
+    def scope(self, policy: NetworkMixture | None, subject: str | None = None) -> str:
+        s, how = self.statement, "a rule, called as given"
         if policy is not None:
-            how = "one policy" if policy.M == 1 else f"a mixture of {policy.M}, drawn once per episode"
-            how += ", with its actions sampled"
-        return (
-            f"the simulator {self.statement.name} as it was run, from its own resets; {self.statement.meaning}; {how}"
-        )
+            how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
+        subject = subject or f"the simulator {s.name} as it was run, from its own resets"
+        return scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how)
 
     def complete(self, certificate: Certificate) -> Certificate:
         """A reward that declares no bounds has none in the certificate."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from clearance.certificates.best_mixture import Single
 from clearance.certificates.candidate_search import Candidates
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
@@ -26,10 +27,13 @@ NO_EXACT = "the values of this problem are not known exactly: leave out evidence
 
 
 class NamedLimits(Limits, Protocol):
-    """What is asked of a problem, with the names of its constraints."""
+    """What is asked of a problem, with the names of its constraints, and which of them were written as costs."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def costs(self) -> tuple[bool, ...]: ...
 
 
 class Margin(Protocol):
@@ -61,6 +65,7 @@ class Task(NamedTuple):
     delta: float
     seed: int
     exact_J: bool | None = None
+    single: Single = "prefer"
 
 
 class Settled(NamedTuple):
@@ -165,6 +170,10 @@ class World(Protocol):
         """Return the policies to choose from, as many as so many environment steps can tell apart."""
         ...
 
+    def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
+        """Return the one policy of the class with exactly the values of a mixture; None where none is known."""
+        return None
+
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
         """Return the policy to give back where no mixture of the candidates meets the limits by exact values."""
         raise InputError(NO_EXACT)
@@ -180,6 +189,11 @@ class World(Protocol):
     def scope(self, policy: Any) -> str:
         """Return what a certificate of this policy holds for, in words."""
         ...
+
+    def limits(self) -> dict[str, Any]:
+        """Return what a certificate says of the limits beside b: their names, and which of them are costs."""
+        s = self.statement
+        return {"names": list(s.names), "costs": list(s.costs)}
 
     def complete(self, certificate: Certificate) -> Certificate:
         """Return a certificate from samples without what this problem cannot know."""

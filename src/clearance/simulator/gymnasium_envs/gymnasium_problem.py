@@ -129,6 +129,7 @@ def gymnasium(
         names=labels,
         horizon=horizon,
         bounds=_bounds(bounds, len(limit), sign),
+        costs=(sign < 0,) * len(limit),
     )
     settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
     settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name}

@@ -94,7 +94,8 @@ def environment(
     given, word, turn = (b, "b", 1.0) if limits is None else (limits, "limits", -1.0)
     if isinstance(given, Mapping):
         names, given = names or tuple(str(k) for k in given), list(given.values())
-    told = Statement(name, gamma, turn * read_vector(word, given), tuple(names), horizon, bounds)
+    limit = turn * read_vector(word, given)
+    told = Statement(name, gamma, limit, tuple(names), horizon, bounds, (turn < 0,) * len(limit))
     sign = np.append(1.0, np.full(told.I, turn)).astype(np.float32)
     turned = None if told.bounds is None else tuple(np.sort(sign * np.asarray(told.bounds), axis=0))
 

@@ -31,5 +31,5 @@ def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
     def observe(s: Any) -> Any:
         return jax.nn.one_hot(s, cmdp.S)
 
-    statement = Statement("model", cmdp.gamma, cmdp.b, cmdp.names, None, bounds)
+    statement = Statement("model", cmdp.gamma, cmdp.b, cmdp.names, None, bounds, cmdp.costs)
     return Environment(statement, reset, step, observe, Discrete(cmdp.A), lanes)

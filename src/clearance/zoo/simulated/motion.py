@@ -69,7 +69,7 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
         h = -jnp.stack([x @ Q @ x, u @ R @ u])
         return A @ x + B @ u + noise @ jax.random.normal(key, x.shape), h, jnp.zeros((), bool)
 
-    statement = Statement("double-integrator", lqr.gamma, np.array([-budget]), ("effort",))
+    statement = Statement("double-integrator", lqr.gamma, np.array([-budget]), ("effort",), costs=(True,))
     free = np.full(lqr.B.shape[1], np.inf)
 
     def exact(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> tuple[Any, Any, Any]:

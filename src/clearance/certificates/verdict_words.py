@@ -1,0 +1,107 @@
+"""The verdict in words, the same wherever a certificate is shown: command line, report, `str` and `repr`.
+
+They say what is limited, for what it holds, how sure it is, and what it does not cover. Costs are shown as costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MEANING = {
+    "CERTIFIED": "every limit is met",
+    "VIOLATED": "a limit is broken",
+    "UNDECIDED": "it is not shown whether every limit is met",
+}
+
+
+def describe_certificate(said: Mapping[str, Any]) -> list[str]:
+    """Return the sentences for a certificate, given as `Certificate.asdict()`."""
+    found = [f"{said['verdict']}: {said['message']}.", _limits(said), _scope(said["scope"])]
+    found += [_components(said), _greedy(said), _not_covered(said)]
+    return [sentence for sentence in found if sentence]
+
+
+def scope_words(subject: str, gamma: float, horizon: int | None, policy: str) -> str:
+    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy."""
+    return f"Holds for: {subject}. What is limited: the {_sum_in_words(gamma, horizon)}. Policy: {policy}."
+
+
+def policy_words(components: int, one: str = "one stationary policy") -> str:
+    """Return what kind of policy it is."""
+    if components == 1:
+        return one
+    return f"a mixture of {components} policies; one is drawn at the start of each episode"
+
+
+def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool = False) -> str:
+    """Return one limit as its user wrote it.
+
+    >>> limit_words("waiting", -39.98, -40.0, cost=True)
+    'waiting: 39.98 ≤ 40 (slack 0.02)'
+    """
+    value, limit = as_written(J_g, cost=cost), as_written(b, cost=cost)
+    if not math.isfinite(J_g):
+        return f"{name}: no finite value, limit {limit:.6g}"
+    kept, broken = ("≤", ">") if cost else ("≥", "<")
+    about = "estimated " if estimated else ""
+    return f"{name}: {about}{value:.6g} {kept if J_g >= b else broken} {limit:.6g} (slack {J_g - b:.3g})"
+
+
+def as_written(x: float, *, cost: bool) -> float:
+    """Return a value or limit of a utility with the sign that its user gave it."""
+    return 0.0 - x if cost else x
+
+
+def _sum_in_words(gamma: float, horizon: int | None) -> str:
+    if horizon is None:
+        return f"expected discounted sum of each cost or utility (gamma = {gamma:g}, infinite horizon)"
+    if gamma == 1:
+        return f"expected sum of each cost or utility over one episode of at most {horizon} steps"
+    return f"expected sum of each cost or utility over one episode of at most {horizon} steps (gamma = {gamma:g})"
+
+
+def _limits(said: Mapping[str, Any]) -> str:
+    I, estimated = len(said["b"]), said["evidence"] == "samples"
+    names = said.get("names") or [f"g{i}" for i in range(I)]
+    costs = said.get("costs") or [False] * I
+    rows = zip(names, said["J_g"], said["b"], costs, strict=True)
+    found = [limit_words(name, J_g, b, cost=cost, estimated=estimated) for name, J_g, b, cost in rows]
+    return f"Limits: {'; '.join(found)}." if found else ""
+
+
+def _scope(scope: str) -> str:
+    """The scope as it is; version 0.1 wrote it without its first words."""
+    return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
+
+
+def _components(said: Mapping[str, Any]) -> str:
+    slack = said.get("worst_component_slack")
+    if said["components"] == 1 or slack is None:
+        return ""
+    about = "an estimated" if said["evidence"] == "samples" else "a"
+    if slack >= 0:
+        return f"On its own, the component that comes closest to a limit has {about} slack of {slack:.3g}."
+    return (
+        "The limits hold on average over the components, not for each of them: on its own, the worst component has "
+        f"{about} slack of {slack:.3g}: it breaks a limit, on average over the episodes that follow it."
+    )
+
+
+def _greedy(said: Mapping[str, Any]) -> str:
+    verdict = said.get("greedy_verdict")
+    if verdict in (None, "CERTIFIED"):
+        return ""
+    would = {"VIOLATED": "would violate a limit", "UNDECIDED": "might violate a limit"}[verdict]
+    return f"Sample actions from this policy; always taking the most likely action {would}."
+
+
+def _not_covered(said: Mapping[str, Any]) -> str:
+    if said["verdict"] != "CERTIFIED":
+        return ""
+    what = "model" if said["evidence"] == "exact" else "simulator"
+    return (
+        f"Not covered: single episodes, which vary around the expectation, and a real system that differs from this "
+        f"{what}."
+    )
