@@ -26,6 +26,8 @@ class Certificate:
                      which may violate a limit on its own
     scope            what the verdict holds for
     interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
+    level, spent     of δ: the level of the test that gave this verdict, and the sum of the levels of all tests so far
+                     that share δ with it: in its folder, or in its run (samples)
     greedy_verdict   the verdict on always taking the most likely action, where the policy is stochastic
     """
 
@@ -50,6 +52,8 @@ class Certificate:
     episodes: int = 0
     env_steps: int = 0
     greedy_verdict: Verdict | None = None
+    level: float | None = None
+    spent: float | None = None
 
     @property
     def J_r_lower(self) -> float:

@@ -10,9 +10,20 @@ from clearance.core.arrays import Array
 
 
 def certificate_from(
-    seen: Evidence, b: Array, delta: float, *, components: int, scope: str, lam: Array | None = None, note: str = ""
+    seen: Evidence,
+    b: Array,
+    delta: float,
+    *,
+    components: int,
+    scope: str,
+    lam: Array | None = None,
+    note: str = "",
+    spent: float | None = None,
 ) -> Certificate:
-    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it."""
+    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it.
+
+    spent  the sum of the levels of all tests so far that share δ; of a test on its own, its level
+    """
     words = {
         "CERTIFIED": f"every limit is met, with confidence {1 - delta:g}",
         "VIOLATED": f"a limit is broken, with confidence {1 - delta:g}",
@@ -31,6 +42,8 @@ def certificate_from(
         scope=scope,
         lam=lam,
         delta=delta,
+        level=seen.delta,
+        spent=seen.delta if spent is None else spent,
         episodes=seen.episodes,
         env_steps=seen.steps,
         **facts,

@@ -45,6 +45,8 @@ def certificate(certificate: Any) -> dict[str, Any]:
         "greedy_verdict",
         "evidence",
         "delta",
+        "level",
+        "spent",
         "scope",
         "message",
     )

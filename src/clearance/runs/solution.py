@@ -28,6 +28,7 @@ class Solution:
     policy       the best certified mixture: at most I + 1 iterates, chosen by a linear program over their values
     certificate  what is proven of it, or holds with confidence 1 − δ
     attempts     from samples: the mixtures that were tested, in their order
+    recalled     the stored result of a run that was done: nothing was tested again, and `attempts` is empty
     d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
     """
 
@@ -47,6 +48,7 @@ class Solution:
     d_bar: Array | None = field(default=None, repr=False)
     select: Callable[[], Selection] | None = field(default=None, repr=False)
     last_policy: Callable[[], Any] | None = field(default=None, repr=False)
+    recalled: bool = False
 
     @cached_property
     def selection(self) -> Selection:

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from clearance.certificates.certificate import Certificate, EvidenceKind, Verdict
 from clearance.certificates.distributed_episodes import distribute
 from clearance.certificates.episode_source import Episodes
+from clearance.certificates.ledger import run_test
 from clearance.certificates.sequential_test import gather
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.core.validation import read_numbers
@@ -39,6 +41,7 @@ def certify_finite(
     budget: float,
     seed: int,
     executor: Executor | None,
+    ledger: Any = None,
     best: Optimum | None = None,
     compare: bool = True,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
@@ -56,6 +59,8 @@ def certify_finite(
             raise InputError(
                 "a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]"
             )
+        if ledger is not None:
+            raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
         return certify_table(cmdp, mixture, best, compare=compare)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
     if mixture is None and executor is not None:
@@ -67,7 +72,12 @@ def certify_finite(
         V = None if base is None else _read_values(cmdp, base)
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
     with distribute(sources, executor) as drawn:
-        return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget)
+        return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget, ledger)
+
+
+def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
+    """Return the digest of a model and a policy of it."""
+    return digest(["finite", digest("CMDP", cmdp.arrays())], {"weights": mixture.weights, "pi": mixture.pi})
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
@@ -79,13 +89,23 @@ def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, 
 
 
 def _certify_by_samples(
-    cmdp: CMDP, mixture: Mixture | None, sources: list[Episodes], key: np.uint64, delta: float, budget: float
+    cmdp: CMDP,
+    mixture: Mixture | None,
+    sources: list[Episodes],
+    key: np.uint64,
+    delta: float,
+    budget: float,
+    ledger: Any,
 ) -> Certificate:
-    """What samples say of the policy, and of its most likely actions, with fresh ones."""
-    seen = gather(sources[0], cmdp.b, delta, fold(key, FRESH), budget)
+    """What samples say of the policy, and of its most likely actions, with fresh ones.
+
+    In a ledger the most likely actions would be another policy with a share of its own: they are not tested.
+    """
+    identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
+    seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
     components, scope = 1 if mixture is None else mixture.M, scope_of(cmdp, mixture, "this simulator")
-    found = certificate_from(seen, cmdp.b, delta, components=components, scope=scope)
-    if mixture is None or not _is_stochastic(mixture) or found.verdict != "CERTIFIED":
+    found = certificate_from(seen, cmdp.b, delta, components=components, scope=scope, note=note, spent=spent)
+    if ledger is not None or mixture is None or not _is_stochastic(mixture) or found.verdict != "CERTIFIED":
         return found
     again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
     return _with_greedy(replace(found, env_steps=seen.steps + again.steps), again.verdict)
