@@ -52,10 +52,14 @@ def share_of(number: int) -> float:
 
 @dataclass(eq=False)
 class Trial:
-    """One test: of what (`subject_of`; empty if that cannot be identified), at which level, and where it stopped."""
+    """One test: of what (`subject_of`; empty if that cannot be identified), at which level, and where it stopped.
+
+    The stream `key` is fixed before the first episode is drawn: a test that was killed draws no other episodes.
+    """
 
     subject: str
     level: float
+    key: int
     state: dict[str, Any] | None = None
 
 
@@ -94,12 +98,15 @@ class Ledger:
                     return number, trial
         return None
 
-    def open_trial(self, subject: str, delta: float) -> tuple[int, Trial]:
-        """Return the test of this subject at this δ, opened before or now."""
+    def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
+        """Return the test of this subject at this δ, opened before or now, with a stream of its own below `key`.
+
+        A policy may have been chosen after a look at the test of another one: it must not get the same episodes.
+        """
         found = self.find(subject, delta)
         if found is None:
             share = self.open_share("certify", delta)
-            share.trials.append(Trial(subject, share.level))
+            share.trials.append(Trial(subject, share.level, int(fold(key, len(self.shares)))))
             self.keep()
             found = len(self.shares), share.trials[0]
         self.latest = found[0]
@@ -118,7 +125,7 @@ class Ledger:
         """Store where the tests of a search stopped, to continue them; those that were continued since then stay."""
         if share.trials:
             return
-        share.trials = [Trial(subject, seen.delta, describe_state(seen)) for subject, seen in tests]
+        share.trials = [Trial(subject, seen.delta, int(seen.key), describe_state(seen)) for subject, seen in tests]
         self.keep()
 
 
@@ -142,14 +149,14 @@ def run_test(
         return Tested(gather(source, b, delta, key, budget), delta, "")
     _check_budget(source, budget)
     book: Ledger = ledger.load()
-    number, trial = book.open_trial(subject_of(identity, source, b), delta)
-    start = None if trial.state is None else restore_state(trial.state, source, b)
+    number, trial = book.open_trial(subject_of(identity, source, b), delta, key)
+    start = None if trial.state is None else restore_state(trial.state, trial.key, source, b)
 
     def keep(seen: Evidence) -> None:
         trial.state = describe_state(seen)
         book.keep()
 
-    seen = gather(source, b, trial.level, fold(key, number), budget, start=start, keep=keep)
+    seen = gather(source, b, trial.level, np.uint64(trial.key), budget, start=start, keep=keep)
     return Tested(seen, book.spent, f"test {number} of this folder, at level {trial.level:.3g} of δ = {delta:g}")
 
 
@@ -172,18 +179,18 @@ def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
 
 
 def describe_state(seen: Evidence) -> dict[str, Any]:
-    """Return where a test stopped, as plain data: its stream, episodes and steps, its bets, and sums by component."""
+    """Return where a test stopped, as plain data: episodes and steps, its bets, and sums by component."""
     tally = seen.tally
     parts = [[m, c.episodes, c.total.tolist(), c.squares.tolist()] for m, c in sorted(tally.parts.items())]
     bets = {"up": [_describe_bets(x) for x in tally.up], "down": [_describe_bets(x) for x in tally.down]}
-    return {"key": int(seen.key), "episodes": seen.episodes, "steps": seen.steps, **bets, "parts": parts}
+    return {"episodes": seen.episodes, "steps": seen.steps, **bets, "parts": parts}
 
 
 def _describe_bets(bets: Bets) -> dict[str, Any]:
     return {name: np.asarray(getattr(bets, name), float).tolist() for name in (*FIXED, *STORED)}
 
 
-def restore_state(data: dict[str, Any], source: Episodes, b: Array) -> Standing:
+def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
     """Return where a test stopped; an error where the data cannot be of a test of this statement."""
     tally = Tally.of(source, b, None)
     try:
@@ -195,7 +202,7 @@ def restore_state(data: dict[str, Any], source: Episodes, b: Array) -> Standing:
             tally.parts[int(m)] = Component(int(episodes), total, squares)
         if sum(c.episodes for c in tally.parts.values()) != data["episodes"]:
             raise ValueError("the episodes of the components")
-        return Standing(np.uint64(data["key"]), int(data["episodes"]), int(data["steps"]), tally)
+        return Standing(np.uint64(key), int(data["episodes"]), int(data["steps"]), tally)
     except (KeyError, TypeError, ValueError, OverflowError) as e:
         raise InputError(f"the ledger holds a test that cannot be continued ({e}): test in another folder") from None
 

@@ -194,7 +194,7 @@ def _watchers(args: argparse.Namespace, statement: Any, K: int):
 
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
     """Show one answer for all kinds of problems; what does not apply is null."""
-    certificate, k, tests = solution.certificate, solution.state.k, len(solution.attempts)
+    certificate, k, tests = solution.certificate, solution.state.k, solution.selection.tests
     result = {
         **tables.certificate(certificate),
         "status": solution.status,

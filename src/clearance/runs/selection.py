@@ -21,12 +21,16 @@ SEARCH = 2**40 + 20  # the stream of choice and tests: no iteration of a run get
 
 
 class Selection(NamedTuple):
-    """The policy to use, its certificate, the mixtures that were tested, and the environment steps that took."""
+    """The policy to use, its certificate, and the mixtures that were tested, with environment steps and their number.
+
+    A result that was read from its folder has the number of the tests, and not the tests.
+    """
 
     policy: Any
     certificate: Certificate
     attempts: tuple[Attempt, ...] = ()
     steps: int = 0
+    tests: int = 0
 
 
 def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool = True) -> Selection:
@@ -72,7 +76,7 @@ def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: fl
     note = f"mixture {attempts.index(best) + 1} of {len(attempts)} tried, tested at level {best.delta:.3g}"
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
-    return Selection(best.policy, certificate, attempts, search.steps)
+    return Selection(best.policy, certificate, attempts, search.steps, len(attempts))
 
 
 def _identified(world: World, choice: Choice, attempt: Attempt) -> Attempt:

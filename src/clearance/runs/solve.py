@@ -132,8 +132,9 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     facts = {"d_sum": settled.d_sum, "budget": settled.budget, "record": writer}
     run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
     steps = writer.env_steps - world.spent_before(margin) - run.steps
+    tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
     solution = _solution(task, settled, run, margin, writer)
-    solution.__dict__["selection"] = Selection(stored.policy, stored.certificate, (), steps)
+    solution.__dict__["selection"] = Selection(stored.policy, stored.certificate, (), steps, tests)
     if writer.status != "done":  # iterations were made again
         writer.finish(stored.policy, stored.certificate, "done", writer.env_steps)
     return _timed(solution, writer.seconds, recalled=True)
