@@ -54,7 +54,7 @@ class Coin:
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
         cost = np.random.default_rng(int(fold(key, begin))).random(n) < self.p
-        return np.stack([np.zeros(n), -1.0 * cost], 1), np.zeros(n, np.int64), n
+        return np.stack([np.zeros(n), np.where(cost, -1.0, 0.0)], 1), np.zeros(n, np.int64), n
 
 
 class Memory(Ledger):
@@ -202,7 +202,7 @@ def dying(function: Any, n: int) -> Any:
 def test_a_kill_gives_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """At every draw and every write: the share is open before the first draw, and the same test is continued."""
     problem, policy, how = case("finite")
-    how = how | {"budget": 8e3}
+    how: dict[str, Any] = how | {"budget": 8e3}
     whole = cl.certify(problem, policy, out="whole", **how)
     draws, writes = ((MixtureEpisodes, "draw"), (Path, "replace"))
     for n, (where, name) in [*((n, draws) for n in (1, 2, 5)), *((n, writes) for n in (1, 2, 3, 4, 5, 8))]:

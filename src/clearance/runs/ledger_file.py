@@ -48,7 +48,8 @@ def read_ledger(path: Path, entry: dict[str, Any] | None) -> Ledger:
 
 
 def _parse_share(data: dict[str, Any]) -> Share:
-    return Share(**data | {"trials": [Trial(**trial) for trial in data["trials"]]})
+    trials = [Trial(**trial) for trial in data["trials"]]
+    return Share(data["kind"], data["delta"], data["level"], trials)
 
 
 def _check_levels(path: Path, ledger: Ledger) -> None:
