@@ -15,6 +15,7 @@ import clearance as cl
 from clearance.certificates import candidate_search
 from clearance.certificates.best_mixture import best_weights, spread_evenly
 from clearance.certificates.candidate_search import LEVELS, CandidateSearch, best_attempt
+from clearance.certificates.ledger import share_of
 from clearance.certificates.sequential_test import gather
 from clearance.core.errors import InfeasibleError, InputError
 from clearance.core.random_streams import fold, key_of
@@ -267,7 +268,7 @@ def test_solve_from_samples(name: str) -> None:
     assert 0 < s.env_steps <= budget
     assert np.all(s.policy.J(cmdp) >= np.array(s.certificate.J_lower))
     levels, chosen = [a.delta for a in s.attempts], best_attempt(s.attempts)
-    assert levels == [share * 0.05 for share in LEVELS[: len(levels)]]
+    assert levels == [share * (share_of(1) * 0.05) for share in LEVELS[: len(levels)]]
     assert chosen is not None and s.certificate.delta == 0.05
     assert s.policy is chosen.policy and sum(levels) <= 0.05
     certified = [a for a in s.attempts if a.evidence.verdict == "CERTIFIED"]

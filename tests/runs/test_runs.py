@@ -303,7 +303,7 @@ def test_every_file_carries_its_schema() -> None:
     KINDS["features"] = {"method": cl.CNPGPD(K=50, N=10), "policy": cl.linear_softmax(np.eye(4).reshape(2, 2, 4))}
     begin("features", "run")
     found = cl.run.load("run")
-    assert len(found.manifest["files"]) == 10
+    assert len(found.manifest["files"]) == 11
     for name in (*found.manifest["files"], "manifest.json"):
         path = Path("run", name)
         schema = json.loads(path.read_text())["schema"] if name.endswith("json") else str(np.load(path)["schema"])

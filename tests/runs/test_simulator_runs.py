@@ -115,15 +115,18 @@ def test_the_other_method_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bits("run") == bits("whole") and cl.run.load("run").settings["method"]["name"] == "PracticalCRPO"
 
 
-def test_a_done_run_that_is_made_again_and_interrupted(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its certificate stays with the policy that it is about."""
+def test_a_done_run_is_tested_again_only_if_its_certificate_is_lost(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is interrupted: to the same bits, in the share that its search had."""
     shutil.copytree(whole["Gymnasium"], "run")
-    before = {name: Path("run", name).read_bytes() for name in ("policy.npz", "certificate.json")}
-    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as m:
         m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
-        cl.resume("run", pole())
-    assert {name: Path("run", name).read_bytes() for name in before} == before and not cl.run.load("run").damaged
-    cl.resume("run", pole())
+        assert cl.resume("run", pole()).recalled
+        Path("run/certificate.json").unlink()
+        with pytest.raises(KeyboardInterrupt):
+            cl.resume("run", pole())
+    assert not cl.resume("run", pole()).recalled
     assert bits("run") == bits(whole["Gymnasium"])
 
 

@@ -27,7 +27,7 @@ from clearance.certificates.sequential_test import Component, Evidence, affordab
 from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 
-LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of δ that the tests spend
+LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (`ledger`), that the tests spend
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
@@ -57,12 +57,14 @@ class Attempt(NamedTuple):
 
     worth  its reward by all samples that were drawn of its components, for the choice between certified mixtures: the
            highest of their own estimates would be the luckiest one
+    subject  the digest of what was tested, by which a ledger of tests finds it again; empty if it has none
     """
 
     policy: Any
     evidence: Evidence
     delta: float
     worth: float
+    subject: str = ""
 
 
 def least_episodes(candidates: int) -> int:

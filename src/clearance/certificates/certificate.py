@@ -28,6 +28,8 @@ class Certificate:
                      which may violate a limit on its own
     scope            what the verdict holds for
     interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
+    level, spent     of δ: the level of the test that gave this verdict, and the sum of the levels of all tests so far
+                     that share δ with it: in its folder, or in its run (samples)
     greedy_verdict   the verdict on always taking the most likely action, where it takes others too in more than
                      a hair of its steps (10⁻⁶)
     names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
@@ -56,6 +58,8 @@ class Certificate:
     greedy_verdict: Verdict | None = None
     names: list[str] | None = None
     costs: list[bool] | None = None
+    level: float | None = None
+    spent: float | None = None
 
     @property
     def J_r_lower(self) -> float:

@@ -11,6 +11,7 @@ Sampling stops by itself when the verdict is reached or the budget ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from clearance.core.arrays import Array
 
 Likely = tuple[Array, Array]
 FIRST = 256  # episodes before the first look
+SMALLEST_LOOK = 32  # the same where the state of the test is kept
 PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
@@ -41,7 +43,7 @@ class Component(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Tally:
+class Tally:
     """All bets of one policy: on every signal from above and from below, and sums by component."""
 
     up: list[Bets]
@@ -49,7 +51,7 @@ class _Tally:
     parts: dict[int, Component]
 
     @classmethod
-    def of(cls, source: Episodes, b: Array, likely: Likely | None) -> _Tally:
+    def of(cls, source: Episodes, b: Array, likely: Likely | None) -> Tally:
         low, high = source.bounds
         at = np.concatenate([[0.5 * (low[0] + high[0])], b])
         hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
@@ -78,15 +80,25 @@ class _Tally:
         return "VIOLATED" if any(bets.rejects(delta / I) for bets in self.down[1:]) else "UNDECIDED"
 
 
+class Standing(NamedTuple):
+    """Where a test stopped: its stream, the episodes and environment steps so far, and its bets."""
+
+    key: np.uint64
+    episodes: int
+    steps: int
+    tally: Tally
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the episodes say, at level δ."""
+    """What the episodes of the stream `key` say, at level δ."""
 
     verdict: Verdict
     episodes: int
     steps: int
     delta: float
-    tally: _Tally
+    tally: Tally
+    key: np.uint64
 
     @cached_property
     def mean(self) -> Array:
@@ -130,25 +142,33 @@ def gather(
     *,
     likely: Likely | None = None,
     impatient: bool = False,
+    start: Standing | None = None,
+    keep: Callable[[Evidence], None] | None = None,
 ) -> Evidence:
     """Sample episodes until a verdict is reached or `budget` environment steps are spent.
 
     likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; never trusted
     impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
+    start      where an earlier test stopped, to continue it with its own stream
+    keep       called with the evidence at every look, to store it; then the budget never cuts the episodes between two
+               looks, so that a test which stopped there and is continued is the same test, bit for bit
     """
-    tally, n, steps, verdict = _Tally.of(source, b, likely), 0, 0, "UNDECIDED"
+    key, n, steps, tally = (key, 0, 0, Tally.of(source, b, likely)) if start is None else start
+    verdict = tally.verdict(delta) if n else "UNDECIDED"
     while verdict == "UNDECIDED":
         affordable = affordable_episodes(budget - steps, source.episode_steps)
-        size = min(max(FIRST, n // 8), affordable)
-        if size < 1:
+        size = max(SMALLEST_LOOK, n // 8) if keep else min(max(FIRST, n // 8), affordable)
+        if not 1 <= size <= affordable:
             break
         X, component, taken = source.draw(key, n, size)
         tally.update(X, component)
         n, steps = n + size, steps + taken
         verdict = tally.verdict(delta)
+        if keep:
+            keep(Evidence(verdict, n, steps, delta, tally, key))
         if impatient and _unlikely(tally, b, delta, n, n + affordable - size):
             break
-    return Evidence(verdict, n, steps, delta, tally)
+    return Evidence(verdict, n, steps, delta, tally, key)
 
 
 def affordable_episodes(steps: float, each: float) -> int:
@@ -156,7 +176,7 @@ def affordable_episodes(steps: float, each: float) -> int:
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
-def _unlikely(tally: _Tally, b: Array, delta: float, n: int, most: int) -> bool:
+def _unlikely(tally: Tally, b: Array, delta: float, n: int, most: int) -> bool:
     """Whether some limit would not pass within `most` episodes even if its slack were three standard errors larger."""
     bets = tally.up[1:]
     mean, sd, width = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "width"))

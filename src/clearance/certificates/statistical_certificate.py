@@ -18,9 +18,13 @@ def certificate_from(
     scope: str,
     lam: Array | None = None,
     note: str = "",
+    spent: float | None = None,
     **more: Any,
 ) -> Certificate:
-    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it."""
+    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it.
+
+    spent  the sum of the levels of all tests so far that share δ; of a test on its own, its level
+    """
     chance = f"with probability at most {delta:g}"
     words = {
         "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
@@ -40,6 +44,8 @@ def certificate_from(
         scope=scope,
         lam=lam,
         delta=delta,
+        level=seen.delta,
+        spent=seen.delta if spent is None else spent,
         episodes=seen.episodes,
         env_steps=seen.steps,
         **facts,

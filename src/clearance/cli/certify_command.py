@@ -20,12 +20,18 @@ from clearance.simulator.simulator import Simulator
 NOT_CERTIFIED = 4
 POLICY = "policy.npz, as solve --out and optimum --out write it, or package.module:rule, a function of the observation"
 
+OUT = (
+    "keep a ledger of the tests in this folder, a run folder or one of its own: the same policy and limits continue "
+    "their test, another policy gets another share of --delta (evidence from samples)"
+)
+
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     run_flags.add_problem(p)
     p.add_argument("policy", metavar="POLICY", help=POLICY)
     run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
     run_flags.add_environment_flags(p)
+    p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help=OUT)
     flag_types.add_cluster(p, workers=True)
 
 
@@ -36,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
         _check_cluster(args, problem, policy)
     settings = {"evidence": args.evidence, "delta": args.delta, "budget": args.budget, "seed": args.seed}
     with contextlib.nullcontext() if args.cluster is None else executor_argument.executor_of(args) as executor:
-        certificate = certify(problem, policy, **settings, executor=executor)
-    result = {"status": "done", **tables.certificate(certificate), "env_steps": certificate.env_steps}
+        certificate = certify(problem, policy, **settings, executor=executor, out=args.out)
+    result = {"status": "done", **tables.certificate(certificate), "env_steps": certificate.env_steps, "run": args.out}
     tables.answer(args, result, f"{args.policy} on {args.problem}", names=world_of(problem).statement.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 

@@ -159,6 +159,8 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
     status = _answer(args, solution, folder)
+    if solution.recalled:
+        return tables.error(f"{folder} is finished: this is its stored result, nothing was tested again", status)
     if solution.status == "interrupted":
         where = f"; saved in {folder}: {go_on}" if folder else ""
         done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
@@ -192,7 +194,7 @@ def _watchers(args: argparse.Namespace, statement: Any, K: int):
 
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
     """Show one answer for all kinds of problems; what does not apply is null."""
-    certificate, k, tests = solution.certificate, solution.state.k, len(solution.attempts)
+    certificate, k, tests = solution.certificate, solution.state.k, solution.selection.tests
     result = {
         **tables.certificate(certificate),
         "status": solution.status,

@@ -49,6 +49,8 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
         "greedy_verdict",
         "evidence",
         "delta",
+        "level",
+        "spent",
         "names",
         "costs",
         "scope",

@@ -7,11 +7,13 @@ sampling stops.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.cluster.executor import Executor
 from clearance.core.errors import InputError
+from clearance.runs.ledger_file import LedgerFolder
 from clearance.runs.worlds.dispatch import world_of
 
 
@@ -24,6 +26,7 @@ def certify(
     budget: float = 1e6,
     seed: int = 0,
     executor: Executor | None = None,
+    out: str | Path | None = None,
     **options: Any,
 ) -> Certificate:
     """Certify that a policy meets every limit of a problem, or report that it does not.
@@ -35,6 +38,10 @@ def certify(
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
               `budget` steps, and the verdict holds at level `delta`. A simulator has one kind, which it knows
     executor  who draws the episodes (samples): the evidence is bit-identical for every executor
+    out       a folder that keeps a ledger of the tests made in it (samples): a run folder, or one of its own. The same
+              policy and statement at the same δ continue their test, where `budget` counts from its first episode and
+              `seed` is the one it was begun with; everything else, and every rule, gets a new share of δ. Without a
+              folder nothing counts the tests: to repeat one with another seed spends δ again (docs/guarantee.md)
     options   for finite models:
               best     the optimum, if it is at hand;  compare=False: do not compute it (exact)
               bounds   declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
@@ -45,4 +52,9 @@ def certify(
     if not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
     how = {"evidence": evidence, "delta": delta, "budget": budget, "seed": seed, "executor": executor}
-    return world_of(problem).certify_policy(policy, **how, **options)
+    if out is None:
+        return world_of(problem).certify_policy(policy, **how, **options)
+    with LedgerFolder(out) as ledger:
+        found = world_of(problem).certify_policy(policy, **how, ledger=ledger, **options)
+        ledger.write_certificate(found)
+        return found

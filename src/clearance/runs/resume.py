@@ -14,7 +14,7 @@ from clearance.runs.method_table import restore_method
 from clearance.runs.run_folder import open_again
 from clearance.runs.run_writer import Every
 from clearance.runs.solution import Solution
-from clearance.runs.solve import perform
+from clearance.runs.solve import perform, recall
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.world import Task, World
 
@@ -28,7 +28,7 @@ def resume(
     progress: Progress | None = None,
 ) -> Solution:
     """Continue a run: the same trace, policy and certificate, bit for bit, as without the interruption (on the same
-    machine, with the same versions).
+    machine, with the same versions). A run that is done is not tested again: its stored result is given back.
 
     problem  it must be the one of the run. A finite model is in the folder, and may be left out; a simulator is code,
              and must be given. One that is not deterministic given its seed is resumed, but not bit-identical
@@ -40,12 +40,13 @@ def resume(
         if asked["sampler"] is None:
             raise InputError(f"{writer.folder}: was saved after its run, without checkpoints; solve again with out=")
         world = world_of(CMDP.load(writer.folder / "problem.npz") if problem is None else problem)
-        if asked.get("deterministic") is False:
+        finished = writer.status == "done" and writer.is_good("policy.npz") and writer.is_good("certificate.json")
+        if asked.get("deterministic") is False and not finished:
             warnings.warn("the problem is not deterministic given its seed: the result will differ from that of an "
                           "uninterrupted run", UserWarning, stacklevel=2)  # fmt: skip
         with schema.blame_file(writer.folder / "settings.json"):
             task = restore_task(world, writer.folder, asked, method)
-        return perform(task, progress, writer)
+        return recall(task, writer) if finished else perform(task, progress, writer)
 
 
 def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:

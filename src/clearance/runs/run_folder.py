@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from clearance import __version__
+from clearance.certificates.ledger import Ledger
 from clearance.core.atomic_files import flush_folder
 from clearance.core.errors import InputError
 from clearance.core.folder_lock import lock_folder
 from clearance.runs import checkpoint, run_reader
+from clearance.runs.ledger_file import NAME as LEDGER
+from clearance.runs.ledger_file import read_ledger, write_ledger
 from clearance.runs.plain_data import describe
 from clearance.runs.run_reader import SCHEMAS
 from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
@@ -41,6 +44,9 @@ def write_finished(solution: Any, out: str | Path) -> None:
     facts = {"lam_max": _finite(solution.lam_max), "slater": _finite(solution.slater), "seed": solution.seed}
     ran = {"method": describe(solution.method), **facts, "evidence": solution.evidence}
     with _create(out, solution.world, solution.policy_class, data, Every()) as writer:
+        if solution.evidence == "samples":
+            tests = [(attempt.subject, attempt.evidence) for attempt in solution.attempts]
+            writer.ledger.close_search(writer.ledger.open_search(solution.delta, repeats=False), tests)
         writer.decide(solution.margin, ran, solution.method.K or 0)
         writer.write("trace/000001.npz", solution.trace.save)
         writer.saved, writer.seconds = len(solution.trace), solution.seconds
@@ -86,7 +92,18 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
     writer.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, "problem": about.identity})
-    writer.write_manifest("running")
+    attach_ledger(writer, Ledger())
+    writer.ledger.keep()
+
+
+def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
+    """Make the writer store this ledger, and then the manifest, whenever a test is opened or has ended."""
+
+    def keep() -> None:
+        writer.write(LEDGER, lambda path: write_ledger(path, ledger))
+        writer.write_manifest("running")
+
+    writer.ledger, ledger.keep = ledger, keep
 
 
 def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
@@ -104,9 +121,15 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
         if manifest["version"] != __version__:
             text = f"{folder}: was begun with clearance {manifest['version']}, this is {__version__}"
             warnings.warn(f"{text}: the result may differ from an uninterrupted run", UserWarning, stacklevel=3)
-        if manifest["status"] != "done":  # what an interrupted run had found so far will be replaced
-            for name in ("policy.npz", "certificate.json"):
-                writer.files.pop(name, None)
+        attach_ledger(writer, read_ledger(folder / LEDGER, manifest["files"].get(LEDGER)))
+        writer.enter(LEDGER)  # after a kill the manifest may list the ledger before this one
+        if manifest["status"] == "done":
+            writer.status, writer.env_steps = "done", manifest["env_steps"]
+            if writer.files != manifest["files"]:
+                writer.write_manifest("done", env_steps=writer.env_steps)
+            return writer
+        for name in ("policy.npz", "certificate.json"):  # what an interrupted run had found so far will be replaced
+            writer.files.pop(name, None)
         writer.write_manifest("running")
         return writer
     except BaseException:
@@ -166,6 +189,7 @@ def _manifest_of(folder: Path) -> dict[str, Any]:
         for path in sorted((folder / "checkpoint").glob("*.npz"), reverse=True):
             with contextlib.suppress(InputError):
                 files = checkpoint.load(path).files
+                files.pop(LEDGER, None)  # it may have changed since; it holds a sha256 of itself
                 warnings.warn(f"{e}; {path.name} has what is needed", DamagedRunWarning, stacklevel=4)
                 unknown = {"k": 0, "K": None, "phase": "margin", "seconds": 0.0, "status": "running"}
                 return unknown | {"files": files, "version": __version__}

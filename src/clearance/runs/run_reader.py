@@ -25,7 +25,7 @@ from clearance.runs import checkpoint, schema
 if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
 
-SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate")}
+SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "ledger")}
 
 
 @dataclass(frozen=True, eq=False)

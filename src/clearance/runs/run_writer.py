@@ -19,6 +19,7 @@ import numpy as np
 
 from clearance import __version__
 from clearance.certificates.certificate import Certificate
+from clearance.certificates.ledger import Ledger
 from clearance.core.atomic_files import digest, save_json, sha256, without_non_finite
 from clearance.core.errors import InputError
 from clearance.learning.recorder import Position
@@ -86,6 +87,7 @@ class RunWriter:
         self._tail: Tail | None = None
         self.saved = self._number = self._before = 0  # iterations and checkpoints; environment steps before them
         self._began, self._last = time.monotonic(), time.monotonic()
+        self.status, self.ledger, self.env_steps = "running", Ledger(), 0  # env_steps: of a run that was done
 
     # ------------------------------------------------------------------------------------ margin and settings
 
@@ -147,7 +149,7 @@ class RunWriter:
                 raise InputError(f"{self.folder / name}: is missing, cut off or altered")
         at = found.rebuilt(first, "at")
         self.files = _without(self.files, "trace/") | traces
-        self._enter(f"checkpoint/{path.name}")
+        self.enter(f"checkpoint/{path.name}")
         tail = checkpoint.tail_of(found)
         self._tail = Tail(at.state.k - (0 if tail is None else len(tail)), () if tail is None else (tail,), at)
         self._number, self.saved = int(path.stem), at.state.k
@@ -236,7 +238,7 @@ class RunWriter:
         try:
             if error is not None and not self.worth_keeping:
                 self._discard()
-            elif error is not None:
+            elif error is not None and self.status != "done":
                 stopped = isinstance(error, KeyboardInterrupt)
                 with contextlib.suppress(InputError):  # a full disk: the last checkpoint is there all the same
                     self.write_manifest("interrupted" if stopped else "failed", message="" if stopped else str(error))
@@ -245,8 +247,8 @@ class RunWriter:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether a resume would save anything."""
-        return self.made is None or self.saved > 0 or self._before > 0
+        """Whether a resume would save anything, or a test was opened."""
+        return self.made is None or self.saved > 0 or self._before > 0 or len(self.ledger.shares) > 0
 
     def _discard(self) -> None:
         assert self.made is not None
@@ -266,9 +268,10 @@ class RunWriter:
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
         save(path)
-        self._enter(name)
+        self.enter(name)
 
-    def _enter(self, name: str) -> None:
+    def enter(self, name: str) -> None:
+        """List a file in the manifest, with the hash that it has now."""
         path = self.folder / name
         self.files[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
 
@@ -287,6 +290,7 @@ class RunWriter:
             "files": self.files,
         }
         save_json(self.folder / "manifest.json", data | {"sha256": digest(data)})
+        self.status = status
 
 
 def _without(files: dict[str, dict[str, Any]], folder: str) -> dict[str, dict[str, Any]]:

@@ -30,6 +30,7 @@ class Solution:
                  iterate loses little, that is the policy (`single` of `solve`), and `alternatives` has the mixture
     certificate  what is proven of it, or holds with confidence 1 − δ
     attempts     from samples: the policies that were tested, in their order
+    recalled     the stored result of a run that was done: nothing was tested again, and `attempts` is empty
     d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
     """
 
@@ -49,6 +50,7 @@ class Solution:
     d_bar: Array | None = field(default=None, repr=False)
     select: Callable[[], Selection] | None = field(default=None, repr=False)
     last_policy: Callable[[], Any] | None = field(default=None, repr=False)
+    recalled: bool = False
 
     @cached_property
     def selection(self) -> Selection:

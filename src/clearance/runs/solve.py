@@ -15,6 +15,7 @@ from typing import Any
 
 from clearance.certificates.best_mixture import SINGLE, Single
 from clearance.certificates.certificate import EvidenceKind
+from clearance.certificates.ledger import Ledger
 from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.random_streams import key_of
 from clearance.learning.loop import Progress, Run, iterate
@@ -22,8 +23,9 @@ from clearance.learning.methods.method_base import Method
 from clearance.learning.state import State
 from clearance.runs.plain_data import describe
 from clearance.runs.run_folder import create_run
+from clearance.runs.run_reader import load, read_settings
 from clearance.runs.run_writer import Every, RunWriter
-from clearance.runs.selection import select
+from clearance.runs.selection import Selection, select
 from clearance.runs.solution import Solution
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.world import Settled, Task
@@ -107,7 +109,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
         keep(run.state)
         if writer is not None and run.status == "interrupted" and task.evidence == "samples":
             raise KeyboardInterrupt  # the rest is done when the run is resumed
-        solution = _solution(task, settled, run, margin)
+        solution = _solution(task, settled, run, margin, writer)
         if task.evidence == "samples":
             _ = solution.selection
     solution = _timed(solution, max(time.perf_counter() - began, 0.0))
@@ -124,7 +126,32 @@ def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any
     return {"method": describe(settled.method), **facts}
 
 
-def _solution(task: Task, settled: Settled, run: Run, margin: Any) -> Solution:
+def recall(task: Task, writer: RunWriter) -> Solution:
+    """Return the stored result of a run that is done, without choosing or testing again.
+
+    Iterations that are damaged are made again; policy and certificate stay.
+    """
+    world, stored = task.world, load(writer.folder)
+    assert stored.certificate is not None
+    margin = writer.read_margin(world)
+    margin = world.measure_margin(task) if margin is None else margin
+    settled = world.settle(task, margin)
+    facts = {"d_sum": settled.d_sum, "budget": settled.budget, "record": writer}
+    run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
+    steps = writer.env_steps - world.spent_before(margin) - run.steps
+    tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
+    solution = _solution(task, settled, run, margin, writer)
+    solution.__dict__["selection"] = Selection(stored.policy, stored.certificate, (), steps, tests)
+    if writer.status != "done":  # iterations were made again
+        writer.finish(stored.policy, stored.certificate, "done", writer.env_steps)
+    return _timed(solution, writer.seconds, recalled=True)
+
+
+def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWriter | None) -> Solution:
+    if writer is None:
+        ledger, repeats = Ledger(), True
+    else:
+        ledger, repeats = writer.ledger, read_settings(writer.folder).get("deterministic") is True
     counted = float(run.trace.counts.sum())
     return Solution(
         task.world,
@@ -141,14 +168,14 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any) -> Solution:
         task.delta,
         run.steps,
         d_bar=None if run.d_sum is None or counted == 0 else run.d_sum / counted,
-        select=partial(select, task, settled, run, margin),
+        select=partial(select, task, settled, run, margin, ledger, repeats=repeats),
         last_policy=partial(task.world.last_policy, settled, run.state),
     )
 
 
-def _timed(solution: Solution, seconds: float) -> Solution:
+def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
     """The solution with its time, and with what was selected already."""
-    timed = replace(solution, seconds=seconds)
+    timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection
     return timed

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.distributed_episodes import distribute
 from clearance.certificates.episode_source import Episodes
+from clearance.certificates.ledger import run_test
 from clearance.certificates.sequential_test import gather
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.core.validation import read_numbers
@@ -44,6 +46,7 @@ def certify_finite(
     budget: float,
     seed: int,
     executor: Executor | None,
+    ledger: Any = None,
     best: Optimum | None = None,
     compare: bool = True,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
@@ -61,6 +64,8 @@ def certify_finite(
             raise InputError(
                 "a rule `state -> action` can only be sampled: use evidence='samples', or give a table [S, A]"
             )
+        if ledger is not None:
+            raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
         return certify_table(cmdp, mixture, best, compare=compare)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
     if mixture is None and executor is not None:
@@ -72,7 +77,12 @@ def certify_finite(
         V = None if base is None else _read_values(cmdp, base)
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
     with distribute(sources, executor) as drawn:
-        return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget)
+        return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget, ledger)
+
+
+def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
+    """Return the digest of a model and a policy of it."""
+    return digest(["finite", digest("CMDP", cmdp.arrays())], {"weights": mixture.weights, "pi": mixture.pi})
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
@@ -85,14 +95,25 @@ def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, 
 
 
 def _certify_by_samples(
-    cmdp: CMDP, mixture: Mixture | None, sources: list[Episodes], key: np.uint64, delta: float, budget: float
+    cmdp: CMDP,
+    mixture: Mixture | None,
+    sources: list[Episodes],
+    key: np.uint64,
+    delta: float,
+    budget: float,
+    ledger: Any,
 ) -> Certificate:
-    """What samples say of the policy, and of its most likely actions, with fresh ones."""
-    seen = gather(sources[0], cmdp.b, delta, fold(key, FRESH), budget)
-    facts = {"components": 1 if mixture is None else mixture.M, "scope": scope_of(cmdp, mixture, AS_SIMULATOR)}
-    limits = {"names": list(cmdp.names), "costs": list(cmdp.costs)}
-    found = certificate_from(seen, cmdp.b, delta, **facts, **limits)
-    if mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR) or found.verdict != "CERTIFIED":
+    """What samples say of the policy, and of its most likely actions, with fresh ones.
+
+    In a ledger the most likely actions would be another policy with a share of its own: they are not tested.
+    """
+    identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
+    seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
+    facts: dict[str, Any] = {"note": note, "spent": spent, "names": list(cmdp.names), "costs": list(cmdp.costs)}
+    facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope_of(cmdp, mixture, AS_SIMULATOR)}
+    found = certificate_from(seen, cmdp.b, delta, **facts)
+    certain = mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR)
+    if ledger is not None or certain or found.verdict != "CERTIFIED":
         return found
     again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
     return replace(found, env_steps=seen.steps + again.steps, greedy_verdict=again.verdict)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from clearance.certificates.best_mixture import spread_evenly
 from clearance.certificates.candidate_search import LOOK, SMALLEST
 from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.certificates.ledger import share_of
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InfeasibleError, InputError
@@ -42,7 +43,7 @@ from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPG
 from clearance.learning.state import State
 from clearance.learning.trace import Trace
 from clearance.runs import plain_data
-from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table
+from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
 from clearance.runs.worlds.world import (
@@ -182,7 +183,9 @@ class FiniteWorld(World):
         policy = task.sampler.policy
         episode = MixtureEpisodes(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
         method = fit_to_budget(task.method, cmdp, LEARNING * left)
-        method = with_kappa(method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, task.delta / 6)
+        method = with_kappa(
+            method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, share_of(1) * task.delta / 6
+        )
         lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=False)
         return Settled(task.sampler, method, lam_max, fold(key, LEARN), LEARNING * left)
 
@@ -230,6 +233,13 @@ class FiniteWorld(World):
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:
         return certify_finite(self.problem, policy, **how)
+
+    def identify(self, policy: Mixture) -> str:
+        return identify_table(self.problem, policy)
+
+    def repeats(self) -> tuple[bool, str]:
+        """Every sample of a finite model follows from the seed."""
+        return True, ""
 
     def scope(self, policy: Mixture) -> str:
         return scope_of(self.problem, policy, AS_SIMULATOR)

@@ -13,7 +13,8 @@ import numpy as np
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
 from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
-from clearance.certificates.sequential_test import gather, slack_needed, slack_per_sd
+from clearance.certificates.ledger import run_test, share_of
+from clearance.certificates.sequential_test import slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
 from clearance.cluster.executor import Executor
@@ -131,7 +132,7 @@ class SimulatorWorld(World):
         """No margin is measured on a simulator: κ follows from the budget."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
-        decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=task.delta)
+        decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
             fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
@@ -205,6 +206,7 @@ class SimulatorWorld(World):
         budget: float,
         seed: int,
         executor: Executor | None,
+        ledger: Any = None,
         **options: Any,
     ) -> Certificate:
         for name, given in options.items():
@@ -213,22 +215,29 @@ class SimulatorWorld(World):
         self.evidence(evidence, None)
         if executor is not None:
             with Fleet(self.problem, executor) as fleet:
-                return SimulatorWorld(fleet)._certify_any(policy, delta, budget, seed)
-        return self._certify_any(policy, delta, budget, seed)
+                return SimulatorWorld(fleet)._certify_any(policy, delta, budget, seed, ledger)
+        return self._certify_any(policy, delta, budget, seed, ledger)
 
-    def _certify_any(self, policy: Any, delta: float, budget: float, seed: int) -> Certificate:
+    def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
         if callable(policy) and isinstance(self.problem, Gym):
             source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
         else:
             mixture = check_fits(self.problem, policy)
+            if self.problem.exact is not None and ledger is not None:
+                raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
             if self.problem.exact is not None:
                 return self.certify(mixture)
             source = NetworkEpisodes(self.problem, mixture)
-        s = self.statement
-        seen = gather(source, s.b, delta, fold(key_of(seed), FRESH), budget)
-        components = 1 if mixture is None else mixture.M
-        facts = {"components": components, "scope": self.scope(mixture)}
-        return self.complete(certificate_from(seen, s.b, delta, **facts, **self.limits()))
+        b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
+        seen, spent, note = run_test(source, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
+        facts = {"components": 1 if mixture is None else mixture.M, "scope": self.scope(mixture), **self.limits()}
+        return self.complete(certificate_from(seen, b, delta, **facts, note=note, spent=spent))
+
+    def identify(self, policy: NetworkMixture) -> str:
+        """What is asked of the simulator, its shapes and lanes, and the policy; the simulator's code is not known."""
+        own, norm = policy.policy.description(), policy.normaliser._asdict()
+        arrays = {"weights": policy.weights, "theta": policy.theta, **norm}
+        return digest(["simulator", self.describe().identity, own], arrays)
 
     def scope(self, policy: NetworkMixture | None, subject: str | None = None) -> str:
         s, how = self.statement, "a rule, called as given"

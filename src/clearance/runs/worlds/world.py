@@ -186,6 +186,10 @@ class World(Protocol):
         """Certify any policy that this kind of problem can be given; see `clearance.certify` for the arguments."""
         ...
 
+    def identify(self, policy: Any) -> str | None:
+        """Return a digest of problem and policy, by which a ledger of tests finds them again; None if there is none."""
+        return None
+
     def scope(self, policy: Any) -> str:
         """Return what a certificate of this policy holds for, in words."""
         ...

@@ -1,0 +1,225 @@
+"""The ledger of the tests that were made in one folder: what they spend of δ together, and where each of them stopped.
+
+A test that is repeated with other samples at level δ has δ of error once more. So the tests of one ledger get shares of
+δ that sum to δ: test n gets 4/((4n − 3)(4n + 1)) of it, and 1/(4n + 1) is left after it. The first share is 0.8: most
+folders see one test, which needs 5 % more episodes than at the whole of δ = 0.01. The shares fall like 1/n²: the tenth
+test needs 2.3 times the episodes.
+
+The same test, of the same policy and statement at the same δ, is not repeated but continued: its capital is stored, and
+by Ville's inequality (`betting`) it may be looked at as often as one likes, at no price. Whatever cannot be identified,
+such as a Python function, gets a share of its own each time.
+
+The search of `solve` takes one share for all of its tests and divides it by its own fixed shares (`candidate_search`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.certificates.betting import Bets
+from clearance.certificates.episode_source import Episodes
+from clearance.certificates.sequential_test import (
+    SMALLEST_LOOK,
+    Component,
+    Evidence,
+    Standing,
+    Tally,
+    affordable_episodes,
+    gather,
+)
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest
+from clearance.core.errors import InputError
+from clearance.core.random_streams import fold
+
+KINDS = ("certify", "search")
+STORED = [f.name for f in fields(Bets) if not f.init]  # what bets carry from sample to sample, and their prior
+FIXED = ("m", "low", "high")
+
+
+def share_of(number: int) -> float:
+    """Return the share of δ of test `number`, from 1 on; all of them sum to 1.
+
+    >>> [round(share_of(n), 4) for n in (1, 2, 3)]
+    [0.8, 0.0889, 0.0342]
+    """
+    return 4 / ((4 * number - 3) * (4 * number + 1))
+
+
+@dataclass(eq=False)
+class Trial:
+    """One test: of what (`subject_of`; empty if that cannot be identified), at which level, and where it stopped.
+
+    The stream `key` is fixed before the first episode is drawn: a test that was killed draws no other episodes.
+    """
+
+    subject: str
+    level: float
+    key: int
+    state: dict[str, Any] | None = None
+
+
+@dataclass(eq=False)
+class Share:
+    """A share of δ, spent by one test of `certify`, or by the tests of one search."""
+
+    kind: str
+    delta: float
+    level: float
+    trials: list[Trial] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Ledger:
+    """All shares that were opened, in their order; `keep` stores the ledger before anything is drawn or shown."""
+
+    shares: list[Share] = field(default_factory=list)
+    keep: Callable[[], None] = lambda: None
+    latest: int = 0  # the number of the share that was used last
+
+    @property
+    def spent(self) -> float:
+        return sum(share.level for share in self.shares)
+
+    def open_share(self, kind: str, delta: float) -> Share:
+        share = Share(kind, delta, share_of(len(self.shares) + 1) * delta)
+        self.shares.append(share)
+        return share
+
+    def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
+        """Return the number of the share and the test of this subject at this δ, if there is one."""
+        for number, share in enumerate(self.shares, 1):
+            for trial in share.trials:
+                if subject and trial.subject == subject and share.delta == delta:
+                    return number, trial
+        return None
+
+    def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
+        """Return the test of this subject at this δ, opened before or now, with a stream of its own below `key`.
+
+        A policy may have been chosen after a look at the test of another one: it must not get the same episodes.
+        """
+        found = self.find(subject, delta)
+        if found is None:
+            share = self.open_share("certify", delta)
+            share.trials.append(Trial(subject, share.level, int(fold(key, len(self.shares)))))
+            self.keep()
+            found = len(self.shares), share.trials[0]
+        self.latest = found[0]
+        return found
+
+    def open_search(self, delta: float, *, repeats: bool) -> Share:
+        """Return the share of the search of a run: the one that it had before, if the search draws the same again."""
+        for share in self.shares if repeats else ():
+            if share.kind == "search" and share.delta == delta:
+                return share
+        share = self.open_share("search", delta)
+        self.keep()
+        return share
+
+    def close_search(self, share: Share, tests: list[tuple[str, Evidence]]) -> None:
+        """Store where the tests of a search stopped, to continue them; those that were continued since then stay."""
+        if share.trials:
+            return
+        share.trials = [Trial(subject, seen.delta, int(seen.key), describe_state(seen)) for subject, seen in tests]
+        self.keep()
+
+
+class Tested(NamedTuple):
+    """The evidence of a test, the sum of the levels of all tests so far, and what to say about both."""
+
+    seen: Evidence
+    spent: float
+    note: str
+
+
+def run_test(
+    source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
+) -> Tested:
+    """Test one policy: at level δ, or in a ledger at the level of its share, where an earlier test is continued.
+
+    In a ledger `budget` counts from the first episode of the test, in this call and in earlier ones, and the number of
+    episodes between two looks depends on nothing else: continued or not, the evidence is the same, bit for bit.
+    """
+    if ledger is None:
+        return Tested(gather(source, b, delta, key, budget), delta, "")
+    _check_budget(source, budget)
+    book: Ledger = ledger.load()
+    number, trial = book.open_trial(subject_of(identity, source, b), delta, key)
+    start = None if trial.state is None else restore_state(trial.state, trial.key, source, b)
+
+    def keep(seen: Evidence) -> None:
+        trial.state = describe_state(seen)
+        book.keep()
+
+    seen = gather(source, b, trial.level, np.uint64(trial.key), budget, start=start, keep=keep)
+    return Tested(seen, book.spent, f"test {number} of this folder, at level {trial.level:.3g} of δ = {delta:g}")
+
+
+def _check_budget(source: Episodes, budget: float) -> None:
+    each = source.episode_steps
+    if affordable_episodes(budget, each) < SMALLEST_LOOK:
+        least = int(np.ceil(((np.sqrt(SMALLEST_LOOK) + 2) ** 2 - 4) * each)) + 1
+        raise InputError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
+
+
+def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
+    """Return what is tested, as a digest: problem and policy (`identity`), limits, and the range of an estimate."""
+    if identity is None:
+        return ""
+    low, high = source.bounds
+    return digest(["test", identity], {"b": np.asarray(b, float), "low": low, "high": high})
+
+
+# ------------------------------------------------------------------------------------------------- plain data
+
+
+def describe_state(seen: Evidence) -> dict[str, Any]:
+    """Return where a test stopped, as plain data: episodes and steps, its bets, and sums by component."""
+    tally = seen.tally
+    parts = [[m, c.episodes, c.total.tolist(), c.squares.tolist()] for m, c in sorted(tally.parts.items())]
+    bets = {"up": [_describe_bets(x) for x in tally.up], "down": [_describe_bets(x) for x in tally.down]}
+    return {"episodes": seen.episodes, "steps": seen.steps, **bets, "parts": parts}
+
+
+def _describe_bets(bets: Bets) -> dict[str, Any]:
+    return {name: np.asarray(getattr(bets, name), float).tolist() for name in (*FIXED, *STORED)}
+
+
+def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
+    """Return where a test stopped; an error where the data cannot be of a test of this statement."""
+    tally = Tally.of(source, b, None)
+    try:
+        for side, all_bets in (("up", tally.up), ("down", tally.down)):
+            for bets, stored in zip(all_bets, data[side], strict=True):
+                _restore_bets(bets, stored, data["episodes"])
+        for m, episodes, *sums in data["parts"]:
+            total, squares = (_numbers(x, (len(tally.up),)) for x in sums)
+            tally.parts[int(m)] = Component(int(episodes), total, squares)
+        if sum(c.episodes for c in tally.parts.values()) != data["episodes"]:
+            raise ValueError("the episodes of the components")
+        return Standing(np.uint64(key), int(data["episodes"]), int(data["steps"]), tally)
+    except (KeyError, TypeError, ValueError, OverflowError) as e:
+        raise InputError(f"the ledger holds a test that cannot be continued ({e}): test in another folder") from None
+
+
+def _restore_bets(bets: Bets, stored: dict[str, Any], episodes: int) -> None:
+    for name in (*FIXED, *STORED):
+        own = np.asarray(getattr(bets, name), float)
+        value = _numbers(stored[name], own.shape)
+        if name in FIXED and value != own:
+            raise ValueError(f"{name} is {value}, not {own}")
+        setattr(bets, name, value if own.shape else float(value))
+    if bets.sums[0] != episodes or np.logaddexp.reduce(bets.log_prior) > 1e-9:
+        raise ValueError("sums or prior of the bets")
+
+
+def _numbers(x: Any, shape: tuple[int, ...]) -> Array:
+    value = np.array(x, float)
+    if value.shape != shape or not np.all(np.isfinite(value)):
+        raise ValueError(f"expected finite numbers {shape}")
+    return value

@@ -1,0 +1,139 @@
+"""ledger.json: the tests that were made in a folder, written before anything is drawn and before a verdict is shown.
+
+The file holds its own sha256 and that of the ledger before it; the manifest lists it like every other file. It is
+written before the manifest, so after a kill the manifest may list the ledger before this one, and no other: an older
+ledger in place of the newest is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from clearance import __version__
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.ledger import KINDS, Ledger, Share, Trial, share_of
+from clearance.core.atomic_files import digest, load_json, save_json, sha256, without_non_finite
+from clearance.core.errors import InputError
+from clearance.core.folder_lock import lock_folder
+from clearance.runs.run_reader import SCHEMAS, read_manifest
+from clearance.runs.schema import blame_file
+
+NAME = "ledger.json"
+LOST = "what was tested here is not known any more: test in another folder"
+
+
+def write_ledger(path: Path, ledger: Ledger) -> None:
+    """Write a ledger, with the sha256 of the one before it."""
+    shares = [vars(share) | {"trials": [vars(trial) for trial in share.trials]} for share in ledger.shares]
+    data = {"schema": SCHEMAS["ledger"], "before": sha256(path) if path.exists() else None, "shares": shares}
+    save_json(path, data | {"sha256": digest(data)})
+
+
+def read_ledger(path: Path, entry: dict[str, Any] | None) -> Ledger:
+    """Return the ledger of a folder, if it is the one that the manifest lists, or the one after that."""
+    try:
+        data = load_json(path, SCHEMAS["ledger"])
+    except InputError as e:
+        raise InputError(f"{e}; {LOST}") from None
+    if data.pop("sha256", None) != digest(data):
+        raise InputError(f"{path}: is altered, its sha256 is not that of its content; {LOST}")
+    if entry is not None and entry["sha256"] not in (sha256(path), data.get("before")):
+        raise InputError(f"{path}: is not the ledger that manifest.json lists; {LOST}")
+    with blame_file(path):
+        ledger = Ledger([_parse_share(share) for share in data["shares"]])
+        _check_levels(path, ledger)
+        return ledger
+
+
+def _parse_share(data: dict[str, Any]) -> Share:
+    trials = [Trial(**trial) for trial in data["trials"]]
+    return Share(data["kind"], data["delta"], data["level"], trials)
+
+
+def _check_levels(path: Path, ledger: Ledger) -> None:
+    """Every share is the one that its place gives it, and its tests spend no more than that."""
+    for number, share in enumerate(ledger.shares, 1):
+        right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta
+        levels = [trial.level for trial in share.trials]
+        if not right or min(levels, default=1.0) <= 0 or sum(levels) > share.level * (1 + 1e-9):
+            raise InputError(f"{path}: share {number} is not what it should be; {LOST}")
+
+
+class LedgerFolder:
+    """The folder in which `certify` keeps its ledger: a run folder, or one of its own.
+
+    It is created or opened by the first test, and locked until the end of the `with` block.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self._lock: int | None = None
+        self._ledger = Ledger()
+
+    def __enter__(self) -> LedgerFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def load(self) -> Ledger:
+        """Return the ledger; from now on this process alone may write the folder."""
+        if self._lock is None:
+            _make_folder(self.folder)
+            self._lock = lock_folder(self.folder)
+            self._ledger = self._open() if self._manifest.exists() else self._create()
+            self._ledger.keep = self._keep
+        return self._ledger
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    def _create(self) -> Ledger:
+        """Write an empty ledger and a manifest; a kill between the two leaves the first one."""
+        if (self.folder / NAME).exists() and read_ledger(self.folder / NAME, None).shares:
+            raise InputError(f"{self._manifest}: is missing; {LOST}")
+        state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
+        manifest = {"schema": SCHEMAS["manifest"], **state, "message": "", "version": __version__, "files": {}}
+        (self.folder / NAME).unlink(missing_ok=True)
+        write_ledger(self.folder / NAME, Ledger())
+        self._enter(manifest, NAME)
+        return Ledger()
+
+    def _open(self) -> Ledger:
+        files = read_manifest(self._manifest)["files"]
+        if NAME not in files:
+            raise InputError(f"{self.folder}: has no ledger of the tests that were made in it: give another folder")
+        return read_ledger(self.folder / NAME, files[NAME])
+
+    def _keep(self) -> None:
+        write_ledger(self.folder / NAME, self._ledger)
+        self._enter(read_manifest(self._manifest), NAME)
+
+    def write_certificate(self, certificate: Certificate) -> None:
+        """Write certificates/000001.json and so on, one for each share; that of a run stays as it is."""
+        name = f"certificates/{self._ledger.latest:06d}.json"
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        data = {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
+        save_json(self.folder / name, data)
+        self._enter(read_manifest(self._manifest), name)
+
+    def _enter(self, manifest: dict[str, Any], name: str) -> None:
+        """Write the manifest with the hash that a file has now."""
+        path = self.folder / name
+        manifest["files"][name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+        save_json(self._manifest, manifest | {"sha256": digest(manifest)})
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder if there is none; refuse one that holds other things than a ledger, before anything changes."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = {p.name for p in folder.iterdir()}
+    except OSError as e:
+        raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
+    if names - {"lock", f"{NAME}.partial"} and not names & {NAME, "manifest.json"}:
+        raise InputError(f"{folder}: is neither empty nor a folder with a ledger of tests: give another")
