@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from clearance.core.arrays import Array
-from clearance.core.compiled import walks
+from clearance.core.compiled import algorithm1, walks
 from clearance.core.compiled.alias_tables import Tables, alias_cells, geometric_tables, pack
 from clearance.core.compiled.walks import Rows
 from clearance.finite.cmdp import CMDP
@@ -88,7 +88,7 @@ class Table(FiniteSampler):
         b = cmdp.b + kappa_value(method.kappa)  # the conservative limits; κ may differ from constraint to constraint
         settings = (self.resets, method.N, float(method.eta1), float(method.eta2), 0.0, float(lam_max))
         scales, work = method.direction.scales(cmdp.gamma), walks.workspace(cmdp.A, H)
-        walks.run(key, state.k, self.tables, rows, lam, b, *settings, scales, work, out)
+        algorithm1.run(key, state.k, self.tables, rows, lam, b, *settings, scales, work, out)
         trace = Trace(*out, counts=np.ones(n), J=np.empty((0, H)))
         return State(theta, lam, state.k + n, state.sampler_memory), trace
 
