@@ -224,12 +224,18 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow."""
+    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow.
+
+    At most 1024 logarithms are added in a row: the rounding of long sums would grow with their length.
+    """
     for j in range(len(bets)):
-        product, added = 1.0, 0.0
+        product, part, added = 1.0, 0.0, 0.0
         for n in range(len(z)):
             product *= 1.0 + bets[j] * z[n]
             if n % 32 == 31:
-                added += np.log(product)
+                part += np.log(product)
                 product = 1.0
-        total[j] += added + np.log(product)
+                if n % 32768 == 32767:
+                    added += part
+                    part = 0.0
+        total[j] += added + (part + np.log(product))
