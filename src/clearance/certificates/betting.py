@@ -146,9 +146,7 @@ class Bets:
 def check_bets(m: float, low: float, high: float, bias: float) -> None:
     """Bets need a limit, and samples with finite bounds."""
     if not (np.isfinite([low, high, high - low]).all() and low <= high and not np.isnan(m) and bias >= 0):
-        raise InputError(
-            f"nothing can be bet on a limit of {m:g} with samples in [{low:g}, {high:g}]: give finite bounds"
-        )
+        raise InputError(f"the limit {m:g} cannot be tested on samples in [{low:g}, {high:g}]: give finite bounds")
 
 
 def check_within(x: Array, low: float, high: float) -> None:
