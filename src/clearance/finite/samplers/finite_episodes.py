@@ -101,7 +101,7 @@ class MixtureEpisodes:
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
         return 2.0**-52 * (longest + 8) * (np.abs(self.table).max(0) + self.full * self.term)
 
-    @cached_property
+    @property
     def bias(self) -> Array:
         """By how much E X may differ from J [1+I]. A step t that is drawn with an error of e in total variation moves
         E h_t and all later ones by e (high − low) at most, and
