@@ -25,7 +25,7 @@ from scipy import sparse
 
 import clearance as cl
 from clearance.core.compiled import walks as kernels
-from clearance.core.compiled.alias_tables import LOW, G, U, below, fold, geometric, mix
+from clearance.core.compiled.alias_tables import LOW, G, U, alias_mask, below, even, fold, geometric, mix
 from clearance.core.compiled.compilation import kernel
 from clearance.core.random_streams import key_of
 from clearance.exact import linear_program
@@ -57,24 +57,24 @@ def best_rate(run: Callable[[], float], repeats: int = 5) -> float:
 @njit(nogil=True)
 def bare_walk(key, cells, width, origin, h, A, pol, tail, guide, inv_log_gamma, N):
     """The bare random walk: same tables, same generator, one signal, geometric stop, one walk at a time."""
-    total, steps = 0.0, 0
+    total, steps, mask = 0.0, 0, alias_mask(A)
     for n in range(N):
         x = fold(key, n)
         T = geometric(x, tail, guide, inv_log_gamma)
         x += G
-        word = mix(x)
+        word = even(mix(x), len(origin))
         i = below(word, len(origin))
         s = np.int64(origin[i, 1] if (word & LOW) < U(origin[i, 0]) else origin[i, 2])
         for t in range(T):
             x += G
-            word = mix(x)
+            word = even(mix(x), A)
             i = below(word, A)
             packed = pol[s * A + i]
-            row = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW))
+            row = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & mask))
             total += h[row, 0]
             if t + 1 < T:
                 x += G
-                word = mix(x)
+                word = even(mix(x), width)
                 i = row * width + below(word, width)
                 s = np.int64(cells[i, 1] if (word & LOW) < U(cells[i, 0]) else cells[i, 2])
         steps += T

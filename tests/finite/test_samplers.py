@@ -109,10 +109,11 @@ def test_alias_tables_hold_the_probabilities(p: list[float] | None) -> None:
     for width in (0, n, n + 3):
         cells = alias_tables.alias_cells(np.array([0, n]), np.arange(n), weights, width).astype(float)
         held = np.zeros(n)
-        for threshold, own, alias in cells:
-            held[int(own)] += threshold / 2**32 / len(cells)
-            held[int(alias)] += (1 - threshold / 2**32) / len(cells)
-        assert len(cells) == max(n, width) and held == pytest.approx(weights, abs=2.0**-32)
+        for threshold, own, alias, fine in cells:
+            chance = threshold / 2**32 + fine / 2**64
+            held[int(own)] += chance / len(cells)
+            held[int(alias)] += (1 - chance) / len(cells)
+        assert len(cells) == max(n, width) and held == pytest.approx(weights, abs=1e-15)
         assert np.all(held[weights == 0] == 0), "an impossible state must stay impossible"
 
 

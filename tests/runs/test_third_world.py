@@ -108,6 +108,10 @@ class LoggedEpisodes:
         return np.array([0.0, -most]), np.array([most, 0.0])
 
     @property
+    def bias(self) -> Array:
+        return np.full(2, 1e-12)
+
+    @property
     def episode_steps(self) -> float:
         return 1.0
 

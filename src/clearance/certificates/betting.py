@@ -8,6 +8,10 @@ If E[X_i | past] ≤ m, no bet gains on average, so by Ville's inequality P(W_n 
 capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The bets do not depend on
 m, so the capital falls with m, and the smallest m that is not rejected is a lower confidence bound of the mean. One
 event, "the capital at the true mean has reached 1/δ", holds all the errors of tests and bounds together.
+
+Capital that rounding may have made does not count: every sum is lowered by a bound of its rounding error, and what is
+wanted is J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite
+precision), so that the bets are placed against E X ≤ m + bias.
 """
 
 from __future__ import annotations
@@ -22,31 +26,38 @@ from clearance.core.errors import InputError
 
 # From bets that suit rare events to ones for means within 1e-4 of a standard deviation of the limit.
 BETS = 0.99 * 2.0 ** (-np.arange(26) / 2)
-# log(1 + x) ≥ x − x²/2 + x³/3 − QUARTIC x⁴ for |x| ≤ c: the rest of the series is largest at x = −c.
-QUARTIC = (-BETS - BETS**2 / 2 - BETS**3 / 3 - np.log1p(-BETS)) / BETS**4
+# log(1 + x) ≥ x − x²/2 + x³/3 − QUARTIC x⁴ for |x| ≤ c: the rest of the series, Σ_k (−x)^k/(k+4), is largest at x = −c.
+# The closed form of a small c has lost most of its digits.
+_SERIES = sum(BETS**k / (k + 4) for k in range(60))
+_CLOSED = (-BETS - BETS**2 / 2 - BETS**3 / 3 - np.log1p(-BETS)) / BETS**4
+QUARTIC = np.where(BETS < 0.5, _SERIES, _CLOSED) * (1 + 1e-13)
+ULP = 2.0**-53
 
 
 @dataclass(eq=False)
 class Bets:
-    """The bets that E X > m, on samples in [low, high]: the test of one limit m, and lower bounds of the mean.
+    """The bets that J > m, on samples X with |E X − J| ≤ bias: the test of one limit m, and lower bounds of J.
 
-    The capital at m is kept exactly. Capitals at other m are bounded from below by four moments of the samples, so that
-    a bound needs no second look at them. `likely`, the (slack, standard deviation) that earlier samples suggest, puts
-    more of the capital on the bets that suit them; the bounds hold whatever it says.
+    X and J lie in [low, high]. The capital at m is kept exactly. Capitals at other m are bounded from below by four
+    moments of the samples, so that a bound needs no second look at them. `likely`, the (slack, standard deviation) that
+    earlier samples suggest, puts more of the capital on the bets that suit them; the bounds hold whatever it says.
     """
 
     m: float
     low: float
     high: float
     likely: tuple[float, float] | None = None
+    bias: float = 0.0
     wealth: Array = field(init=False)
     sums: Array = field(init=False)  # Σ z^k, k = 0..4
     log_prior: Array = field(init=False)
     given: float = field(init=False)
+    updates: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.given = float(self.m)
-        self.m = float(np.clip(self.m, self.low, self.high))  # beyond the range nothing is left to bet on
+        check_bets(self.given, self.low, self.high, self.bias)
+        self.m = float(np.clip(self.m + self.bias, self.low, self.high))  # beyond the range nothing is left to bet on
         self.wealth, self.sums = np.zeros(len(BETS)), np.zeros(5)
         self.log_prior = np.full(len(BETS), -np.log(len(BETS)))
         if self.likely is not None:
@@ -64,10 +75,11 @@ class Bets:
         z = np.ascontiguousarray((x - self.m) / self.width)
         log_wealth(z, BETS, self.wealth)
         self.sums += [float(np.sum(z**k)) for k in range(5)]
+        self.updates += 1
 
     def rejects(self, delta: float) -> bool:
-        """E X > m at level δ, valid at any stopping time; for certain if m lies below the range."""
-        return self.given < self.low or self._log_capital(self.wealth) >= -np.log(delta)
+        """J > m at level δ, valid at any stopping time; for certain if m lies below the range."""
+        return self.given < self.low or self._reaches(self.wealth - self._wealth_error, delta)
 
     @property
     def mean(self) -> float:
@@ -79,15 +91,16 @@ class Bets:
         return self.width * float(np.sqrt(max(self.sums[2] / n - (self.sums[1] / n) ** 2, 0.0)))
 
     def lower_bound(self, delta: float) -> float:
-        """A lower confidence bound of the mean at level δ, valid at any stopping time."""
+        """A lower confidence bound of J at level δ, valid at any stopping time."""
         least, most = (self.low - self.m) / self.width, (self.mean - self.m) / self.width
         if not self._rejected_at(least, delta):
             least, most = least, least
         for _ in range(60):
             middle = 0.5 * (least + most)
             least, most = (middle, most) if self._rejected_at(middle, delta) else (least, middle)
-        passed = self.rejects(delta)
-        return max(self.m + self.width * least, self.m if passed else self.low, self.low)
+        rounding = 8 * ULP * (abs(self.m) + self.width + self.bias)
+        found = self.m + self.width * least - self.bias - rounding
+        return max(found, self.given if self.rejects(delta) else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
         """Whether the capital at m + shift·width has reached 1/δ, by a lower bound of it."""
@@ -97,14 +110,48 @@ class Bets:
         m3 = s3 - 3 * shift * s2 + 3 * shift**2 * s1 - n * shift**3
         m4 = s4 - 4 * shift * s3 + 6 * shift**2 * s2 - 4 * shift**3 * s1 + n * shift**4
         wealth = BETS * m1 - BETS**2 * m2 / 2 + BETS**3 * m3 / 3 - QUARTIC * BETS**4 * m4
-        return self._log_capital(wealth) >= -np.log(delta)
+        return self._reaches(wealth - self._moment_error(abs(shift)), delta)
 
-    def _log_capital(self, wealth: Array) -> float:
-        return float(np.logaddexp.reduce(wealth + self.log_prior))
+    def _reaches(self, wealth: Array, delta: float) -> bool:
+        """Whether the capital is at least 1/δ; the last digits are those of 26 additions of logarithms."""
+        return float(np.logaddexp.reduce(wealth + self.log_prior)) >= -np.log(delta) + 1e-11
+
+    @property
+    def _absolute(self) -> Array:
+        """Bounds of Σ |z|^k, k = 0..4, by Cauchy and Schwarz."""
+        n, _, s2, _, s4 = self.sums
+        return np.array([n, np.sqrt(n * s2), s2, np.sqrt(s2 * s4), s4]) * (1 + 1e-9)
+
+    @property
+    def _wealth_error(self) -> Array:
+        """What rounding may have added to Σ log(1 + c z) for every bet c [26].
+
+        1 + c z ≥ 0.01 magnifies the four roundings of c z by 100, and |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99: the size of
+        the sums, whose additions `log_wealth` keeps to 1024 in a row.
+        """
+        n, size = self.sums[0], self._absolute[1]
+        additions = 1024 + n / 2**15 + self.updates
+        return ULP * (3 * n + BETS * size * (400 + 4.7 * (additions + 8)))
+
+    def _moment_error(self, shift: float) -> Array:
+        """What rounding may have added to the capital by four moments, in NumPy's pairwise sums and by cancellation."""
+        a0, a1, a2, a3, a4 = self._absolute
+        m1, m2 = a1 + shift * a0, a2 + 2 * shift * a1 + shift**2 * a0
+        m3 = a3 + 3 * shift * a2 + 3 * shift**2 * a1 + shift**3 * a0
+        m4 = a4 + 4 * shift * a3 + 6 * shift**2 * a2 + 4 * shift**3 * a1 + shift**4 * a0
+        size = BETS * m1 + BETS**2 * m2 / 2 + BETS**3 * m3 / 3 + QUARTIC * BETS**4 * m4
+        return ULP * (100 + self.updates) * size
+
+
+def check_bets(m: float, low: float, high: float, bias: float) -> None:
+    """Bets need a limit, and samples with finite bounds."""
+    if not (np.isfinite([low, high, high - low]).all() and low <= high and not np.isnan(m) and bias >= 0):
+        raise InputError(f"the limit {m:g} cannot be tested on samples in [{low:g}, {high:g}]: give finite bounds")
 
 
 def check_within(x: Array, low: float, high: float) -> None:
     """Samples beyond their bounds would make the bets unfair."""
-    slip = 1e-9 * max(abs(low), abs(high), high - low)
-    if len(x) and not (x.min() >= low - slip and x.max() <= high + slip):
-        raise InputError(f"a sample lies outside its declared bounds [{low:g}, {high:g}]: {x.min():g} .. {x.max():g}")
+    if len(x) and not (x.min() >= low and x.max() <= high):
+        raise InputError(
+            f"a sample lies outside its declared bounds [{low:.17g}, {high:.17g}]: {x.min():.17g} .. {x.max():.17g}"
+        )

@@ -34,6 +34,10 @@ class DistributedEpisodes:
         return self.source.bounds
 
     @property
+    def bias(self) -> Array:
+        return self.source.bias
+
+    @property
     def episode_steps(self) -> float:
         return self.source.episode_steps
 

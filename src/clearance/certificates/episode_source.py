@@ -18,7 +18,12 @@ class Episodes(Protocol):
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of an estimate [1+I]."""
+        """(low, high) of an estimate [1+I], and of J: every number that `draw` gives lies within."""
+        ...
+
+    @property
+    def bias(self) -> Array:
+        """By how much the mean of the estimates may differ from J [1+I]: random bits and sums of finite precision."""
         ...
 
     @property

@@ -52,11 +52,11 @@ class Tally:
 
     @classmethod
     def of(cls, source: Episodes, b: Array, likely: Likely | None) -> Tally:
-        low, high = source.bounds
+        (low, high), bias = source.bounds, source.bias
         at = np.concatenate([[0.5 * (low[0] + high[0])], b])
         hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
-        up = [Bets(m, lo, hi, near) for m, lo, hi, near in zip(at, low, high, hint, strict=True)]
-        down = [Bets(-m, -hi, -lo) for m, lo, hi in zip(at, low, high, strict=True)]
+        up = [Bets(m, lo, hi, near, e) for m, lo, hi, near, e in zip(at, low, high, hint, bias, strict=True)]
+        down = [Bets(-m, -hi, -lo, None, e) for m, lo, hi, e in zip(at, low, high, bias, strict=True)]
         return cls(up, down, {})
 
     def update(self, X: Array, component: NDArray[np.int64]) -> None:

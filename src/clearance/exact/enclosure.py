@@ -21,7 +21,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.exact.bellman import Operator
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import evaluate
+from clearance.finite.evaluation import evaluate, solve_systems
 from clearance.learning.direction import lagrangian
 
 U = 2.0**-53
@@ -104,7 +104,7 @@ def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
         return np.stack([evaluate(cmdp, p).V for p in pi])
     h_pi = np.einsum("msa,hsa->msh", pi, cmdp.h)
     system = np.eye(cmdp.S) - cmdp.gamma * np.einsum("msa,sat->mst", pi, cmdp.P, optimize=True)
-    return np.moveaxis(np.linalg.solve(system, h_pi), -1, 1)
+    return np.moveaxis(solve_systems(system, h_pi), -1, 1)
 
 
 def _expect(cmdp: CMDP, V: Array) -> Array:

@@ -6,6 +6,7 @@ d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from clearance.finite.cmdp import CMDP
 
 # Beyond this many states a sparse LU may fill in; iterations take over.
 LU_STATES = 200
+SINGULAR = "a linear system of the model is singular in float64: bring gamma further from 1"
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,15 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
     P_pi = np.matmul(pi[..., None, :], cmdp.P)[..., 0, :]
     system = np.eye(cmdp.S) - cmdp.gamma * np.swapaxes(P_pi, -1, -2)
     rhs = np.broadcast_to(cmdp.rho[:, None], (*pi.shape[:-2], cmdp.S, 1))
-    return (1 - cmdp.gamma) * np.linalg.solve(system, rhs) * pi
+    return (1 - cmdp.gamma) * solve_systems(system, rhs) * pi
+
+
+def solve_systems(system: Array, y: Array) -> Array:
+    """(I − γP)⁻¹ y of dense systems [..., S, S]; an error where γ is so close to 1 that float64 sees a singular one."""
+    try:
+        return np.linalg.solve(system, y)
+    except np.linalg.LinAlgError:
+        raise SolverError(SINGULAR) from None
 
 
 def values_from_occupancy(cmdp: CMDP, d: Array) -> Array:
@@ -124,9 +134,15 @@ def _factorise(cmdp: CMDP, P_pi: Any):
             lambda y: _solve_iteratively(P_pi.T.tocsr(), cmdp.gamma, y)
         )
     if sparse.issparse(P_pi):
-        lu = sparse_linalg.splu((sparse.eye_array(cmdp.S, format="csc") - cmdp.gamma * P_pi.tocsc()).tocsc())
+        try:
+            lu = sparse_linalg.splu((sparse.eye_array(cmdp.S, format="csc") - cmdp.gamma * P_pi.tocsc()).tocsc())
+        except RuntimeError:
+            raise SolverError(SINGULAR) from None
         return lu.solve, lambda y: lu.solve(y, trans="T")
-    lu_piv = linalg.lu_factor(np.eye(cmdp.S) - cmdp.gamma * P_pi)
+    with warnings.catch_warnings(action="ignore", category=linalg.LinAlgWarning):  # it is an error here
+        lu_piv = linalg.lu_factor(np.eye(cmdp.S) - cmdp.gamma * P_pi)
+    if not np.all(np.diag(lu_piv[0])):
+        raise SolverError(SINGULAR)
     return (lambda y: linalg.lu_solve(lu_piv, y)), (lambda y: linalg.lu_solve(lu_piv, y, trans=1))
 
 

@@ -11,7 +11,9 @@ from clearance.core.arrays import Array
 from clearance.core.spaces import Space
 from clearance.core.statement import Bounds, Statement
 
-ROUGHLY = 1e-6  # by how much float32 may pass a declared bound, as a share of it
+# By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
+# bounds of a certificate are wider by as much (`simulator_episodes`).
+SLIP, ROUGHLY = 1e-9, 1e-6
 
 
 class Steps(NamedTuple):
@@ -67,5 +69,5 @@ def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] 
             return f"{label} is not finite", turn * float(h[j])
         if bounds is not None and not bounds[0][j] <= h[j] <= bounds[1][j]:
             low, high = sorted(turn * x[j] + 0.0 for x in s.bounds or ())
-            return f"{label} lies outside its declared bounds [{low:g}, {high:g}]", turn * float(h[j])
+            return f"{label} lies outside its declared bounds [{low:.9g}, {high:.9g}]", turn * float(h[j])
     return None

@@ -6,7 +6,10 @@ are words of other streams (`fold`), so a result does not depend on threads, mac
 interruption and resume.
 
 A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991).
-Cells and coins have 32 bits each: the chance of a state is met to a share of n·2⁻³² of a table of n cells.
+The high half of a word picks one of n cells, all with exactly the same chance: the few words that would favour some
+cells are replaced by the next of their own stream (Lemire 2019). The low half is the coin; where it equals the first 32
+bits of a threshold, 32 more bits decide. So a chance is met to what float64 makes of the table (`draw_error`). The
+walks of `walks`, which learn and certify nothing, decide by 32 bits of the threshold.
 
 Kernels copy entry by entry and get their scratch from NumPy: numba takes seconds to compile an assignment of slices.
 """
@@ -74,8 +77,46 @@ def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
 
 @piece
 def below(word, n):
-    """A number in 0..n−1 from the high half of a word, and leaves the low half for the alias coin."""
+    """A number in 0..n−1 from the high half of a word, and leaves the low half for the alias coin.
+
+    All numbers are equally likely if the word is one of `even`.
+    """
     return np.int64(((word >> U(32)) * U(n)) >> U(32))
+
+
+@piece
+def may_be_uneven(word, n):
+    """Whether `even` has to look at the word: a chance of n·2⁻³²."""
+    return (((word >> U(32)) * U(n)) & LOW) < U(n)
+
+
+@piece
+def even(word, n):
+    """The word, or the next of its own stream as long as it belongs to those that make some of n numbers too likely.
+
+    Of 2³² high halves, 2³² mod n are too many: those where the product with n leaves a remainder below that.
+    """
+    if may_be_uneven(word, n):
+        surplus = U(4294967296) % U(n)
+        while (((word >> U(32)) * U(n)) & LOW) < surplus:
+            word = mix(word + G)
+    return word
+
+
+@piece
+def wins(word, threshold, fine):
+    """The coin in the low half of a word against a chance of threshold·2⁻³² + fine·2⁻⁶⁴."""
+    coin = word & LOW
+    return coin < threshold or (coin == threshold and (mix(word + G) >> U(32)) < fine)
+
+
+@piece
+def alias_mask(A):
+    """The low bits of a packed word that hold the alias action, one of A."""
+    mask = U(1)
+    while mask < U(A):
+        mask = mask << U(1)
+    return mask - U(1)
 
 
 @piece
@@ -87,8 +128,8 @@ def state_of(row, per_A):
 class Tables(NamedTuple):
     """A finite model as the kernels read it.
 
-    `cells[i] = (threshold, own state, alias state)` of transition i, rows delimited by `indptr` [S·A + 1] or, if all
-    have the same number of cells, by that `width` (else 0); `start` the same for ρ; `h` [S·A, 1+I];
+    `cells[i] = (threshold, own state, alias state, fine)` of transition i, rows delimited by `indptr` [S·A + 1] or, if
+    all have the same number of cells, by that `width` (else 0); `start` the same for ρ; `h` [S·A, 1+I];
     the rest is for the geometric horizon (`geometric_tables`).
     """
 
@@ -134,17 +175,39 @@ def vose(p, row, n, threshold, alias, small):
 
 @piece
 def threshold_of(q):
-    """A probability in [0, 1] as a 32-bit threshold; at 1 the alias is the cell itself, so 2³²−1 is exact."""
+    """The first 32 bits of a probability in [0, 1]; at 1 the alias is the cell itself, so 2³²−1 is exact."""
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
 
+@piece
+def fine_of(q):
+    """The 32 bits of a probability after those of `threshold_of`."""
+    return U(0) if q >= 1.0 else U((q * 4294967296.0 - np.floor(q * 4294967296.0)) * 4294967296.0)
+
+
+@piece
+def packed_of(q, alias, mask):
+    """A threshold in the high bits of a word, as many as the alias action in the low bits leaves."""
+    return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
+
+
+def draw_error(sums: Array, n: int) -> float:
+    """Bound the distance in total variation between stored probabilities, of rows that sum to `sums`, and what is
+    drawn from tables of at most n of them.
+
+    An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers of at most n; what they
+    leave over counts twice. NumPy's `choice` rounds n sums and n draws. Bits that are cut off come to 2⁻⁵³ at most.
+    """
+    return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
+
+
 def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[np.uint32]:
-    """Return the alias tables of all rows of a CSR matrix: cells of (threshold, own index, alias index), each row
+    """Return the alias tables of all rows of a CSR matrix: cells of (threshold, own index, alias index, fine), each row
     filled up to `width` cells with impossible ones if width > 0 (a fixed width saves the look-up of where it begins).
 
     NumPy makes the array: it asks for huge pages, without which large models wait for the address translation.
     """
-    cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 3), np.uint32)
+    cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 4), np.uint32)
     widest = max(width, int(np.diff(indptr).max(initial=0)))
     matrix = tuple(read_only(np.asarray(part)) for part in (indptr, indices, data))
     _fill_cells(*matrix, width, np.empty((1, widest)), alias_scratch(widest), cells)
@@ -179,10 +242,11 @@ def _fill_cells(indptr, indices, data, width, p, scratch, cells):
             cells[first + i, 0] = threshold_of(q[i])
             cells[first + i, 1] = indices[a + (i if i < n else n - 1)]
             cells[first + i, 2] = indices[a + (j if j < n else n - 1)]
+            cells[first + i, 3] = fine_of(q[i])
 
 
 def pack(pi: Array) -> NDArray[np.uint64]:
-    """Return the alias tables [S·A] of a policy π [S, A]: threshold in a word's high half, alias action in the low."""
+    """Return the alias tables [S·A] of a policy π [S, A]: threshold in a word's high bits, alias action in the low."""
     packed = np.empty(pi.size, np.uint64)
     _pack_rows(np.ascontiguousarray(pi), packed, alias_scratch(pi.shape[1]))
     return packed
@@ -192,7 +256,8 @@ def pack(pi: Array) -> NDArray[np.uint64]:
 def _pack_rows(pi, packed, scratch):
     q, alias, small = scratch
     S, A = pi.shape
+    mask = alias_mask(A)
     for s in range(S):
         vose(pi, s, A, q, alias, small)
         for a in range(A):
-            packed[s * A + a] = (threshold_of(q[a]) << U(32)) | U(alias[a])
+            packed[s * A + a] = packed_of(q[a], alias[a], mask)

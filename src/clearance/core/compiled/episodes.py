@@ -8,23 +8,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from clearance.core.compiled.alias_tables import LOW, G, U, below, fold, geometric, mix
+from clearance.core.compiled.alias_tables import (
+    LOW,
+    G,
+    U,
+    alias_mask,
+    below,
+    even,
+    fold,
+    geometric,
+    may_be_uneven,
+    mix,
+    wins,
+)
 from clearance.core.compiled.compilation import kernel, piece
 
 
 @piece
 def _pick(word, first, n, cells):
     """The own or the alias entry of one of the n cells from `first` (unsigned) on."""
-    i = first + U(below(word, n))
-    return np.int64(cells[i, 1] if (word & LOW) < U(cells[i, 0]) else cells[i, 2])
+    i, coin = first + U(below(word, n)), word & LOW
+    threshold = U(cells[i, 0])
+    if may_be_uneven(word, n) | (coin == threshold):
+        return _pick_evenly(even(word, n), first, n, cells)
+    return np.int64(cells[i, 1] if coin < threshold else cells[i, 2])
 
 
 @piece
-def _action(word, s, A, pol):
-    """An action from the packed alias table of π(·|s)."""
+def _pick_evenly(word, first, n, cells):
+    i = first + U(below(word, n))
+    return np.int64(cells[i, 1] if wins(word, U(cells[i, 0]), U(cells[i, 3])) else cells[i, 2])
+
+
+@piece
+def _action(word, s, A, mask, pol):
+    """An action from the packed alias table of π(·|s); `mask` is that of `alias_mask`."""
+    i, coin = below(word, A), word & LOW
+    packed = pol[U(s * A + i)]
+    if may_be_uneven(word, A) | (coin == (packed >> U(32))):
+        return _action_evenly(even(word, A), s, A, mask, pol)
+    return i if coin < (packed >> U(32)) else np.int64(packed & mask)
+
+
+@piece
+def _action_evenly(word, s, A, mask, pol):
     i = below(word, A)
     packed = pol[U(s * A + i)]
-    return i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW)
+    return i if wins(word, packed >> U(32), packed & LOW & ~mask) else np.int64(packed & mask)
 
 
 @kernel
@@ -36,7 +66,7 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
     policy than π. Also counts the states visited and begun in. Returns the environment steps.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
-    H, steps = h.shape[1], 0
+    H, mask, steps = h.shape[1], alias_mask(A), 0
     for n in range(N):
         x = fold(key, n)
         T = geometric(x, tail, guide, inv_log_gamma)
@@ -46,7 +76,7 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
         starts[s] += 1.0
         for _ in range(T):
             x += G
-            a = U(_action(mix(x), s, A, pol))
+            a = U(_action(mix(x), s, A, mask, pol))
             row = U(s) * U(A) + a  # unsigned: no look whether an index is negative
             first, m = (row * U(width), width) if width > 0 else (U(indptr[row]), indptr[row + U(1)] - indptr[row])
             x += G
@@ -72,13 +102,13 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
     Returns the state reached.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
-    H, x = h.shape[1], key
+    H, mask, x = h.shape[1], alias_mask(A), key
     for _ in range(N):
         x += G
         if s < 0 or ends[s]:
             s = _pick(mix(x), U(0), len(origin), origin)
         x += G
-        a = _action(mix(x), s, A, pol)
+        a = _action(mix(x), s, A, mask, pol)
         row = s * A + a
         first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
         x += G
@@ -99,7 +129,7 @@ def tally(key, model, pol, N, V, count, total, starts):
     What a critic of any form needs for a step of TD with targets from V. Returns the environment steps.
     """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
-    H, steps = V.shape[1], 0
+    H, mask, steps = V.shape[1], alias_mask(A), 0
     for n in range(N):
         x = fold(key, n)
         T = geometric(x, tail, guide, inv_log_gamma)
@@ -109,7 +139,7 @@ def tally(key, model, pol, N, V, count, total, starts):
         starts[s] += 1.0
         for _ in range(T):
             x += G
-            row = s * A + _action(mix(x), s, A, pol)
+            row = s * A + _action(mix(x), s, A, mask, pol)
             first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
             x += G
             s = _pick(mix(x), U(first), m, cells)
@@ -143,7 +173,7 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, c
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape
-    steps = 0
+    mask, steps = alias_mask(A), 0
     for n in range(N):
         x = fold(key, begin + n)
         T = geometric(x, tail, guide, inv_log_q)
@@ -158,7 +188,7 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, c
         weight = 1.0
         for t in range(T):
             x += G
-            row = s * A + _action(mix(x), s, A, pol)
+            row = s * A + _action(mix(x), s, A, mask, pol)
             first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
             x += G
             after = _pick(mix(x), U(first), k, cells)
@@ -194,12 +224,18 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow."""
+    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow.
+
+    At most 1024 logarithms are added in a row: the rounding of long sums would grow with their length.
+    """
     for j in range(len(bets)):
-        product, added = 1.0, 0.0
+        product, part, added = 1.0, 0.0, 0.0
         for n in range(len(z)):
             product *= 1.0 + bets[j] * z[n]
             if n % 32 == 31:
-                added += np.log(product)
+                part += np.log(product)
                 product = 1.0
-        total[j] += added + np.log(product)
+                if n % 32768 == 32767:
+                    added += part
+                    part = 0.0
+        total[j] += added + (part + np.log(product))

@@ -1,4 +1,4 @@
-"""Compiled walks on a finite model: Algorithm 2, and whole runs of Algorithm 1.
+"""Compiled walks on a finite model: Algorithm 2.
 
 Many walks advance together (`LANES`), which hides the memory's latency on large models; each has a stream of its own
 (`alias_tables`), so their interleaving changes no result.
@@ -16,13 +16,16 @@ from clearance.core.compiled.alias_tables import (
     LOW,
     G,
     U,
+    alias_mask,
     alias_scratch,
     below,
+    even,
     fold,
     geometric,
+    may_be_uneven,
     mix,
+    packed_of,
     state_of,
-    threshold_of,
     unit,
     vose,
 )
@@ -54,12 +57,12 @@ class Rows(NamedTuple):
 
 @kernel(inline="always")
 def pack_row(rows, A, s, scratch):
-    """The alias table of π(·|s): threshold in the high half of a word, alias action in the low half."""
+    """The alias table of π(·|s): threshold in the high bits of a word, alias action in the low ones."""
     q, alias, small = scratch
-    pol = rows.pol
+    pol, mask = rows.pol, alias_mask(A)
     vose(rows.pi, s, A, q, alias, small)
     for a in range(A):
-        pol[s * A + a] = (threshold_of(q[a]) << U(32)) | U(alias[a])
+        pol[s * A + a] = packed_of(q[a], alias[a], mask)
 
 
 @piece
@@ -83,6 +86,16 @@ def softmax_row(rows, A, s, scratch):
 
 
 @piece
+def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
+    """Where the lanes look for their next states, without the words that would make some cells too likely."""
+    for lane in range(active):
+        row = lane_at[lane]
+        first, n = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+        word = even(mix(lane_x[lane]), n)
+        lane_cell[lane], lane_coin[lane] = first + below(word, n), word & LOW
+
+
+@piece
 def walks(key, model, rows, tick, start, sums, last, lanes):
     """Geometric rollouts n = 0..N−1 on the streams fold(key, n); returns the number of environment steps.
 
@@ -96,7 +109,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
     """
     lane_n, lane_at, lane_left, lane_x, lane_cell, lane_coin, lane_sum, scratch = lanes
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
-    pol, stamp = rows.pol, rows.stamp
+    pol, stamp, mask = rows.pol, rows.stamp, alias_mask(A)
     N, H, L = len(start), sums.shape[1], len(lane_n)
     steps, fresh, active, drawn = 0, 0, 0, 0
     while fresh < N or active > 0:
@@ -107,7 +120,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
             at = start[fresh]
             if at == -1:
                 x += G
-                word = mix(x)
+                word = even(mix(x), len(origin))
                 i = below(word, len(origin))
                 at = -2 - np.int64(origin[i, 1] if (word & LOW) < U(origin[i, 0]) else origin[i, 2])
             lane_n[active], lane_at[active], lane_x[active] = fresh, at, x
@@ -122,10 +135,10 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                     softmax_row(rows, A, s, scratch)
                     stamp[s] = tick
                 lane_x[lane] += G
-                word = mix(lane_x[lane])
+                word = even(mix(lane_x[lane]), A)
                 i = below(word, A)
                 packed = pol[s * A + i]
-                lane_at[lane] = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & LOW))
+                lane_at[lane] = s * A + (i if (word & LOW) < (packed >> U(32)) else np.int64(packed & mask))
         if H == 2:  # one constraint, the common case: worth a loop of its own
             for lane in range(active):
                 row = U(lane_at[lane])
@@ -148,11 +161,12 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 lane_left[lane], lane_x[lane] = lane_left[active], lane_x[active]
             else:
                 lane += 1
-        drawn = active
+        drawn, uneven = active, False
         if width > 0:
             for lane in range(active):  # where to look for the next state
                 x = lane_x[lane] + G
                 word = mix(x)
+                uneven |= may_be_uneven(word, width)
                 lane_cell[lane] = lane_at[lane] * width + below(word, width)
                 lane_coin[lane], lane_x[lane] = word & LOW, x
         else:
@@ -160,7 +174,10 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 first, n = indptr[lane_at[lane]], indptr[lane_at[lane] + 1] - indptr[lane_at[lane]]
                 x = lane_x[lane] + G
                 word = mix(x)
+                uneven |= may_be_uneven(word, n)
                 lane_cell[lane], lane_coin[lane], lane_x[lane] = first + below(word, n), word & LOW, x
+        if uneven:
+            look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width)
         for lane in range(
             active
         ):  # the next state; chosen by bits, since a branch would be guessed wrong half the time
@@ -173,14 +190,20 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
                 if stamp[s] != tick:
                     softmax_row(rows, A, s, scratch)
                     stamp[s] = tick
+        uneven = False
         for lane in range(active):  # where to look for its action
             x = lane_x[lane] + G
             word = mix(x)
+            uneven |= may_be_uneven(word, A)
             lane_cell[lane], lane_coin[lane], lane_x[lane] = below(word, A), word & LOW, x
+        if uneven:
+            for lane in range(active):
+                word = even(mix(lane_x[lane]), A)
+                lane_cell[lane], lane_coin[lane] = below(word, A), word & LOW
         for lane in range(active):  # the action
             s, own = lane_at[lane], lane_cell[lane]
             packed = pol[U(s * A + own)]
-            other = np.int64(packed & LOW)
+            other = np.int64(packed & mask)
             lane_at[lane] = s * A + (other ^ ((own ^ other) & -np.int64(lane_coin[lane] < (packed >> U(32)))))
     return steps
 
@@ -221,77 +244,3 @@ def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
                 QV[n, i] *= sign
                 QV[N + n, i] = 0.0
     return steps
-
-
-# -------------------------------------------------------------------------------------- Algorithm 1, whole runs
-
-
-@kernel(inline="always")
-def sgd(rows, A, pair, A_L, step, scale, x, mean):
-    """Averaged SGD of `direction.SGD` with sparse scores; leaves the mean of the iterates in `mean`.
-
-    score = Φ_sa − Σ_a' π(a'|s) Φ_sa'. An update is part of the iterates n..N: it joins the mean with weight (N−n)/N.
-    """
-    pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
-    N, per_A = len(pair), 1.0 / A
-    for i in range(len(x)):
-        x[i], mean[i] = 0.0, 0.0
-    for n in range(N):
-        row = pair[n]
-        s = state_of(row, per_A)
-        first, end = fptr[s * A], fptr[s * A + A]
-        fit = 0.0
-        for i in range(fptr[row], fptr[row + 1]):
-            fit += fval[i] * x[U(fidx[i])]
-        for i in range(first, end):
-            fit -= pi[s, U(fact[i])] * fval[i] * x[U(fidx[i])]
-        move = -step * (scale * fit - A_L[n])
-        share = (N - n) / N
-        for i in range(first, end):
-            by = -move * pi[s, U(fact[i])] * fval[i]
-            x[U(fidx[i])] += by
-            mean[U(fidx[i])] += share * by
-        for i in range(fptr[row], fptr[row + 1]):
-            by = move * fval[i]
-            x[U(fidx[i])] += by
-            mean[U(fidx[i])] += share * by
-
-
-@kernel
-def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, scales, lanes, out):
-    """Iterations k0 .. k0 + n − 1 of Algorithm 1; θ (in rows) and λ are advanced in place."""
-    theta_out, lam_out, J_out, norm_out, steps_out = out
-    step, scale, factor = scales
-    d, H = len(rows.theta), model.h.shape[1]
-    pair, start, last = np.empty(N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
-    J, QV = np.empty((2 * N, H)), np.empty((2 * N, H))
-    A_L, x, omega = np.empty(N), np.empty(d), np.empty(d)
-    for i in range(len(norm_out)):
-        key = fold(root, k0 + i)
-        for j in range(d):
-            theta_out[i, j] = rows.theta[j]
-        for j in range(H - 1):
-            lam_out[i, j] = lam[j]
-        tick = k0 + i + 1
-        if len(rows.stamp) <= N:  # few states: make all rows at once rather than ask at every step
-            for s in range(len(rows.stamp)):
-                softmax_row(rows, model.A, s, lanes[-1])
-            tick = READY
-        steps_out[i] = rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes)
-        for n in range(N):
-            A_L[n] = QV[n, 0] - QV[N + n, 0]
-            for j in range(1, H):
-                A_L[n] += lam[j - 1] * (QV[n, j] - QV[N + n, j])
-        sgd(rows, model.A, pair, A_L, step, scale, x, omega)
-        norm = 0.0
-        for j in range(d):
-            rows.theta[j] += eta1 * factor * omega[j]
-            norm += (factor * omega[j]) ** 2
-        norm_out[i] = np.sqrt(norm)
-        for j in range(H):
-            total = 0.0
-            for n in range(N, 2 * N):
-                total += J[n, j]
-            J_out[i, j] = total / N
-        for j in range(H - 1):
-            lam[j] = min(max(lam[j] - eta2 * (J_out[i, j + 1] - b[j] - kappa), 0.0), lam_max)

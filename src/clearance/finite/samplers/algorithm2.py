@@ -18,8 +18,8 @@ import numpy as np
 from scipy import sparse
 
 from clearance.core.arrays import Array
-from clearance.core.compiled import walks
-from clearance.core.compiled.alias_tables import Tables, alias_cells, geometric_tables, pack
+from clearance.core.compiled import algorithm1, walks
+from clearance.core.compiled.alias_tables import Tables, alias_cells, draw_error, geometric_tables, pack
 from clearance.core.compiled.walks import Rows
 from clearance.finite.cmdp import CMDP
 from clearance.finite.samplers.finite_sampler import FiniteSampler
@@ -88,7 +88,7 @@ class Table(FiniteSampler):
         b = cmdp.b + kappa_value(method.kappa)  # the conservative limits; κ may differ from constraint to constraint
         settings = (self.resets, method.N, float(method.eta1), float(method.eta2), 0.0, float(lam_max))
         scales, work = method.direction.scales(cmdp.gamma), walks.workspace(cmdp.A, H)
-        walks.run(key, state.k, self.tables, rows, lam, b, *settings, scales, work, out)
+        algorithm1.run(key, state.k, self.tables, rows, lam, b, *settings, scales, work, out)
         trace = Trace(*out, counts=np.ones(n), J=np.empty((0, H)))
         return State(theta, lam, state.k + n, state.sampler_memory), trace
 
@@ -105,6 +105,16 @@ def alias_tables(cmdp: CMDP) -> Tables:
         found = cmdp.h, _tables(cmdp)
         cmdp.__dict__["_tables"] = found
     return found[1]
+
+
+def transition_error(cmdp: CMDP) -> float:
+    """Bound the distance in total variation between P as stored and what is drawn; found once per model."""
+    found = cmdp.__dict__.get("_transition_error")
+    if found is None:
+        sums = np.asarray(cmdp.rows.sum(axis=1)).ravel()[cmdp.available.ravel()]
+        longest = int(np.diff(cmdp.P.indptr).max()) if cmdp.is_sparse else cmdp.S
+        found = cmdp.__dict__["_transition_error"] = draw_error(sums, longest)
+    return found
 
 
 def _tables(cmdp: CMDP) -> Tables:

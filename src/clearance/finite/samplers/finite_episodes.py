@@ -5,6 +5,8 @@
 E X = J for any table V̂ (zero, or a critic's as control variate: then only the noise of the transitions is left), and X
 lies in a known interval, which the plain geometric sum of Algorithm 2 does not. The bounds of h are declared; a value
 outside them is an error that names the episode and the step, because a certificate would be worth nothing then.
+
+Random bits, weights and sums are of finite precision, so that E X = J up to `bias`, which the certificate is charged.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ import numpy as np
 from clearance.certificates.episode_source import Batch
 from clearance.core.arrays import Array
 from clearance.core.compiled import episodes
-from clearance.core.compiled.alias_tables import alias_cells, geometric_tables, pack
+from clearance.core.compiled.alias_tables import alias_cells, draw_error, geometric_tables, pack
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
-from clearance.finite.samplers.algorithm2 import alias_tables
+from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
+
+LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,10 @@ class MixtureEpisodes:
     mixture: Mixture
     base: Array | None = None
     declared: tuple[Array, Array] | None = None
+
+    def __post_init__(self) -> None:
+        if 1 - self.cmdp.gamma < 1 / LONGEST:
+            raise InputError(f"gamma = {self.cmdp.gamma!r} is too close to 1 to sample episodes: use evidence='exact'")
 
     @property
     def q(self) -> float:
@@ -60,13 +68,54 @@ class MixtureEpisodes:
             X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
 
         which is a much shorter range than term by term. T is random and episodes may end, so 0 belongs to every range.
+        What rounding may add to X is part of it; but sums of terms of one sign have that sign.
         """
         low, high = self.signal_bounds
         least, most = np.minimum(self.table.min(0), 0.0), np.maximum(self.table.max(0), 0.0)
-        full = 1 / (1 - self.cmdp.gamma / self.q)
         down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
         up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
-        return full * down + self.q * least, full * up + self.q * most
+        lower, upper = self.full * down + self.q * least, self.full * up + self.q * most
+        plain = ~self.table.any(0)
+        return (
+            np.where(plain & (lower == 0), 0.0, lower - self.rounding),
+            np.where(plain & (upper == 0), 0.0, upper + self.rounding),
+        )
+
+    @property
+    def full(self) -> float:
+        """Σ_t (γ/q)^t, rounded up."""
+        rest = 1 - self.cmdp.gamma / self.q
+        return (1 + 2.0**-50 / rest) / rest
+
+    @cached_property
+    def term(self) -> Array:
+        """The largest |h_t + γ V̂(s_{t+1}) − V̂(s_t)| that can be [1+I]."""
+        return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max(0)
+
+    @property
+    def rounding(self) -> Array:
+        """By how much X may differ from the sum in real arithmetic [1+I].
+
+        No 53-bit number makes T longer than 54 halvings of q^T; weights and partial sums are rounded in every step.
+        """
+        longest = 2 + 54 * math.log(2) / -math.log(self.q)
+        return 2.0**-52 * (longest + 8) * (np.abs(self.table).max(0) + self.full * self.term)
+
+    @property
+    def bias(self) -> Array:
+        """By how much E X may differ from J [1+I]. A step t that is drawn with an error of e in total variation moves
+        E h_t and all later ones by e (high − low) at most, and
+
+            P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t,
+
+        where the first is the rounding of weights, and the others are that of horizons: of ours and of NumPy's.
+        """
+        cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
+        first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
+        each = transition_error(cmdp) + draw_error(mixture.pi.sum(-1), cmdp.A)
+        low, high = self.signal_bounds
+        horizons = 2.0**-52 / rest**2 + 2.0**-45 / rest + 2.0**-46 * self.full
+        return (high - low) * (first / rest + each / rest**2) + self.term * horizons + self.rounding
 
     @cached_property
     def table(self) -> Array:
@@ -131,6 +180,10 @@ class RuleEpisodes:
     @property
     def bounds(self) -> tuple[Array, Array]:
         return self._like.bounds
+
+    @property
+    def bias(self) -> Array:
+        return self._like.bias
 
     @property
     def episode_steps(self) -> float:

@@ -22,13 +22,14 @@ from clearance.certificates.sequential_test import Evidence, gather
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import load_npz, save_npz
 from clearance.core.compiled import episodes
+from clearance.core.compiled.alias_tables import draw_error
 from clearance.core.errors import InfeasibleError, infeasible_message
 from clearance.core.random_streams import fold
 from clearance.exact.infeasibility import diagnose
 from clearance.exact.optimum import can_be_met, slater_margin
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
-from clearance.finite.samplers.algorithm2 import alias_tables
+from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic, state_values
 from clearance.finite.softmax_policy import TiedFeaturesError, class_model, class_policy
@@ -169,17 +170,22 @@ def least_violation(
     steps = episodes.successors(key, alias_tables(cmdp), weights, gamma, V, X)
     pairs = np.flatnonzero(cmdp.available.ravel())
     low, high = V.min(), V.max()
-    worst = -np.inf
+    worst, error = -np.inf, transition_error(cmdp)
+    slip = 2.0**-48 * float(np.abs(V).max() + np.abs(cmdp.h).max())  # what rounding may add to a sample
     for pair in pairs:
         here = float(weights @ cmdp.h[:, pair // A, pair % A]) - V[pair // A]
-        worst = max(worst, _upper(X[pair], here + gamma * low, here + gamma * high, delta / (2 * len(pairs))))
+        level = delta / (2 * len(pairs))
+        worst = max(worst, _upper(X[pair], here + gamma * low, here + gamma * high, level, error, slip))
     m = int(0.05 * budget)
     starts = V[np.random.default_rng(int(fold(key, 1))).choice(S, size=m, p=cmdp.rho)]
-    return _upper(starts, low, high, delta / 2) + worst / (1 - gamma) - float(mu @ cmdp.b), steps + m
+    start = _upper(starts, low, high, delta / 2, draw_error(cmdp.rho.sum(), S), slip)
+    later, limit = worst / (1 - gamma), float(mu @ cmdp.b)
+    rounding = 1e-12 * (abs(start) + abs(later) + abs(limit))
+    return start + later - limit + rounding, steps + m
 
 
-def _upper(x: Array, low: float, high: float, delta: float) -> float:
-    slip = 1e-9 * (abs(low) + abs(high) + 1e-300)  # rounding may carry a sample over the edge of a narrow range
-    bets = Bets(-float(x.mean()), -high - slip, -low + slip)
+def _upper(x: Array, low: float, high: float, delta: float, error: float, slip: float) -> float:
+    """An upper confidence bound of the mean of x, drawn with an `error` in total variation and rounded by `slip`."""
+    bets = Bets(-float(x.mean()), -high - slip, -low + slip, bias=error * (high - low) + slip)
     bets.update(-x)
     return -bets.lower_bound(delta)

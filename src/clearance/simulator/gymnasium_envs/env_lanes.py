@@ -157,9 +157,11 @@ def vector(lane: int, cost: Any, names: Any) -> Any:
             raise Fault(lane, f"the cost has no entry {missing[0]!r} (it has {has})", None)
         return [scalar(lane, f"the cost {name!r}", cost[name]) for name in names]
     try:
-        c = np.asarray(cost, float)
-    except (TypeError, ValueError):
-        raise Fault(lane, "the cost must be a number, a vector or a dict", cost) from None
+        c = np.asarray(cost)
+    except (TypeError, ValueError):  # rows of different length
+        c = np.asarray(None)
+    if c.dtype.kind not in "iufb":  # text, None, complex numbers and objects are not taken for numbers
+        raise Fault(lane, "the cost must be a number, a vector or a dict", cost)
     if c.shape != (len(names),) and not (c.ndim == 0 and len(names) == 1):
         raise Fault(lane, f"the cost has shape {c.shape} for {len(names)} constraints", cost)
     return c

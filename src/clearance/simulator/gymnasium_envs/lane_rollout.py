@@ -17,12 +17,10 @@ from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.spaces import Box, Space
 from clearance.core.statement import Statement
 from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row
-from clearance.simulator.simulator import Steps, widen_bounds
+from clearance.simulator.simulator import SLIP, Steps, widen_bounds
 
 Act = Callable[[Any, int], Any]
 Mask = NDArray[np.bool_]
-# Declared bounds are compared with what an environment computes in floating point.
-SLIP = 1e-9
 
 
 def episode_seed(seed: int, episode: int) -> int:

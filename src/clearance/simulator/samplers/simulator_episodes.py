@@ -4,7 +4,9 @@
     horizon None  X = Σ_{t<T} (γ/q)^t h_t,     P(T > t) = q^t,  q = √γ,  so that E X = J and X is bounded
 
 Termination ends the sum. The bounds of h are declared; a value outside them is an error, because a certificate would be
-worth nothing then. A reward without bounds is allowed: it is estimated, and has no confidence bound.
+worth nothing then. What rounding may carry over them is let through, and the bounds of X are wider by as much. Sums are
+taken in float64, also where the simulator computes in float32. A reward without bounds is allowed: it is estimated, and
+has no confidence bound.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from clearance.certificates.episode_source import Batch, blocks, join
 from clearance.core.arrays import Array
+from clearance.core.compiled.alias_tables import draw_error
 from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.random_streams import fold
 from clearance.core.statement import Statement
@@ -29,9 +32,10 @@ from clearance.simulator.jax_envs.jax_rollout import act, choose
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Normaliser
 from clearance.simulator.remote_lanes import map_jobs
-from clearance.simulator.simulator import ROUGHLY, Simulator, find_wrong_signal, widen_bounds
+from clearance.simulator.simulator import ROUGHLY, SLIP, Simulator, find_wrong_signal, widen_bounds
 
 UNBOUNDED = 1e12  # stands for the bound of a reward that has none
+CHUNK = 256  # steps whose signals a compiled program keeps before they are summed in float64
 
 
 def episode_steps(s: Statement) -> float:
@@ -76,17 +80,33 @@ class NetworkEpisodes:
     @property
     def bounds(self) -> tuple[Array, Array]:
         """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
-        low, high = (np.clip(x, -UNBOUNDED, UNBOUNDED) for x in signal_bounds(self.statement))
-        most = total_weight(self.statement) * (1 + self.rounding)
+        low, high = self._signal_bounds
+        most = total_weight(self.statement) * (1 + self._rounding)
         return most * np.minimum(low, 0.0), most * np.maximum(high, 0.0)
 
     @property
-    def rounding(self) -> float:
-        """By how much a sum inside a compiled program may be off: half a unit of float32 for each term that counts."""
-        if not isinstance(getattr(self.simulator, "near", self.simulator), Environment):
-            return 0.0
-        terms = 2 + min(self.statement.horizon or np.inf, 18 / max(1 - self.factor, 1e-12))  # e⁻¹⁸ < 2⁻²⁴
-        return terms * 2.0**-24
+    def bias(self) -> Array:
+        """By how much E X may differ from J [1+I]: rounded weights and sums, NumPy's horizons (2⁻⁴⁵), the mixture."""
+        low, high = self._signal_bounds
+        components = 1 if self.mixture is None else self.mixture.M
+        share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
+        return share * total_weight(self.statement) * np.maximum(np.abs(low), np.abs(high))
+
+    @cached_property
+    def _signal_bounds(self) -> tuple[Array, Array]:
+        """(low, high) of h [1+I] with all that is let through."""
+        near = getattr(self.simulator, "near", self.simulator)
+        slip = ROUGHLY if isinstance(near, Environment) else SLIP
+        low, high = widen_bounds(signal_bounds(self.statement), slip)
+        return np.clip(low, -UNBOUNDED, UNBOUNDED), np.clip(high, -UNBOUNDED, UNBOUNDED)
+
+    @property
+    def _rounding(self) -> float:
+        """By how much, as a share of the largest sum, float64 may be off: each weight grows by its own rounding, and so
+        does the sum with every term that counts (e⁻³⁷ < 2⁻⁵³).
+        """
+        terms = min(self.statement.horizon or np.inf, 40 / max(1 - self.factor, 2.0**-53))
+        return (2 * terms + 16) * 2.0**-53
 
     @property
     def episode_steps(self) -> float:
@@ -127,13 +147,19 @@ class NetworkEpisodes:
     def _run(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
         parts = real(self.mixture.theta), component, jnp.asarray(length, jnp.int32)
         norm = Normaliser(*(real(x) for x in self.mixture.normaliser))
-        X, wrong, h, steps = _episodes(self.simulator, self.mixture.policy, self.factor)(jax_key(key), norm, *parts)
+        begin, advance = _episodes(self.simulator, self.mixture.policy)
+        carry, X = begin(jax_key(key), parts[2]), np.zeros((self.simulator.n, 1 + self.statement.I))
+        while np.any(carry[2]):
+            t = int(carry[1])
+            carry, h = advance(norm, *parts, carry)
+            X += np.einsum("t,tnh->nh", self.factor ** np.arange(t, t + CHUNK, dtype=float), np.asarray(h, float))
+        wrong, h, steps = (np.asarray(x) for x in carry[3:6])
         if (wrong >= 0).any():
             lane = int(np.argmax(wrong >= 0))
             told = find_wrong_signal(self.statement, np.asarray(h[lane], float), self.simulator.sign)  # type: ignore[attr-defined]
             assert told is not None
             raise EnvironmentFault(self.statement.name, lane, int(wrong[lane]), *told)
-        return np.asarray(X, float), int(steps)
+        return X, int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
         """The same through `walk`."""
@@ -181,43 +207,49 @@ def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: t
     return NetworkEpisodes(simulator, mixture)._block(key, *job)
 
 
-def _episodes(env: Any, policy: Any, factor: float) -> Any:
-    """The compiled block of episodes of an environment and a policy; made once for both."""
+def _episodes(env: Any, policy: Any) -> Any:
+    """The compiled beginning of a block of episodes and its compiled chunks; made once for both."""
     made = env.__dict__.setdefault("_compiled_episodes", {})
-    if (id(policy), factor) not in made:
-        made[id(policy), factor] = policy, jax.jit(lambda *x: _block(env, policy, factor, *x))
-    return made[id(policy), factor][1]
+    if id(policy) not in made:
+        chunk = jax.jit(lambda *x: _chunk(env, policy, *x))
+        made[id(policy)] = policy, (jax.jit(lambda *x: _begin(env, *x)), chunk)
+    return made[id(policy)][1]
 
 
-def _block(
-    env: Environment, policy: Any, factor: float, key: Any, norm: Any, theta: Any, component: Any, length: Any
-) -> Any:
-    """X [n, 1+I], the first step [n] whose signals are not what was declared, −1 without one, its signals [n, 1+I], and
-    the steps taken.
+def _begin(env: Environment, key: Any, length: Any) -> Any:
+    """What is carried from step to step: the state, t, who is alive [n], the first step [n] whose signals are not what
+    was declared (−1 without one), its signals [n, 1+I], the steps taken, and the stream.
     """
-    nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H = len(length), 1 + env.statement.I
-    low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))
     begin, going = jax.random.split(key)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
+    return state, jnp.zeros((), jnp.int32), length > 0, jnp.full(n, -1), jnp.zeros((n, H)), jnp.zeros((), int), going
+
+
+def _chunk(env: Environment, policy: Any, norm: Any, theta: Any, component: Any, length: Any, carry: Any) -> Any:
+    """CHUNK more steps at most: what is carried, and their signals [CHUNK, n, 1+I], 0 where no step was taken."""
+    nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
+    n, H, start = len(length), 1 + env.statement.I, carry[1]
+    low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))
 
     def latent(m_obs: Any, noise: Any) -> Any:
         us = jnp.stack([jax.vmap(lambda o, e, net=net: act(policy, net, norm, o, e))(m_obs, noise) for net in nets])
         return us[component, jnp.arange(n)]
 
-    def step(carry: Any) -> Any:
-        state, t, alive, X, wrong, bad, steps = carry
+    def step(both: Any) -> Any:
+        (state, t, alive, wrong, bad, steps, going), kept = both
         noisy, moving = jax.random.split(jax.random.fold_in(going, t))
         u = latent(jax.vmap(env.observe)(state), policy.head.noise(noisy, (n,)))
         moved, h, terminated = jax.vmap(env.step)(jax.random.split(moving, n), state, policy.head.action(u))
-        on = alive[:, None]
-        X = X + jnp.where(on, factor ** t.astype(h.dtype) * h, 0.0)
+        kept = kept.at[t - start].set(jnp.where(alive[:, None], h, 0.0))
         fine = (jnp.isfinite(h) & (h >= low) & (h <= high)).all(1)
         now = alive & ~fine & (wrong < 0)
         wrong, bad = jnp.where(now, t, wrong), jnp.where(now[:, None], h, bad)
         state = jax.vmap(choose)(alive, moved, state)
-        return state, t + 1, alive & ~terminated & (t + 1 < length), X, wrong, bad, steps + jnp.sum(alive)
+        alive_ = alive & ~terminated & (t + 1 < length)
+        return (state, t + 1, alive_, wrong, bad, steps + jnp.sum(alive), going), kept
 
-    first = state, jnp.zeros((), jnp.int32), length > 0, jnp.zeros((n, H)), jnp.full(n, -1), jnp.zeros((n, H)), 0
-    found = jax.lax.while_loop(lambda c: jnp.any(c[2]), step, first)
-    return found[3:]
+    def unfinished(both: Any) -> Any:
+        return jnp.any(both[0][2]) & (both[0][1] < start + CHUNK)
+
+    return jax.lax.while_loop(unfinished, step, (carry, jnp.zeros((CHUNK, n, H))))
