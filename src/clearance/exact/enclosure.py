@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, SolverError
 from clearance.exact.bellman import Operator
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import evaluate
@@ -35,6 +35,11 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
     """
     parts = [_enclose(cmdp, pi[i], None if V is None else V[i]) for i in _chunks(cmdp, len(pi))]
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+def approximate_values(cmdp: CMDP, pi: Array) -> Array:
+    """V [M, 1+I, S] of policies pi [M, S, A], as good as floating point gives it: no bound trusts it."""
+    return np.concatenate([_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))])
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -104,7 +109,10 @@ def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
         return np.stack([evaluate(cmdp, p).V for p in pi])
     h_pi = np.einsum("msa,hsa->msh", pi, cmdp.h)
     system = np.eye(cmdp.S) - cmdp.gamma * np.einsum("msa,sat->mst", pi, cmdp.P, optimize=True)
-    return np.moveaxis(np.linalg.solve(system, h_pi), -1, 1)
+    try:
+        return np.moveaxis(np.linalg.solve(system, h_pi), -1, 1)
+    except np.linalg.LinAlgError:
+        raise SolverError("the values of the policy cannot be computed: bring gamma further from 1") from None
 
 
 def _expect(cmdp: CMDP, V: Array) -> Array:

@@ -15,6 +15,7 @@ from typing import Any
 
 from clearance.certificates.certificate import Certificate
 from clearance.core.errors import InputError
+from clearance.exact.proof import is_proof
 
 VERDICTS = ("CERTIFIED", "VIOLATED", "UNDECIDED")
 STATUS = ("running", "interrupted", "failed", "done")
@@ -44,6 +45,11 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
         ("evidence", said.get("evidence") in ("exact", "samples"), "exact or samples"),
         ("J_r", _is_number(said.get("J_r")) or (gaps and "J_r" in said and said["J_r"] is None), "a finite number"),
         ("b", _is_list(said.get("b"), I), "a list of finite numbers"),
+        (
+            "proof",
+            said.get("proof") is None or is_proof(said["proof"], I),
+            "null, or arrays that fit b",
+        ),
         ("interval", _is_interval(said.get("interval"), 1 + I), f"null, or two lists of {1 + I} finite numbers"),
     ]
     rules += [(k, _is_list(said.get(k), I + n, gaps, n), f"a list of {I + n} finite numbers") for k, n in LISTS.items()]
