@@ -39,7 +39,8 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
 
 def approximate_values(cmdp: CMDP, pi: Array) -> Array:
     """V [M, 1+I, S] of policies pi [M, S, A], as good as floating point gives it: no bound trusts it."""
-    return np.concatenate([_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))])
+    parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:

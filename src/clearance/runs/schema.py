@@ -45,11 +45,6 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
         ("evidence", said.get("evidence") in ("exact", "samples"), "exact or samples"),
         ("J_r", _is_number(said.get("J_r")) or (gaps and "J_r" in said and said["J_r"] is None), "a finite number"),
         ("b", _is_list(said.get("b"), I), "a list of finite numbers"),
-        (
-            "proof",
-            said.get("proof") is None or is_proof(said["proof"], I),
-            "null, or arrays that fit b",
-        ),
         ("interval", _is_interval(said.get("interval"), 1 + I), f"null, or two lists of {1 + I} finite numbers"),
     ]
     rules += [(k, _is_list(said.get(k), I + n, gaps, n), f"a list of {I + n} finite numbers") for k, n in LISTS.items()]
@@ -59,6 +54,7 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
     ]
     rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
+    rules += [("proof", said.get("proof") is None or is_proof(said["proof"], I), "null, or arrays that fit b")]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}

@@ -81,7 +81,7 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
 
 def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) -> tuple[str, str]:
     """Say why κ leaves no room, and what to do."""
-    if slater <= rounding:
+    if slater <= 0:  # and it is not proven that no policy meets the limits
         return no_room_message(slater), ""
     if room > 0:
         left = f"kappa = {np.max(kappa):g} leaves {room:.3g} of the Slater margin {slater:.6g}"
