@@ -21,6 +21,7 @@ import sys
 import zipfile
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 FILES = ("problem.npz", "policy.npz", "certificate.json")
 TYPES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u1": "B", "b1": "B"}
@@ -49,7 +50,7 @@ def read_npz(path):
     return arrays
 
 
-def nest(data, shape, fortran=False):
+def nest(data, shape, fortran=False) -> Any:
     """Numbers in the order of a file as lists of lists; the one number of an empty shape as itself."""
     if len(data) != math.prod(shape):
         raise Unreadable(f"{len(data)} numbers for the shape {shape}")
@@ -62,7 +63,7 @@ def nest(data, shape, fortran=False):
     return [nest(data[i::n] if fortran else data[i * part : (i + 1) * part], shape[1:], fortran) for i in range(n)]
 
 
-def unpack(x):
+def unpack(x) -> Any:
     """An array of the proof."""
     if "fractions" in x:
         return nest([Fraction(*(int(n, 16) for n in text.split("/"))) for text in x["fractions"]], x["shape"])

@@ -118,8 +118,8 @@ def set_to(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 def other_values(name: str) -> Callable[[dict[str, Any]], None]:
     def change(said: dict[str, Any]) -> None:
-        V = np.array(check_certificate.unpack(said["proof"][name]))
-        said["proof"][name] = proofs.pack(V + 1e-3 * np.arange(V.size).reshape(V.shape))
+        V = np.array(check_certificate.unpack(said["proof"][name]), np.float64)
+        said["proof"][name] = proofs.pack(V + np.linspace(0.0, 0.1, V.size).reshape(V.shape))
 
     return change
 
