@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
     from clearance.exact import theory
+    from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
-    from clearance.exact.optimum import Optimum, optimum, slater_margin
+    from clearance.exact.optimum import Optimum, optimum
     from clearance.finite.cmdp import CMDP
     from clearance.finite.evaluation import evaluate, occupancy
     from clearance.finite.mixture import Mixture
@@ -138,7 +139,7 @@ _HOME = {
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
-    "slater_margin": "exact.optimum",
+    "slater_margin": "exact.feasibility",
     "softmax": "finite.softmax_policy",
     "solve": "runs.solve",
     "sweep": "studies.sweep",

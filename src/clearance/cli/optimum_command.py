@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
-from clearance.core.errors import infeasible_message
+from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.optimum import optimum
 from clearance.finite.mixture import Mixture
 from clearance.runs.certify import certify
@@ -27,11 +27,13 @@ def run(args: argparse.Namespace) -> int:
         flag_types.check_file(args.out, args.problem)
     best = optimum(cmdp)
     certificate = certify(cmdp, best.policy, best=best)
-    feasible = best.status == "optimal"
+    feasible = best.status != "infeasible"
     result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
     if not feasible:
         result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
         result |= diagnosis_of(cmdp, relaxed=True)
+    if best.status == "borderline":
+        result |= {"message": no_room_message(best.slater)}
     if args.out:
         Mixture.single(best.policy).save(args.out)
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)

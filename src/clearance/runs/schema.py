@@ -16,6 +16,7 @@ from typing import Any
 from clearance.certificates.best_mixture import SINGLE
 from clearance.certificates.certificate import Certificate
 from clearance.core.errors import InputError
+from clearance.exact.proof import is_proof
 
 VERDICTS = ("CERTIFIED", "VIOLATED", "UNDECIDED")
 STATUS = ("running", "interrupted", "failed", "done")
@@ -56,6 +57,7 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
     rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     rules += [(k, _is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
+    rules += [("proof", said.get("proof") is None or is_proof(said["proof"], I), "null, or arrays that fit b")]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}

@@ -1,6 +1,6 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.optimum.slater_margin`), within the policy class where that is a linear program.
+With exact evidence φ is exact (`exact.feasibility`), within the policy class where that is a linear program.
 From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack, the best of its
 policies is measured on fresh episodes, and both are repeated with more steps until the bound is positive or the budget
 is spent.
@@ -25,8 +25,8 @@ from clearance.core.compiled import episodes
 from clearance.core.compiled.alias_tables import draw_error
 from clearance.core.errors import InfeasibleError, infeasible_message
 from clearance.core.random_streams import fold
+from clearance.exact.feasibility import decide_feasibility, holds_after_rounding
 from clearance.exact.infeasibility import diagnose
-from clearance.exact.optimum import can_be_met, slater_margin
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
@@ -81,17 +81,23 @@ class FiniteMargin:
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """φ of the policy class, or of all policies where the class has no linear program. Raises `InfeasibleError`."""
+    """φ of the policy class, or of all policies where the class has no linear program.
+
+    Raises `InfeasibleError` only where multipliers prove that no policy meets the limits: none of the class, or none at
+    all where the class has no linear program. A margin within rounding is no proof, and left to who needs room.
+    """
     try:
         model = class_model(cmdp, policy)
-        slater, safest = slater_margin(model)
-        found = Mixture.single(class_policy(policy, safest))
     except TiedFeaturesError:
-        model, found = cmdp, None
-        slater, _ = slater_margin(cmdp)
-    if not can_be_met(model, slater):
-        raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
-    return FiniteMargin(slater, found, "FEASIBLE")
+        model, found, safest = cmdp, decide_feasibility(cmdp), None
+    else:
+        found = decide_feasibility(model)
+        safest = Mixture.single(class_policy(policy, found.policy))
+    proven = found.proof is not None and (model is cmdp or holds_after_rounding(model, found.proof))
+    if proven:
+        among = "policy" if model is cmdp else "policy of this class"
+        raise InfeasibleError(infeasible_message(found.slater, among), found.slater, model, diagnose=diagnose)
+    return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
 def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
