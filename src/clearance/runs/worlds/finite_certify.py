@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearance.certificates.assumptions import RULE, assume
 from clearance.certificates.certificate import Certificate, EvidenceKind, Verdict
 from clearance.certificates.distributed_episodes import distribute
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.sequential_test import gather
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
@@ -62,7 +64,8 @@ def certify_finite(
         raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
     if mixture is None:
         rule: Any = policy
-        sources: list[Episodes] = [RuleEpisodes(cmdp, rule, declared)]
+        own = RuleEpisodes(cmdp, rule, declared)
+        sources: list[Episodes] = [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     else:
         V = None if base is None else _read_values(cmdp, base)
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
@@ -84,6 +87,7 @@ def _certify_by_samples(
     """What samples say of the policy, and of its most likely actions, with fresh ones."""
     seen = gather(sources[0], cmdp.b, delta, fold(key, FRESH), budget)
     components, scope = 1 if mixture is None else mixture.M, scope_of(cmdp, mixture, "this simulator")
+    scope += assume(RULE) if mixture is None else ""
     found = certificate_from(seen, cmdp.b, delta, components=components, scope=scope)
     if mixture is None or not _is_stochastic(mixture) or found.verdict != "CERTIFIED":
         return found

@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
 from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
+from clearance.certificates.episode_source import Episodes
 from clearance.certificates.sequential_test import gather, slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest, save_json
@@ -31,15 +34,16 @@ from clearance.runs import plain_data
 from clearance.runs.worlds.world import Choice, ExactValues, PolicyDescription, ProblemDescription, Settled, Task, World
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
+from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Design, NetworkPolicy
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
 from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
+from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
-    OwnRuleEpisodes,
     episode_steps,
     signal_bounds,
     total_weight,
@@ -70,8 +74,8 @@ class LateIterates:
     def mixture(self, weights: Array) -> NetworkMixture:
         return self.late.part(weights)
 
-    def episodes(self, mixture: NetworkMixture) -> NetworkEpisodes:
-        return NetworkEpisodes(self.simulator, mixture)
+    def episodes(self, mixture: NetworkMixture) -> Episodes:
+        return _compared(self.simulator, network_episodes(self.simulator, mixture))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,26 +215,39 @@ class SimulatorWorld(World):
         return self._certify_any(policy, delta, budget, seed)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int) -> Certificate:
+        source: NetworkEpisodes
         if callable(policy) and isinstance(self.problem, Gym):
             source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
         else:
             mixture = check_fits(self.problem, policy)
             if self.problem.exact is not None:
                 return self.certify(mixture)
-            source = NetworkEpisodes(self.problem, mixture)
-        s = self.statement
-        seen = gather(source, s.b, delta, fold(key_of(seed), FRESH), budget)
+            source = network_episodes(self.problem, mixture)
+        s, drawn = self.statement, _compared(self.problem, source)
+        seen = gather(drawn, s.b, delta, fold(key_of(seed), FRESH), budget)
+        scope = self.scope(mixture)
+        if isinstance(drawn, SteadyEpisodes) and drawn.constant:
+            scope += f", and {CONSTANT}"
         components = 1 if mixture is None else mixture.M
-        return self.complete(certificate_from(seen, s.b, delta, components=components, scope=self.scope(mixture)))
+        return self.complete(certificate_from(seen, s.b, delta, components=components, scope=scope))
 
     def scope(self, policy: NetworkMixture | None) -> str:
         how = "a rule, called as given"
         if policy is not None:
             how = "one policy" if policy.M == 1 else f"a mixture of {policy.M}, drawn once per episode"
             how += ", with its actions sampled"
-        return (
-            f"the simulator {self.statement.name} as it was run, from its own resets; {self.statement.meaning}; {how}"
-        )
+        run = f"the simulator {self.statement.name} as it was run, from its own resets; {self.statement.meaning}; {how}"
+        return f"{run}{assume(*self.assumptions(policy))}"
+
+    def assumptions(self, policy: NetworkMixture | None) -> list[str]:
+        """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
+        near: Any = getattr(self.problem, "near", self.problem)
+        if isinstance(near, Environment):
+            return []
+        if policy is None:
+            return [FRESH_RESETS, STEADY, RULE]
+        many = self.problem.n > 1 or near is not self.problem
+        return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
 
     def complete(self, certificate: Certificate) -> Certificate:
         """A reward that declares no bounds has none in the certificate."""
@@ -276,7 +293,8 @@ class SimulatorWorld(World):
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        rule = " (rules `observation -> action` are for Gymnasium problems only)" if callable(mixture) else ""
+        where = "for Gymnasium problems only, and run in this process: leave out a fleet or an executor"
+        rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
@@ -285,6 +303,13 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
             f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
         )
     return mixture
+
+
+def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
+    """The episodes, early compared with late; pure functions of JAX are taken at their word."""
+    if isinstance(getattr(simulator, "near", simulator), Environment):
+        return source
+    return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
 
 def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import EnvironmentFault, InputError
-from clearance.core.spaces import Box, Space
 from clearance.core.statement import Statement
 from clearance.simulator.gymnasium_envs.env_client import SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import describe_error
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium, is_object
+from clearance.simulator.gymnasium_envs.lane_independence import draw_actions
 from clearance.simulator.simulator import Steps
 
 SHORT = 64  # steps of a walk that is made before a run, in every lane
@@ -116,21 +116,12 @@ def _check_in_jax(env: Any, seed: int) -> Checked:
 
 def _walk(problem: Gym, T: int, seed: int) -> Steps | str:
     rng = np.random.default_rng([seed, 1])
-    drawn = [uniform(rng, problem.action, problem.n) for _ in range(T)]
+    drawn = [draw_actions(rng, problem.action, problem.n) for _ in range(T)]
     seeds = [seed + i for i in range(problem.n)]
     try:
         return problem.walk(lambda obs, t: drawn[t], seeds, T)
     except EnvironmentFault as e:
         return str(e)
-
-
-def uniform(rng: np.random.Generator, space: Space, n: int) -> Any:
-    """n random actions: uniform where there are bounds, normal where there are none."""
-    if not isinstance(space, Box):
-        return rng.integers(0, space.nvec, (n, len(space.nvec))).reshape(n, *space.shape)
-    low, high = (np.where(space.bounded, x, sign) for x, sign in ((space.low, -1.0), (space.high, 1.0)))
-    inside, free = rng.uniform(low, high, (n, len(low))), rng.standard_normal((n, len(low)))
-    return np.where(space.bounded, inside, np.clip(free, space.low, space.high))
 
 
 def _difference(a: Steps, b: Steps) -> str | None:
