@@ -47,7 +47,7 @@ def _compare_walks(problem: Any, rng: np.random.Generator, T: int) -> tuple[str,
         return "the environment takes one seed for all lanes", int(first.valid.sum())
     for kept in (even, ~even):
         again = own.mixed(other, kept).walk(problem)
-        if any(not _same(first, i, again, i) for i in np.flatnonzero(kept)):
+        if any(not _same(first, i, again, i) for i in np.flatnonzero(kept).tolist()):
             return "an episode is not a function of its own seed and actions", int(first.valid.sum())
     alike = own.mixed(own.of_lane(0), np.zeros(n, bool)).walk(problem)
     if any(not _same(alike, 0, alike, i) for i in range(1, n)):
