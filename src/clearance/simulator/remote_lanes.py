@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,11 @@ class Fleet(Simulator):
         except SolverError as e:
             raise EnvironmentFault(self.near.statement.name, 0, None, str(e)) from None
 
+    @cached_property
+    def shared_randomness(self) -> str:
+        """As a worker finds it: this process need not run the simulator at all."""
+        return "" if isinstance(self.near, Environment) else self.map(_find_shared_randomness, None, [None])[0]
+
     def close(self) -> None:
         """End the workers; the simulator stays as it is."""
         self.pool.close()
@@ -68,6 +74,10 @@ def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
         name = simulator.statement.name
         raise InputError(f"{name}: an environment object cannot be made again by a worker: give its id, or a factory")
     return simulator, make
+
+
+def _find_shared_randomness(simulator: Any, shared: None, job: None) -> str:
+    return simulator.shared_randomness
 
 
 def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:

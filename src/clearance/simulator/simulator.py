@@ -45,6 +45,7 @@ class Simulator:
     n          lanes that run side by side
     sign       −1 where the user's own code gives costs, so that faults are reported in the user's terms
     exact      (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
+    shared_randomness  why episodes of different lanes may depend on each other; empty where they do not
     """
 
     statement: Statement
@@ -53,6 +54,7 @@ class Simulator:
     n: int
     sign: float
     exact: Exact | None
+    shared_randomness: Any = ""
 
 
 def widen_bounds(bounds: Bounds, slip: float) -> Bounds:

@@ -24,6 +24,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.simulator.gymnasium_envs import env_server
 from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row
+from clearance.simulator.gymnasium_envs.raw_values import pack, unpack
 
 Mask = NDArray[np.bool_]
 
@@ -100,6 +101,13 @@ class _End:
             raise self._dead() from None
         raise Fault(self.first + told["lane"], told["what"], told["value"])
 
+    def receive_text(self) -> Any:
+        """A text that follows the body of an answer."""
+        try:
+            return env_server.receive_text(self.link)
+        except (EOFError, OSError):
+            raise self._dead() from None
+
     def _dead(self) -> Fault:
         return Fault(self.first, f"the side process {self._describe_end()}", None)
 
@@ -126,6 +134,7 @@ class RemoteEnvLanes:
     """Lanes in side processes; see `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes` for what lanes do."""
 
     def __init__(self, asked: SideProcess, n: int, names: Sequence[str], least: float) -> None:
+        self.asked, self.least = asked, least
         share = np.diff(np.linspace(0, n, min(asked.processes, n) + 1).astype(int))
         firsts = np.cumsum(share) - share
         self.ends = [_End(asked, int(i), int(k), names, least) for i, k in zip(firsts, share, strict=True)]
@@ -146,17 +155,44 @@ class RemoteEnvLanes:
             rows[...] = np.frombuffer(body, self.dtype).reshape(rows.shape)
         return self.obs
 
-    def step(self, obs: Array, actions: Array, live: Mask) -> Row:
+    def step(self, actions: Array, live: Mask) -> Row:
         flat = np.ascontiguousarray(np.asarray(actions, np.float64).reshape(self.n, -1))
         for end in self.ends:
             end.send(env_server.STEP + live[self._of(end)].tobytes() + flat[self._of(end)].tobytes())
-        each = sum(x.nbytes for x in self.row.arrays()) // self.n
-        for end, body in _answers([(end, each * end.n) for end in self.ends]):
-            at = 0
-            for x in (x[self._of(end)] for x in self.row.arrays()):
-                x[...] = np.frombuffer(body[at : at + x.nbytes], x.dtype).reshape(x.shape)
-                at += x.nbytes
+        for end, body in _answers([(end, self._row_bytes(end)) for end in self.ends]):
+            self._read_row(end, body)
         return self.row
+
+    def reset_first(self, seed: int) -> Any:
+        end = self.ends[0]
+        end.send(env_server.RESET_FIRST + env_server.text_frame({"seed": int(seed)}))
+        rows = self.obs[self._of(end)]
+        rows[...] = np.frombuffer(end.receive(rows.nbytes), self.dtype).reshape(rows.shape)
+        return unpack(end.receive_text()["obs"])
+
+    def step_first(self, action: Any) -> tuple[Any, Row]:
+        end = self.ends[0]
+        try:
+            packed = pack(action)
+        except TypeError as e:
+            raise Fault(0, f"the policy gave an action of the wrong type: {e}", action) from None
+        self.row.valid[:] = False
+        end.send(env_server.STEP_FIRST + env_server.text_frame({"action": packed}))
+        self._read_row(end, end.receive(self._row_bytes(end)))
+        return unpack(end.receive_text()["obs"]), self.row
+
+    def first(self) -> RemoteEnvLanes:
+        """One lane in a side process of its own."""
+        return RemoteEnvLanes(self.asked, 1, self.names, self.least)
+
+    def _row_bytes(self, end: _End) -> int:
+        return sum(x.nbytes for x in self.row.arrays()) // self.n * end.n
+
+    def _read_row(self, end: _End, body: memoryview) -> None:
+        at = 0
+        for x in (x[self._of(end)] for x in self.row.arrays()):
+            x[...] = np.frombuffer(body[at : at + x.nbytes], x.dtype).reshape(x.shape)
+            at += x.nbytes
 
     def next(self, over: Mask, seeds: Sequence[int]) -> Array:
         self.obs[:] = self.row.after
