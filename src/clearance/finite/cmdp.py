@@ -13,20 +13,22 @@ wrong as soon as episodes end. A terminal state is absorbing with zero signals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.core.validation import (
     freeze,
     read_available,
@@ -39,6 +41,8 @@ from clearance.core.validation import (
     read_numbers,
     read_transitions,
 )
+
+ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "available")
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +183,7 @@ class CMDP:
             other.__dict__["b"] = freeze(b_)
         return other
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays()})
 
@@ -196,9 +200,9 @@ class CMDP:
         return arrays
 
     @classmethod
-    def load(cls, path: str | Path) -> CMDP:
+    def load(cls, path: AnyPath) -> CMDP:
         """Read a model written by `save`, or any `.npz` with the same arrays."""
-        z = load_npz(path)
+        z = read_arrays(path, ARRAYS, _most_numbers)
         missing = [k for k in ("r", "gamma") if k not in z]
         if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
             what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
@@ -211,3 +215,11 @@ class CMDP:
             return cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+
+def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the arrays of a model may have, by the shapes of r and g."""
+    pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
+    I = math.prod(shapes.get("g", ())) // max(pairs, 1)
+    sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
+    return sparse_P | {"P": pairs * S, "b": I, "names": I, "rho": S, "available": pairs, "gamma": 1}

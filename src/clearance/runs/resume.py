@@ -39,7 +39,7 @@ def resume(
         asked = run_reader.read_settings(writer.folder)
         if asked["sampler"] is None:
             raise InputError(f"{writer.folder}: was saved after its run, without checkpoints; solve again with out=")
-        world = world_of(CMDP.load(writer.folder / "problem.npz") if problem is None else problem)
+        world = world_of(CMDP.load(writer.path("problem.npz")) if problem is None else problem)
         if asked.get("deterministic") is False:
             warnings.warn("the problem is not deterministic given its seed: the result will differ from that of an "
                           "uninterrupted run", UserWarning, stacklevel=2)  # fmt: skip
