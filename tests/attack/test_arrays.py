@@ -21,6 +21,7 @@ import clearance as cl
 from clearance.core import array_files
 from clearance.core.array_files import VARIABLE, max_memory, read_arrays, read_size
 from clearance.core.atomic_files import DEPTH, LARGEST, load_json, parse_json, save_npz
+from clearance.runs.worlds.finite_margin import FiniteMargin
 
 MB = 2**20
 
@@ -67,7 +68,7 @@ def test_arrays_that_nobody_needs_are_not_unpacked(model: Path) -> None:
     assert cl.optimum(cl.CMDP.load(model)).J_r == honest
 
 
-@pytest.mark.parametrize("name", ["P", "b", "rho", "available", "names", "gamma"])
+@pytest.mark.parametrize("name", ["P", "r", "g", "b", "rho", "available", "names", "gamma"])
 def test_arrays_larger_than_the_model_declares_are_not_unpacked(name: str, model: Path) -> None:
     bomb(model, name)
     refused(model, f"{name} has shape .*too large for what the other arrays declare")
@@ -187,10 +188,18 @@ def test_arrays_of_a_run_folder(tmp_path: Path) -> None:
         forge(trace)
         seal(honest)
         refused(honest, "trace/000001.npz: ", lambda f: cl.run.load(f).trace)
-    policy = honest / "policy.npz"
-    bomb(policy, "pi")
-    seal(honest)
-    refused(honest, "pi has shape .*too large", lambda f: cl.run.load(f).policy)
+    policy, margin = honest / "policy.npz", honest / "margin.npz"
+    kept = policy.read_bytes()
+    for name in ("weights", "pi"):
+        policy.write_bytes(kept)
+        bomb(policy, name)
+        seal(honest)
+        refused(honest, f"{name} has shape .*too large", lambda f: cl.run.load(f).policy)
+    old = margin.read_bytes()
+    for name in ("slater", "verdict", "bound", "steps", "tested", "weights", "pi"):
+        margin.write_bytes(old)
+        bomb(margin, name)
+        refused(margin, f"{name} has shape .*too large", lambda p: FiniteMargin.load(p, cl.zoo.two_state()))
 
 
 @pytest.mark.slow

@@ -220,6 +220,8 @@ class CMDP:
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many numbers the arrays of a model may have, by the shapes of r and g."""
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
-    I = math.prod(shapes.get("g", ())) // max(pairs, 1)
+    signals = shapes.get("g", ())
+    I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0
     sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
-    return sparse_P | {"P": pairs * S, "b": I, "names": I, "rho": S, "available": pairs, "gamma": 1}
+    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I}
+    return sparse_P | signals_of | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}

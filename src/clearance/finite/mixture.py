@@ -117,7 +117,8 @@ class Mixture:
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many numbers the arrays of a mixture may have, by the shape of its weights."""
-    return {"pi": math.prod(shapes.get("weights", ())) * cmdp.S * cmdp.A}
+    M = shapes.get("pi", ())[0] if shapes.get("pi", ())[1:] == (cmdp.S, cmdp.A) else 1
+    return {"pi": min(M, math.prod(shapes.get("weights", ()))) * cmdp.S * cmdp.A, "weights": M}
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,7 +93,8 @@ class RunWriter:
 
     def read_margin(self, world: World) -> Any:
         """Return the margin, if it was measured before."""
-        return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
+        with schema.blame_file(self.path("margin.npz")):
+            return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
         """Write the margin, if one was measured, and the method that is run; a resumed run must decide the same."""
@@ -145,13 +146,12 @@ class RunWriter:
     def _restore(self, name: str, first: Position) -> None:
         found = checkpoint.load(path := self.path(name), self.run)
         traces = {name: entry for name, entry in found.files.items() if name.startswith("trace/")}
-        for part, entry in traces.items():
-            if not intact(self.path(part), entry):
-                raise InputError(f"{self.folder / part}: is missing, cut off or altered")
+        for part in (part for part, entry in traces.items() if not intact(self.path(part), entry)):
+            raise InputError(f"{self.folder / part}: is missing, cut off or altered")
         at, tail = found.rebuilt(first, "at"), checkpoint.tail_of(found)
         begin = at.state.k - (0 if tail is None else len(tail))
-        fits = [np.shape(x) == np.shape(y) for x, y in zip(at.state[:2], first.state[:2], strict=True)]  # θ and λ
-        if not all(fits) or begin != sum(count_iterations(self.path(part), self.run) for part in traces):
+        same = [x.shape for x in at.state[:2]] == [x.shape for x in first.state[:2]]  # θ and λ
+        if not same or begin != sum(count_iterations(self.path(part), self.run) for part in traces):
             raise InputError(f"{path}: does not fit the run, or its trace")
         self.files = _without(self.files, "trace/") | traces
         self._enter(name)

@@ -73,11 +73,16 @@ class FiniteMargin:
 
     @classmethod
     def load(cls, path: AnyPath, cmdp: CMDP) -> FiniteMargin:
-        z = read_arrays(path, ARRAYS, partial(most_numbers, cmdp))
+        z = read_arrays(path, ARRAYS, partial(_most_numbers, cmdp))
         policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
         numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
         counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
         return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
+
+
+def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the arrays of a margin may have."""
+    return dict.fromkeys(ARRAYS, 1) | {"sd": cmdp.I, "mu": cmdp.I} | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
