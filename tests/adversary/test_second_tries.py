@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass, field
 from functools import cache
@@ -205,7 +206,7 @@ def test_a_kill_gives_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, policy, how = case("finite")
     how: dict[str, Any] = how | {"budget": 8e3}
     whole = cl.certify(problem, policy, out="whole", **how)
-    draws, writes = ((MixtureEpisodes, "draw"), (Path, "replace"))
+    draws, writes = ((MixtureEpisodes, "draw"), (os, "replace"))
     for n, (where, name) in [*((n, draws) for n in (1, 2, 5)), *((n, writes) for n in (1, 2, 3, 4, 5, 8))]:
         with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
             m.setattr(where, name, dying(getattr(where, name), n))

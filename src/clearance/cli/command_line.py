@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from clearance import __version__
 from clearance.cli import tables
+from clearance.core import import_path
 from clearance.core.errors import InfeasibleError, InputError, MissingExtraError, SolverError
 from clearance.core.text import first_line
 
@@ -39,8 +40,10 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable failure into one line and an exit status."""
     tables.accept_any_encoding()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        return _run(_parser(lazy=True).parse_args(argv))
+        with import_path.search(import_path.rule_of(words)):
+            return _run(_parser(lazy=True).parse_args(words))
     except (InputError, MissingExtraError) as e:
         return tables.error(str(e), BAD_INPUT)
     except OSError as e:
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), tables.memory_limit(getattr(args, "max_memory", None)):
         warnings.showwarning = tables.warning
         try:
             return args.run(args)
@@ -99,6 +102,11 @@ class _Parser(argparse.ArgumentParser):
         self.check = getattr(command, "check", None)
         self.set_defaults(run=command.run)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help or the version; argparse itself would hide that nothing could be written."""
+        if message:
+            tables.say(message)
+
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
 
@@ -111,6 +119,8 @@ def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     for name, help in COMMANDS.items():
         p: Any = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        help = "what the arrays of one file may take (default: half of the free memory; see docs/run_folder.md)"
+        p.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)
         p.module = f"{name}_command"
         if not lazy:
             p.load()

@@ -152,6 +152,10 @@ class SimulatorWorld(World):
 
     # ------------------------------------------------------------------------------------------------ after learning
 
+    def spent_before(self, margin: None) -> int:
+        """The steps that compare lanes with each other, before the first episode that counts."""
+        return self.problem.lane_check.steps if self.problem.exact is None else 0
+
     def search_budget(self, task: Task, spent: int) -> float:
         return (BUDGET if task.budget is None else task.budget) - spent
 
@@ -235,11 +239,13 @@ class SimulatorWorld(World):
             source = network_episodes(self.problem, mixture)
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
         drawn = _compared(self.problem, source)
+        checked = 0 if mixture is None else self.problem.lane_check.steps
         seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
         constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
         scope = self.scope(mixture) + (f" {CONSTANT}." if constant else "")
         facts = {"components": 1 if mixture is None else mixture.M, "scope": scope, **self.limits()}
-        return self.complete(certificate_from(seen, b, delta, **facts, note=note, spent=spent))
+        found = certificate_from(seen, b, delta, **facts, note=note, spent=spent)
+        return self.complete(replace(found, env_steps=seen.steps + checked))
 
     def identify(self, policy: NetworkMixture) -> str:
         """What is asked of the simulator, its shapes and lanes, and the policy; the simulator's code is not known."""

@@ -103,7 +103,7 @@ def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
     other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
         said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
-    if problem.n > 1 and problem.shared_randomness:
+    if problem.shared_randomness:
         why = problem.shared_randomness
         said.append(f"lanes may depend on each other, so a certificate uses one lane, or the mean over lanes: {why}")
     return said

@@ -24,10 +24,10 @@ from clearance.core.statement import Statement, check_horizon
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import EnvLanes
-from clearance.simulator.gymnasium_envs.lane_independence import find_shared_randomness
+from clearance.simulator.gymnasium_envs.lane_independence import check_lanes
 from clearance.simulator.gymnasium_envs.lane_rollout import Act, roll_out
 from clearance.simulator.gymnasium_envs.time_limits import lift_time_limit
-from clearance.simulator.simulator import Exact, Simulator, Steps
+from clearance.simulator.simulator import Exact, LaneCheck, Simulator, Steps
 
 LANES = 8
 Cost = Callable[[Any, Any, Any, Any], Any]
@@ -86,9 +86,9 @@ class Gym(Simulator):
         return roll_out(self, act, seeds, T, once=once)
 
     @cached_property
-    def shared_randomness(self) -> str:
-        """Why episodes of different lanes may depend on each other; empty where they do not."""
-        return find_shared_randomness(self)
+    def lane_check(self) -> LaneCheck:
+        """What short walks say of the lanes; one lane has no other to depend on."""
+        return check_lanes(self) if self.n > 1 else LaneCheck("", 0)
 
     @cached_property
     def first_lane(self) -> Gym | None:

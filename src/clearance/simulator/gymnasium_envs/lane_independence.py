@@ -16,46 +16,43 @@ from numpy.typing import NDArray
 
 from clearance.core.errors import EnvironmentFault
 from clearance.core.spaces import Box, Space
-from clearance.simulator.simulator import Steps
+from clearance.simulator.simulator import LaneCheck, Steps
 
-STEPS, LONGEST = 1024, 128  # of all lanes together in one kind of walk, about; of one lane in one walk
-ROWS, WALKS = 16, 128  # steps of each lane at least; walks at most
+STEPS, LONGEST = 256, 128  # of all lanes together in one kind of walk, about; of one lane in one walk
+KINDS = 4  # of walks
+ROWS, WALKS = 8, 128  # steps of each lane at least; walks at most
 DIFFERENT = "lanes with the same seed differ"
 COMPARED = "obs", "h", "terminated", "truncated", "after"
 
 
-def find_shared_randomness(problem: Any) -> str:
-    """Why lanes may depend on each other, in words for a certificate; empty where no sign of it was found."""
+def check_lanes(problem: Any) -> LaneCheck:
+    """Look for a sign that lanes depend on each other."""
     if not getattr(problem.lanes, "separate", True):
-        return "the vector environment is not known to run separate environments"
-    T = int(np.clip(STEPS // problem.n, 8, LONGEST))
-    taken = 0
+        return LaneCheck("the vector environment is not known to run separate environments", 0)
+    T, steps, needed = int(np.clip(STEPS // problem.n, 8, LONGEST)), [0], max(STEPS, ROWS * problem.n)
     for k in range(WALKS):
         try:
-            why, steps = _compare_walks(problem, np.random.default_rng([k, 17]), T)
+            why = _compare_walks(problem, np.random.default_rng([k, 17]), T, steps)
         except EnvironmentFault as e:
-            return f"it could not be checked ({e})"
-        taken += steps
-        if why or taken >= max(STEPS, ROWS * problem.n):
-            return why
-    return ""
+            why = f"it could not be checked ({e})"
+        if why or sum(steps) >= KINDS * needed:
+            return LaneCheck(why, sum(steps))
+    return LaneCheck("", sum(steps))
 
 
-def _compare_walks(problem: Any, rng: np.random.Generator, T: int) -> tuple[str, int]:
-    """What is wrong with one episode of every lane, and the steps of one walk."""
+def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[int]) -> str:
+    """Return what is wrong with one episode of every lane; the steps of each walk are added to `steps`."""
     n, even = problem.n, np.arange(problem.n) % 2 == 0
     own, other = (_Script(rng, problem, T) for _ in range(2))
-    first = own.walk(problem)
+    first = own.walk(problem, steps)
     if getattr(problem.lanes, "one_seed", False):
-        return "the environment takes one seed for all lanes", int(first.valid.sum())
+        return "the environment takes one seed for all lanes"
     for kept in (even, ~even):
-        again = own.mixed(other, kept).walk(problem)
+        again = own.mixed(other, kept).walk(problem, steps)
         if any(not _same(first, i, again, i) for i in np.flatnonzero(kept).tolist()):
-            return "an episode is not a function of its own seed and actions", int(first.valid.sum())
-    alike = own.mixed(own.of_lane(0), np.zeros(n, bool)).walk(problem)
-    if any(not _same(alike, 0, alike, i) for i in range(1, n)):
-        return DIFFERENT, int(first.valid.sum())
-    return "", int(first.valid.sum())
+            return "an episode is not a function of its own seed and actions"
+    alike = own.mixed(own.of_lane(0), np.zeros(n, bool)).walk(problem, steps)
+    return "" if all(_same(alike, 0, alike, i) for i in range(1, n)) else DIFFERENT
 
 
 class _Script:
@@ -81,8 +78,10 @@ class _Script:
         new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)
         return new
 
-    def walk(self, problem: Any) -> Steps:
-        return problem.walk(lambda obs, t: self.actions[t], self.seeds, len(self.actions), once=True)
+    def walk(self, problem: Any, steps: list[int]) -> Steps:
+        found = problem.walk(lambda obs, t: self.actions[t], self.seeds, len(self.actions), once=True)
+        steps.append(int(found.valid.sum()))
+        return found
 
 
 def _same(a: Steps, i: int, b: Steps, j: int) -> bool:

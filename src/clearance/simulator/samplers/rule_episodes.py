@@ -80,7 +80,7 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
     alone or are not all the same.
     """
     near: Any = getattr(simulator, "near", simulator)
-    if (near is simulator and simulator.n == 1) or not simulator.shared_randomness:
+    if not simulator.shared_randomness:
         return NetworkEpisodes(simulator, mixture)
     if _needs_rounds(simulator):
         return RoundEpisodes(near, mixture)
