@@ -6,8 +6,10 @@ They say what is limited, for what it holds, how sure it is, and what it does no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from clearance.core.text import visible
 
 MEANING = {
     "CERTIFIED": "every limit is met",
@@ -47,6 +49,25 @@ def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool 
     kept, broken = ("≤", ">") if cost else ("≥", "<")
     about = "estimated " if estimated else ""
     return f"{name}: {about}{value:.6g} {kept if J_g >= b else broken} {limit:.6g} (slack {J_g - b:.3g})"
+
+
+def bound_words(name: str, b: float, *, cost: bool) -> str:
+    """Return what is asked of one constraint, as its user wrote it.
+
+    >>> bound_words("waiting", -40.0, cost=True)
+    'waiting ≤ 40'
+    """
+    return f"{name} {'≤' if cost else '≥'} {as_written(b, cost=cost):.6g}"
+
+
+def join_some(parts: Sequence[str], most: int = 6) -> str:
+    """Return the first of the parts on one line, safe to print, and how many more there are.
+
+    >>> join_some(["a", "b", "c"], most=2)
+    'a; b; and 1 more'
+    """
+    more = [f"and {len(parts) - most:,} more"] if len(parts) > most else []
+    return "; ".join([*(visible(part) for part in parts[:most]), *more])
 
 
 def as_written(x: float, *, cost: bool) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
@@ -46,7 +47,7 @@ from clearance.core.validation import (
 ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "available")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CMDP:
     """A finite constrained MDP.
 
@@ -68,12 +69,12 @@ class CMDP:
     """
 
     P: Any
-    h: Array = field(repr=False)
+    h: Array
     b: Array
-    rho: Array = field(repr=False)
+    rho: Array
     gamma: float
     names: tuple[str, ...]
-    costs: tuple[bool, ...] = field(repr=False)
+    costs: tuple[bool, ...]
 
     def __init__(
         self,
@@ -108,6 +109,17 @@ class CMDP:
         put(self, "gamma", read_discount(gamma))
         put(self, "names", read_names(names, self.I))
         put(self, "costs", (False,) * len(b_) + (True,) * len(l_))
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.is_sparse else "dense"
+        limits = join_some(self.limits_in_words) or "no limits"
+        return f"<CMDP: {self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}; {limits}>"
+
+    @property
+    def limits_in_words(self) -> list[str]:
+        """What is asked of each constraint, as it was written: costs with upper limits."""
+        rows = zip(self.names, self.b.tolist(), self.costs, strict=True)
+        return [bound_words(name, b, cost=cost) for name, b, cost in rows]
 
     @property
     def S(self) -> int:

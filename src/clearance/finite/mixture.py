@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearance.certificates.verdict_words import join_some
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
@@ -23,7 +24,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, values_from_occupancy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """Policies pi [M, S, A] of a finite model, component m with probability weights[m]; M = 1 is a single policy.
 
@@ -43,6 +44,13 @@ class Mixture:
             )
         object.__setattr__(self, "weights", read_distributions("weights", weights_))
         object.__setattr__(self, "pi", read_distributions("pi", pi_))
+
+    def __repr__(self) -> str:
+        _, S, A = self.pi.shape
+        if self.M == 1:
+            return f"<Mixture: one policy for {S:,} states and {A:,} actions>"
+        weights = join_some([f"{w:.4g}" for w in self.weights])
+        return f"<Mixture: {self.M:,} policies for {S:,} states and {A:,} actions, weights {weights}>"
 
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from clearance.runs.selection import Selection
 from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """What `solve` gives back. `policy` is the one to use; `alternatives` holds the others that the run has.
 
@@ -34,12 +34,12 @@ class Solution:
     d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
     """
 
-    world: World = field(repr=False)
+    world: World
     method: Any
-    policy_class: Any = field(repr=False)
-    trace: Trace = field(repr=False)
-    state: State = field(repr=False)
-    margin: Margin | None = field(repr=False)
+    policy_class: Any
+    trace: Trace
+    state: State
+    margin: Margin | None
     lam_max: float
     status: Literal["done", "interrupted"]
     seed: int
@@ -47,10 +47,17 @@ class Solution:
     evidence: EvidenceKind
     delta: float
     learning_steps: int
-    d_bar: Array | None = field(default=None, repr=False)
-    select: Callable[[], Selection] | None = field(default=None, repr=False)
-    last_policy: Callable[[], Any] | None = field(default=None, repr=False)
+    d_bar: Array | None = None
+    select: Callable[[], Selection] | None = None
+    last_policy: Callable[[], Any] | None = None
     recalled: bool = False
+
+    def __repr__(self) -> str:
+        """Return the run and its verdict; a choice that has not been made yet is not made for it."""
+        run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
+        certificate = self.selection.certificate if "selection" in self.__dict__ else None
+        found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
+        return f"<Solution: {run}; {found}>"
 
     @cached_property
     def selection(self) -> Selection:

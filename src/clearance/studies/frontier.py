@@ -23,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Verdict
+from clearance.certificates.verdict_words import as_written
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.text import visible
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
 from clearance.exact.feasibility import Scaled, slater_margin
@@ -59,7 +61,7 @@ class Learned(NamedTuple):
     verdict: Verdict
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
     """Reward against a limit, from where it begins to bind to the last that can be met.
 
@@ -71,6 +73,7 @@ class Frontier:
     bound      [n] proven upper bound on the reward of every policy that meets the limits
     certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
     own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
+    cost       whether that constraint was written as a cost: limit is minus its upper limit, see `written`
     learned    policies found by `solve`, with their certificates' verdicts
     """
 
@@ -84,6 +87,27 @@ class Frontier:
     certified: NDArray[np.bool_]
     own: Point
     learned: tuple[Learned, ...]
+    cost: bool = False
+
+    def __repr__(self) -> str:
+        what = self.axis_name
+        ends = f"from {self.written[0]:.6g} to {self.written[-1]:.6g}"
+        own = (
+            f"now {as_written(self.own.limit, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
+        )
+        return f"<Frontier: J_r over {visible(what)}, {len(self.limit)} points {ends}; {own}>"
+
+    @property
+    def axis_name(self) -> str:
+        """What varies, in words."""
+        if self.over == "kappa":
+            return "kappa"
+        return f"the {'upper' if self.cost else 'lower'} limit of {self.name}"
+
+    @property
+    def written(self) -> Array:
+        """The limits [n] with the sign that their user gave them: of a cost its upper limits, −limit."""
+        return 0.0 - self.limit if self.cost else self.limit
 
     @property
     def paid(self) -> Array:
@@ -151,7 +175,9 @@ def frontier(
                     progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
     limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
     name = "" if i is None else cmdp.names[i]
-    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found))
+    return Frontier(
+        over, i, name, limit, J_r, lam, bound, certified, own, tuple(found), i is not None and cmdp.costs[i]
+    )
 
 
 def check_arguments(
