@@ -27,7 +27,7 @@ from clearance.runs.run_spec import RunSpec
 # Keys of the design, where they apply.
 CERTIFICATE = {"verdict", "J_r", "J_g", "b", "slack", "J_r_lower", "J_g_lower", "bound", "gap", "evidence", "message"}
 SOLVED = CERTIFICATE | {"status", "lam", "slater", "kappa", "delta", "env_steps", "seconds", "run"}
-OPTIMUM = {"status", "verdict", "J_r", "J_g", "b", "slack", "lam", "slater", "bound", "gap", "message"}
+OPTIMUM = {"status", "verdict", "J_r", "J_g", "b", "slack", "lam", "attained_margin", "bound", "gap", "message"}
 RUN_FILES = {"manifest.json", "settings.json", "problem.npz", "margin.npz", "method.json", "trace/000001.npz",
              "checkpoint/000001.npz", "policy.npz", "certificate.json", "ledger.json", "lock"}  # fmt: skip
 

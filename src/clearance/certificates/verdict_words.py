@@ -70,6 +70,30 @@ def join_some(parts: Sequence[str], most: int = 6) -> str:
     return "; ".join([*(visible(part) for part in parts[:most]), *more])
 
 
+def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one record per limit with the signs that its user gave it; `said` has names, costs, b and what is known.
+
+    >>> said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-39.5], "lam": [2.0]}
+    >>> limits_as_written(said)
+    [{'name': 'waiting', 'kind': 'cost', 'sense': '<=', 'limit': 40.0, 'value': 39.5, 'price': 2.0}]
+    """
+    return [_limit_as_written(said, i) for i in range(len(said["b"]))]
+
+
+def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
+    cost = bool(said["costs"][i])
+    found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}
+    found["limit"] = as_written(float(said["b"][i]), cost=cost)
+    signed, plain = {"J_g": "value", "J_g_lower": "at_worst"}, {"slack": "slack", "lam": "price"}
+    for key, name in (signed | plain).items():
+        if said.get(key) is not None:
+            found[name] = as_written(said[key][i], cost=cost) if key in signed else float(said[key][i])
+    if "relax_each" in said:
+        amount = said["relax_each"][i]
+        found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
+    return found
+
+
 def as_written(x: float, *, cost: bool) -> float:
     """Return a value or limit of a utility with the sign that its user gave it."""
     return 0.0 - x if cost else x

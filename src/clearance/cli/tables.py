@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance.certificates.verdict_words import as_written, describe_certificate
+from clearance.certificates.verdict_words import as_written, describe_certificate, limits_as_written
 from clearance.core.errors import InputError, round_up
 from clearance.core.text import first_line, visible
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 # What people see in a table with one row per constraint, and in the sentences below it.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs")
-IN_SENTENCES = ("scope", "worst_component_slack", "greedy_verdict", "path_bound")
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
+IN_SENTENCES = ("policy", "policy_words", "scope", "worst_component_slack", "greedy_verdict", "path_bound")
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
@@ -62,6 +62,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """Which limits conflict and what to relax; with `relaxed`, what is left to earn then."""
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
+    keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 
@@ -69,14 +70,17 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
     sentences = result["message"] if isinstance(result.get("message"), list) else []
     if args.json:
         result = result | {"message": " ".join(sentences)} if sentences else result
+        result |= {"limits": limits_as_written(result)} if result.get("costs") is not None else {}
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     from rich.text import Text
 
     with _page() as console:
         _tables(console, {k: v for k, v in result.items() if v is not sentences}, title, names)
-        for sentence in sentences:
+        for sentence in (*sentences, *result.get("policy_words", ())):
             console.print(Text(visible(sentence)))
+        if "policy" in result:
+            console.print(_policy(result["policy"]))
 
 
 def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
@@ -91,13 +95,51 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
             table.add_row(key, Text(_show(value)))
     console.print(table)
     if "relax_each" in result:
-        alone = Table("constraint", "in conflict", "lower b alone by", box=None, padding=(0, 2, 0, 0))
-        for name, amount in zip(names, result["relax_each"], strict=True):
-            help = "cannot help" if amount is None else f"{round_up(amount):.6g}"
-            alone.add_row(Text(visible(name)), "yes" if name in result["conflict"] else "no", help)
-        console.print(alone)
+        console.print(_relaxations(result, names))
     if len(result.get("J_g", ())):
         console.print(_limits(result, names))
+    elif "g_range" in result and names:
+        console.print(_asked(result, names))
+
+
+def _policy(rows: list[dict[str, Any]]) -> Any:
+    """All of a policy: one row per state and action that it takes there."""
+    from rich.table import Table
+    from rich.text import Text
+
+    heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
+    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(_show(row[head])) for head in heads))
+    return table
+
+
+def _asked(result: dict[str, Any], names: Sequence[str]) -> Any:
+    """One row per constraint: its limit, and the range of its signal in one step."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("constraint", "limit", "smallest step", "largest step", box=None, padding=(0, 2, 0, 0))
+    for name, b, cost, ends in zip(names, result["b"], result["costs"], result["g_range"], strict=True):
+        low, high = sorted(as_written(float(x), cost=cost) for x in ends)
+        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), f"{low:.6g}", f"{high:.6g}")
+    return table
+
+
+def _relaxations(result: dict[str, Any], names: Sequence[str]) -> Any:
+    """One row per constraint: its limit, whether it stands in the conflict, and how far it alone would have to give."""
+    from rich.table import Table
+    from rich.text import Text
+
+    heads = ("constraint", "limit", "in conflict", "relax alone by", "to")
+    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
+    rows = zip(names, result["b"], result["costs"], result["relax_each"], strict=True)
+    for name, b, cost, amount in rows:
+        enough = None if amount is None else round_up(amount)
+        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _cell("b", b - enough, cost=cost))
+        within = "yes" if name in result["conflict"] else "no"
+        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), within, *help)
+    return table
 
 
 def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
@@ -128,23 +170,23 @@ def _cell(key: str, value: float | None, *, cost: bool) -> str:
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
-    """The price of safety as a table; what was learned, in another."""
+    """The price of safety as a table; what was learned, in another. Costs stand there as costs."""
     from rich.table import Table
     from rich.text import Text
 
-    limit = "limit b" if curve.over == "b" else "kappa"
+    limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
     table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for head in (limit, "J_r", "paid so far", "λ: price of one more"):
+    for head in (limit, "J_r", "paid so far", "λ: price of one unit stricter"):
         table.add_column(head, justify="right")
-    for row in zip(curve.limit, curve.J_r, curve.paid, curve.lam, strict=True):
+    for row in zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True):
         table.add_row(*(f"{float(x):.6g}" for x in row))
     with _page() as console:
         console.print(table)
         if curve.learned:
-            found = Table("learned at", "J_r", "J_g", "verdict", box=None, padding=(0, 2, 0, 0))
+            found = Table("learned at", "J_r", *map(visible, curve.names), "verdict", box=None, padding=(0, 2, 0, 0))
             for p in curve.learned:
-                J_g = "[" + ", ".join(f"{x:.6g}" for x in p.J_g) + "]"
-                found.add_row(f"{p.limit:.6g}", f"{p.J_r:.6g}", Text(J_g), p.verdict)
+                values = (f"{as_written(x, cost=cost):.6g}" for x, cost in zip(p.J_g, curve.costs, strict=True))
+                found.add_row(f"{as_written(p.limit, cost=curve.cost):.6g}", f"{p.J_r:.6g}", *values, p.verdict)
             console.print(found)
         console.print(Text(visible(message)), soft_wrap=True)
 

@@ -65,8 +65,8 @@ class Optimum:
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
     bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
-    slater   a margin min_i (J_gi − b_i) that some policy attains: the largest one for small models and when negative;
-             inf without constraints. `slater_margin` computes the largest for any model
+    attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints: the Slater margin
+             for small models and when negative. `slater_margin` computes that one, the largest, for any model
     names, costs  the names of the constraints [I], and which of them are costs: J_g and b are minus these
     V        [S], the values of r + λ*·g (of λ·g when infeasible) whose Bellman residual proves the bound
     """
@@ -78,7 +78,7 @@ class Optimum:
     mixture: Mixture
     d: Array
     bound: float
-    slater: float
+    attained_margin: float
     b: Array
     V: Array
     names: tuple[str, ...]

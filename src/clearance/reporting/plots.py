@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clearance.certificates.verdict_words import as_written
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import MissingExtraError
 
@@ -106,13 +107,14 @@ def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
     )
     _rewards(top, curve)
     _prices(below, curve)
-    what = "limit b" if curve.over == "b" else "κ"
-    limits = f"limit b of “{_text(curve.name)}”: $J_g \\geq b$" if curve.over == "b" else "κ: every limit is b + κ"
-    below.set_xlabel(f"{limits}   (a discounted sum; further right is stricter)")
+    what = "the limit" if curve.over == "b" else "κ"
+    side = "left" if curve.cost else "right"
+    limits = _text(curve.axis_name) if curve.over == "b" else "κ: every limit is tightened by κ"
+    below.set_xlabel(f"{limits}   (a discounted sum; further {side} is stricter)")
     top.set_title(f"{_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
     for ax in (top, below):
         ax.grid(alpha=0.25, linewidth=0.5)
-        ax.axvline(curve.own.limit, color=BLACK, linewidth=0.8, linestyle=":")
+        ax.axvline(as_written(curve.own.limit, cost=curve.cost), color=BLACK, linewidth=0.8, linestyle=":")
     with write_whole(path) as f:
         kind = Path(path).suffix[1:]
         fig.savefig(f, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
@@ -121,37 +123,54 @@ def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
 
 def _rewards(ax: Any, curve: Frontier) -> None:
     own, sure = curve.own, [p for p in curve.learned if p.verdict == "CERTIFIED"]
-    ax.plot(curve.limit, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
+    at_own = as_written(own.limit, cost=curve.cost)
+    ax.plot(curve.written, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
     if own.limit < curve.limit[0]:
-        flat = [own.limit, curve.limit[0]], [own.J_r, curve.J_r[0]]
+        flat = [at_own, curve.written[0]], [own.J_r, curve.J_r[0]]
         ax.plot(*flat, color=BLUE, linewidth=1.6, linestyle="--", label="the limit does not bind")
     label = f"the problem as it is: $J_r$ = {own.J_r:.6g}, λ = {own.lam:.4g}"
-    ax.plot(own.limit, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
+    ax.plot(at_own, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
     for some, colour, marker, what in (
         (sure, GREEN, "o", "certified"),
         ([p for p in curve.learned if p not in sure], VERMILION, "X", "not certified"),
     ):
         if some:
-            at = [p.limit for p in some], [p.J_r for p in some]
+            at = [as_written(p.limit, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
     ax.set_ylabel("$J_r$, discounted reward")
-    # A falling concave curve leaves the lower left free; what was learned may lie there.
-    ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else "lower left")
+    # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
+    free = "lower right" if curve.cost else "lower left"
+    ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else free)
 
 
 def _prices(ax: Any, curve: Frontier) -> None:
     """λ as minus the slope between neighbours, which it is on a curve of straight pieces."""
     slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
     if len(slopes):
-        ax.stairs(slopes, curve.limit, baseline=None, color=ORANGE, linewidth=1.8, label="minus the slope above")
-    ax.plot(curve.limit, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
-    ax.plot(curve.own.limit, curve.own.lam, color=BLACK, marker="D", markersize=6, linestyle="none")
+        way = -1 if curve.cost else 1  # stairs go from left to right
+        ax.stairs(
+            slopes[::way],
+            curve.written[::way],
+            baseline=None,
+            color=ORANGE,
+            linewidth=1.8,
+            label="slope above" if curve.cost else "minus the slope above",
+        )
+    ax.plot(curve.written, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
+    ax.plot(
+        as_written(curve.own.limit, cost=curve.cost),
+        curve.own.lam,
+        color=BLACK,
+        marker="D",
+        markersize=6,
+        linestyle="none",
+    )
     seen = curve.lam[curve.lam > 0]
     if len(seen) and seen.max() > 50 * seen.min() and min(curve.lam.min(), curve.own.lam) > 0:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter("{x:g}")
     ax.set_ylabel("λ: $J_r$ lost per\nunit of limit")
-    ax.legend(fontsize=8, framealpha=0.9, loc="upper left")
+    ax.legend(fontsize=8, framealpha=0.9, loc="upper right" if curve.cost else "upper left")
 
 
 DASHES = ("-", (0, (4, 2)), (0, (1, 1)))

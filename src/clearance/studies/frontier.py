@@ -73,7 +73,7 @@ class Frontier:
     bound      [n] proven upper bound on the reward of every policy that meets the limits
     certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
     own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
-    cost       whether that constraint was written as a cost: limit is minus its upper limit, see `written`
+    names, costs  of all constraints [I]: the limit of a cost is minus its upper limit, see `written`
     learned    policies found by `solve`, with their certificates' verdicts
     """
 
@@ -87,7 +87,8 @@ class Frontier:
     certified: NDArray[np.bool_]
     own: Point
     learned: tuple[Learned, ...]
-    cost: bool = False
+    names: tuple[str, ...] = ()
+    costs: tuple[bool, ...] = ()
 
     def __repr__(self) -> str:
         what = self.axis_name
@@ -96,6 +97,11 @@ class Frontier:
             f"now {as_written(self.own.limit, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
         )
         return f"<Frontier: J_r over {visible(what)}, {len(self.limit)} points {ends}; {own}>"
+
+    @property
+    def cost(self) -> bool:
+        """Whether the limit that varies is the upper limit of a cost."""
+        return self.constraint is not None and bool(self.costs) and self.costs[self.constraint]
 
     @property
     def axis_name(self) -> str:
@@ -119,9 +125,10 @@ class Frontier:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
         rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
+        rows = [(*row, as_written(row[1], cost=self.cost)) for row in rows]
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
-        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict"))
+        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict", "written"))
         table.writerows(rows)
         with write_whole(path) as f:
             f.write(text.getvalue().encode())
@@ -154,7 +161,7 @@ def frontier(
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
     best = optimum(cmdp)
     if best.status == "infeasible":
-        raise InfeasibleError(infeasible_message(best.slater), best.slater, cmdp, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(best.attained_margin), best.attained_margin, cmdp, diagnose=diagnose)
     curve = _Curve(cmdp, i)
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()
@@ -175,9 +182,7 @@ def frontier(
                     progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
     limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
     name = "" if i is None else cmdp.names[i]
-    return Frontier(
-        over, i, name, limit, J_r, lam, bound, certified, own, tuple(found), i is not None and cmdp.costs[i]
-    )
+    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found), cmdp.names, cmdp.costs)
 
 
 def check_arguments(
