@@ -14,7 +14,7 @@ wrong as soon as episodes end. A terminal state is absorbing with zero signals.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
+from clearance.core.statement import read_limits
 from clearance.core.validation import (
     freeze,
     read_available,
@@ -176,14 +177,30 @@ class CMDP:
         return self.replace(b=self.b + kappa)
 
     def replace(
-        self, *, h: ArrayLike | None = None, b: ArrayLike | None = None, names: Sequence[str] | None = None
+        self,
+        *,
+        h: ArrayLike | None = None,
+        b: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        limit: ArrayLike | Mapping[str, float] | None = None,
+        gamma: float | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied. With names [I], h
-        and b all given, I may be another one.
+        """The same model with other signals h [1+I, S, A], limits b [I] or discount; P is shared, not copied. With
+        names [I], h and b all given, I may be another one.
+
+        limit  in place of b, as it was written: upper limits of the costs, one number for all or one each; or by name
+               {"energy": 40}, where other constraints than costs have lower limits, and those not named keep theirs
         """
+        if limit is not None:
+            if b is not None or h is not None or names is not None:
+                raise InputError("limit stands in place of b, for the signals and names as they are: give it alone")
+            b = read_limits(limit, self.b, self.costs, self.names)
         other = object.__new__(CMDP)
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("signal_ranges", None)
+        if gamma is not None:
+            other.__dict__["gamma"] = read_discount(gamma)
+            other.__dict__.pop("elimination", None)  # whether it pays depends on gamma
         if names is not None:
             other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
         I = len(other.names)

@@ -58,6 +58,17 @@ class Mixture:
         return cls(np.ones(1), read_numbers("policy", pi, ndim=2)[None])
 
     @classmethod
+    def of_actions(cls, actions: ArrayLike, S: int, A: int) -> Mixture:
+        """The deterministic policy that takes actions[s] in state s."""
+        act = np.asarray(actions)
+        if act.shape != (S,) or act.dtype.kind not in "iu":
+            raise InputError(f"policy must be one action for each of {S} states, whole numbers, got shape {act.shape}")
+        wrong = np.flatnonzero((act < 0) | (act >= A))
+        if len(wrong):
+            raise InputError(f"policy takes action {act[wrong[0]]} at state {wrong[0]}; actions are 0..{A - 1}")
+        return cls.single(np.eye(A)[act])
+
+    @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:
         """π̄: every one of pi [M, S, A] with probability 1/M."""
         pi_ = read_numbers("pi", pi, ndim=3)
