@@ -190,7 +190,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
             raise
-        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED)
+        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED, as_json=args.json)
     except (SolverError, InputError) as e:
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None

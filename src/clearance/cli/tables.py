@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.verdict_words import as_written, describe_certificate, limits_as_written
-from clearance.core.errors import InputError, round_up
+from clearance.core.errors import InputError
 from clearance.core.text import first_line, visible
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from clearance.studies.frontier import Frontier
     from clearance.studies.reproduce import Study
 
+
+INTERRUPTED = 130  # an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
 IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
@@ -87,6 +89,8 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
     from rich.table import Table
     from rich.text import Text
 
+    from clearance.cli import limit_tables
+
     if title:
         console.print(Text(visible(title), style="italic"), soft_wrap=True)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -95,11 +99,11 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
             table.add_row(key, Text(_show(value)))
     console.print(table)
     if "relax_each" in result:
-        console.print(_relaxations(result, names))
+        console.print(limit_tables.table_of_relaxations(result, names))
     if len(result.get("J_g", ())):
-        console.print(_limits(result, names))
+        console.print(limit_tables.table_of_limits(result, names))
     elif "g_range" in result and names:
-        console.print(_asked(result, names))
+        console.print(limit_tables.table_of_signals(result, names))
 
 
 def _policy(rows: list[dict[str, Any]]) -> Any:
@@ -112,61 +116,6 @@ def _policy(rows: list[dict[str, Any]]) -> Any:
     for row in rows:
         table.add_row(*(Text(_show(row[head])) for head in heads))
     return table
-
-
-def _asked(result: dict[str, Any], names: Sequence[str]) -> Any:
-    """One row per constraint: its limit, and the range of its signal in one step."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("constraint", "limit", "smallest step", "largest step", box=None, padding=(0, 2, 0, 0))
-    for name, b, cost, ends in zip(names, result["b"], result["costs"], result["g_range"], strict=True):
-        low, high = sorted(as_written(float(x), cost=cost) for x in ends)
-        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), f"{low:.6g}", f"{high:.6g}")
-    return table
-
-
-def _relaxations(result: dict[str, Any], names: Sequence[str]) -> Any:
-    """One row per constraint: its limit, whether it stands in the conflict, and how far it alone would have to give."""
-    from rich.table import Table
-    from rich.text import Text
-
-    heads = ("constraint", "limit", "in conflict", "relax alone by", "to")
-    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
-    rows = zip(names, result["b"], result["costs"], result["relax_each"], strict=True)
-    for name, b, cost, amount in rows:
-        enough = None if amount is None else round_up(amount)
-        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _cell("b", b - enough, cost=cost))
-        within = "yes" if name in result["conflict"] else "no"
-        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), within, *help)
-    return table
-
-
-def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
-    """One row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
-
-    A cost is shown as a cost: its value, an upper bound of it, and its upper limit.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    heads = {"J_g": "value", "J_g_lower": "at worst", "b": "limit", "slack": "slack"}
-    heads |= {"lam": "λ: price", "complementarity": "λ·slack"}
-    known = [key for key in heads if result.get(key) is not None]
-    table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
-    costs = result.get("costs") or [False] * len(names)
-    for name, cost, *row in zip(names, costs, *(result[key] for key in known), strict=True):
-        table.add_row(Text(visible(name)), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True)))
-    return table
-
-
-def _cell(key: str, value: float | None, *, cost: bool) -> str:
-    if value is None:
-        return "—"
-    if key in ("J_g", "J_g_lower", "b"):
-        sign = "" if key != "b" else "≤ " if cost else "≥ "
-        return f"{sign}{as_written(value, cost=cost):.6g}"
-    return f"{value:.6g}"
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
@@ -345,8 +294,14 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
     _complain(f"warning: {first_line(message)}")
 
 
-def error(message: str, status: int) -> int:
-    _complain(" ".join(message.split()))
+def error(message: str, status: int, *, as_json: bool = False) -> int:
+    """One line on standard error; as JSON also an object on standard output, where programs look for it."""
+    message = " ".join(message.split())
+    _complain(message)
+    if as_json:
+        with contextlib.suppress(InputError):  # the error may be that nothing can be written there
+            kind = "interrupted" if status == INTERRUPTED else "error"
+            say(json.dumps({"status": kind, "message": visible(message), "exit_status": status}) + "\n")
     return status
 
 
