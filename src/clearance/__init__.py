@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from clearance.learning.methods.regularised_cnpgpd import RegularisedCNPGPD
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
+    from clearance.reporting.plot import plot
     from clearance.reporting.report import report
     from clearance.runs import run_reader as run
     from clearance.runs.certify import certify
@@ -136,6 +137,7 @@ _HOME = {
     "linear_softmax": "finite.softmax_policy",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
+    "plot": "reporting.plot",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
@@ -212,6 +214,7 @@ __all__ = [
     "linear_softmax",
     "occupancy",
     "optimum",
+    "plot",
     "report",
     "resume",
     "run",

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearance.certificates.verdict_words import describe_certificate
+from clearance.certificates.verdict_words import LIMIT_HEADS, describe_certificate, limit_cells
 from clearance.core.arrays import Array
+from clearance.core.html_card import html_card
 from clearance.core.text import visible
 
 Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
@@ -77,6 +78,14 @@ class Certificate:
 
     def __repr__(self) -> str:
         return f"<Certificate: J_r = {self.J_r:.6g}. {' '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        said = asdict(self)
+        said |= {
+            "names": self.names or [f"g{i}" for i in range(len(self.b))],
+            "costs": self.costs or [False] * len(self.b),
+        }
+        return html_card(f"{self.verdict}: J_r = {self.J_r:.6g}", self.sentences, LIMIT_HEADS, limit_cells(said))
 
     @property
     def sentences(self) -> list[str]:

@@ -80,6 +80,19 @@ def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_limit_as_written(said, i) for i in range(len(said["b"]))]
 
 
+LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
+
+
+def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the cells below `LIMIT_HEADS`, one row per limit, as its user wrote it."""
+    found = []
+    for row in limits_as_written(said):
+        numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
+        value = f"{row['value']:.6g}" if "value" in row else "—"
+        found.append((row["name"], value, "≤" if row["kind"] == "cost" else "≥", *numbers))
+    return found
+
+
 def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     cost = bool(said["costs"][i])
     found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}

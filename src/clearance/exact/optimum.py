@@ -16,8 +16,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.certificates.verdict_words import join_some, limit_words
+from clearance.certificates.verdict_words import LIMIT_HEADS, join_some, limit_cells, limit_words
 from clearance.core.arrays import Array
+from clearance.core.html_card import html_card
 from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
 from clearance.exact.enclosure import dual_function
@@ -89,6 +90,14 @@ class Optimum:
         S, A = self.policy.shape
         limits = join_some(self.limits_in_words) or "no limits"
         return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
+
+    def _repr_html_(self) -> str:
+        title = f"Optimum: {self.status}, J_r = {self.J_r:.6g}"
+        gap = (
+            [f"No policy that meets the limits earns more than {self.bound:.10g}."] if self.status == "optimal" else []
+        )
+        said = {"names": self.names, "costs": self.costs, "b": self.b, "J_g": self.J[1:], "slack": self.slack}
+        return html_card(title, gap, LIMIT_HEADS, limit_cells(said | {"lam": self.lam}))
 
     @property
     def limits_in_words(self) -> list[str]:

@@ -29,6 +29,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
 from clearance.core.errors import InputError
+from clearance.core.html_card import MOST_ROWS, html_card
 from clearance.core.inside_folder import AnyPath
 from clearance.core.statement import read_limits
 from clearance.core.validation import (
@@ -115,6 +116,11 @@ class CMDP:
         kind = "sparse" if self.is_sparse else "dense"
         limits = join_some(self.limits_in_words) or "no limits"
         return f"<CMDP: {self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}; {limits}>"
+
+    def _repr_html_(self) -> str:
+        kind = "sparse" if self.is_sparse else "dense"
+        size = f"{self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}"
+        return html_card(f"CMDP: {size}", self.limits_in_words[:MOST_ROWS] or ["No limits."])
 
     @property
     def limits_in_words(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,8 +101,17 @@ def _violation_axis(ax: Any) -> None:
 
 
 def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
-    """The price of safety, as .png or .svg: the best reward over the limit, and below it what one unit more costs."""
+    """The price of safety, as .png or .svg."""
     plt = _pyplot()
+    fig = draw_frontier(plt, curve, title)
+    with write_whole(path) as f:
+        kind = Path(path).suffix[1:]
+        fig.savefig(f, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
+    plt.close(fig)
+
+
+def draw_frontier(plt: Any, curve: Frontier, title: str = "") -> Any:
+    """The best reward over the limit, and below it what one unit stricter costs."""
     fig, (top, below) = plt.subplots(
         2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
     )
@@ -115,10 +125,7 @@ def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
     for ax in (top, below):
         ax.grid(alpha=0.25, linewidth=0.5)
         ax.axvline(as_written(curve.own.limit, cost=curve.cost), color=BLACK, linewidth=0.8, linestyle=":")
-    with write_whole(path) as f:
-        kind = Path(path).suffix[1:]
-        fig.savefig(f, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
-    plt.close(fig)
+    return fig
 
 
 def _rewards(ax: Any, curve: Frontier) -> None:
@@ -178,11 +185,19 @@ STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMI
 
 
 def comparison(results: list[Result], path: str | Path) -> None:
+    """The figure of one problem, as .png."""
+    plt = _pyplot()
+    fig = draw_comparison(plt, results)
+    with write_whole(path) as f:
+        fig.savefig(f, format="png", dpi=100)
+    plt.close(fig)
+
+
+def draw_comparison(plt: Any, results: Sequence[Result]) -> Any:
     """One problem: gap and violation of average iterate, last iterate and best mixture against environment steps.
 
     Means over seeds; both axes of values are signed, linear near 0 and logarithmic beyond.
     """
-    plt = _pyplot()
     fig, axes = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey="row", layout="constrained")
     names = list(dict.fromkeys(r.method for r in results))
     for name, (colour, dash) in zip(names, STYLES, strict=False):
@@ -198,9 +213,7 @@ def comparison(results: list[Result], path: str | Path) -> None:
     _comparison_axes(axes, results[0])
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     fig.suptitle(f"{_text(results[0].problem)}: mean over {len({r.seed for r in results})} seeds", fontsize=11)
-    with write_whole(path) as f:
-        fig.savefig(f, format="png", dpi=100)
-    plt.close(fig)
+    return fig
 
 
 def _gaps(result: Result, which: str) -> Any:

@@ -12,6 +12,7 @@ from clearance.certificates.candidate_search import Attempt
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.html_card import html_card, html_curve
 from clearance.learning.dual import path_bound
 from clearance.learning.methods.method_base import kappa_value
 from clearance.learning.state import State
@@ -58,6 +59,15 @@ class Solution:
         certificate = self.selection.certificate if "selection" in self.__dict__ else None
         found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
         return f"<Solution: {run}; {found}>"
+
+    def _repr_html_(self) -> str:
+        """Return the certificate, which is made for it, and the reward of the iterates."""
+        J = self.trace.J if len(self.trace.J) else self.trace.J_hat
+        run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
+        label = "J_r of the iterates, first to last; the dot is the policy that was chosen"
+        last = (float(len(J)), self.certificate.J_r)
+        curve = html_curve(list(range(1, 1 + len(J))), J[:, 0].tolist(), label, at=last) if len(J) else ""
+        return html_card(f"Solution: {run}", curve=self.certificate._repr_html_() + curve)
 
     @cached_property
     def selection(self) -> Selection:

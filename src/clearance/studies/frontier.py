@@ -28,6 +28,7 @@ from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
@@ -97,6 +98,14 @@ class Frontier:
             f"now {as_written(self.own.limit, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
         )
         return f"<Frontier: J_r over {visible(what)}, {len(self.limit)} points {ends}; {own}>"
+
+    def _repr_html_(self) -> str:
+        own = as_written(self.own.limit, cost=self.cost)
+        label = f"J_r from {self.J_r.min():.6g} to {self.J_r.max():.6g} over {self.axis_name}"
+        label += f", {self.written.min():.6g} to {self.written.max():.6g}; the dot is the problem as it is"
+        now = f"Now {own:.6g}: J_r = {self.own.J_r:.6g}; one unit stricter costs {self.own.lam:.6g}."
+        curve = html_curve(self.written.tolist(), self.J_r.tolist(), label, at=(own, self.own.J_r))
+        return html_card(f"Frontier: J_r over {self.axis_name}, {len(self.limit)} points", [now], curve=curve)
 
     @property
     def cost(self) -> bool:
