@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from clearance.learning.methods.regularised_cnpgpd import RegularisedCNPGPD
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
-    from clearance.reporting.plot import plot
     from clearance.reporting.report import report
+    from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
     from clearance.runs.certify import certify
     from clearance.runs.resume import resume
@@ -137,7 +137,7 @@ _HOME = {
     "linear_softmax": "finite.softmax_policy",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
-    "plot": "reporting.plot",
+    "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",

@@ -80,12 +80,10 @@ class Certificate:
         return f"<Certificate: J_r = {self.J_r:.6g}. {' '.join(self.sentences)}>"
 
     def _repr_html_(self) -> str:
-        said = asdict(self)
-        said |= {
-            "names": self.names or [f"g{i}" for i in range(len(self.b))],
-            "costs": self.costs or [False] * len(self.b),
-        }
-        return html_card(f"{self.verdict}: J_r = {self.J_r:.6g}", self.sentences, LIMIT_HEADS, limit_cells(said))
+        I = len(self.b)
+        said = asdict(self) | {"names": self.names or [f"g{i}" for i in range(I)], "costs": self.costs or [False] * I}
+        sentences = [x for x in self.sentences if not x.startswith("Limits: ")]  # the table has them
+        return html_card(f"Certificate: J_r = {self.J_r:.6g}", sentences, LIMIT_HEADS, limit_cells(said))
 
     @property
     def sentences(self) -> list[str]:

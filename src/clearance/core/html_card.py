@@ -5,6 +5,7 @@ Colours are the notebook's own, so that a card reads on light and dark pages ali
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -13,6 +14,7 @@ from clearance.core.text import visible
 MOST_ROWS = 12
 MOST_POINTS = 200
 WIDTH, HEIGHT = 320, 90
+CELL = "text-align:left;padding:.1em .8em .1em 0"
 
 
 def html_card(
@@ -32,7 +34,11 @@ def html_card(
 def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[float, float] | None = None) -> str:
     """Return a small curve as inline SVG with a text alternative; `at` marks one point."""
     every = max(1, len(x) // MOST_POINTS)
-    points = [*zip(x[::every], y[::every], strict=True), *([] if at is None else [at])]
+    at = None if at is None or not all(map(math.isfinite, at)) else at
+    drawn = [p for p in zip(x[::every], y[::every], strict=True) if all(map(math.isfinite, p))]
+    points = drawn if at is None else [*drawn, at]
+    if not points:
+        return ""
     left, right = min(p[0] for p in points), max(p[0] for p in points)
     low, high = min(p[1] for p in points), max(p[1] for p in points)
 
@@ -41,7 +47,6 @@ def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[
         up = (p[1] - low) / ((high - low) or 1.0)
         return 6 + across * (WIDTH - 12), HEIGHT - 6 - up * (HEIGHT - 12)
 
-    drawn = points if at is None else points[:-1]
     line = " ".join("{:.1f},{:.1f}".format(*place(p)) for p in drawn)
     mark = "" if at is None else '<circle cx="{:.1f}" cy="{:.1f}" r="4" fill="currentColor"/>'.format(*place(at))
     return (
@@ -52,10 +57,14 @@ def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col" style="text-align:left">{_text(h)}</th>' for h in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows[:MOST_ROWS])
+    head = "".join(f'<th scope="col" style="{CELL}">{_text(h)}</th>' for h in heads)
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows[:MOST_ROWS])
     more = f"<div>and {len(rows) - MOST_ROWS:,} more</div>" if len(rows) > MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cells(row: Sequence[str]) -> str:
+    return "".join(f'<td style="{CELL}">{_text(cell)}</td>' for cell in row)
 
 
 def _text(text: str) -> str:

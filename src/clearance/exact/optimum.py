@@ -93,11 +93,10 @@ class Optimum:
 
     def _repr_html_(self) -> str:
         title = f"Optimum: {self.status}, J_r = {self.J_r:.6g}"
-        gap = (
-            [f"No policy that meets the limits earns more than {self.bound:.10g}."] if self.status == "optimal" else []
-        )
+        most = f"No policy that meets the limits earns more than {self.bound:.10g}."
+        sentences = [most] if self.status == "optimal" else []
         said = {"names": self.names, "costs": self.costs, "b": self.b, "J_g": self.J[1:], "slack": self.slack}
-        return html_card(title, gap, LIMIT_HEADS, limit_cells(said | {"lam": self.lam}))
+        return html_card(title, sentences, LIMIT_HEADS, limit_cells(said | {"lam": self.lam}))
 
     @property
     def limits_in_words(self) -> list[str]:
