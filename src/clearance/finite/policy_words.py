@@ -24,6 +24,7 @@ NEVER = 1e-12  # the share of visits below which a state counts as never visited
 MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS = 8, 5, 3  # that are spelt out
 
 Names = Sequence[str] | None
+Flags = NDArray[np.bool_]
 
 
 def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions: Names = None) -> list[str]:
@@ -38,7 +39,7 @@ def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions:
     return [*found, f"And {more:,} more components."] if more > 0 else found
 
 
-def describe_table(pi: Array, visited: NDArray[np.bool_], states: Names = None, actions: Names = None) -> list[str]:
+def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
     """Return what one policy π [S, A] does in the states that it visits.
 
     >>> describe_table(np.eye(2)[[0, 0, 1, 1]], np.ones(4, bool))
@@ -63,10 +64,10 @@ def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -
 
 def _namer(what: str, names: Names) -> Any:
     """Return the function from numbers to names; without names, "state 3"."""
-    return (lambda i: f"{what} {i}") if names is None else lambda i: visible(names[i])
+    return (lambda i: f"{what} {i}") if names is None else [visible(name) for name in names].__getitem__
 
 
-def _certain(act: NDArray[np.int64], visited: Array, random: Array, state: Any, action: Any) -> str:
+def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
     """What it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
@@ -91,7 +92,7 @@ def _mostly(taken: NDArray[np.int64], action: Any) -> str:
     return f"{'; '.join([first, *others, *more])}."
 
 
-def _random(pi: Array, random: NDArray[np.bool_], state: Any, action: Any) -> str:
+def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     at = np.flatnonzero(random)
     if not len(at):
         return "It never randomises."
