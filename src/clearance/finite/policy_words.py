@@ -43,7 +43,7 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
     """Return what one policy π [S, A] does in the states that it visits.
 
     >>> describe_table(np.eye(2)[[0, 0, 1, 1]], np.ones(4, bool))
-    ['Threshold policy: action 0 in states 0 to 1, action 1 in states 2 to 3.']
+    ['Threshold policy: action 0 in states 0 to 1, action 1 in states 2 to 3.', 'It never randomises.']
     """
     state, action = _namer("state", states), _namer("action", actions)
     random = visited & (pi.max(-1) < 1 - HAIR)
