@@ -113,8 +113,8 @@ def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     top = _Parser(
         prog="clearance",
         description="Constrained reinforcement learning with certified policies.",
-        epilog="Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; "
-        "130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal), and saved.",
+        epilog="Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
+        " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal).",
     )
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
