@@ -1,11 +1,11 @@
-"""Kills and signals at random instants of every phase of a run, then resumed: are trace, policy and certificate the same?
+"""Kills and signals at random instants of every phase of a run, which is then resumed: does it come to the same bits?
 
     python benchmarks/kills.py                 # 400 of them, a tenth at least in each phase
     python benchmarks/kills.py --number 40
 
 Every process is a fresh one. It reports the phase that it enters; the signal is sent at a random instant of the phase
-that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After two to four of them the run is brought to its end. A
-run counts as the same if the sha256 of every file of its trace, its policy and its certificate is that of the undisturbed run.
+that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After two to four of them the run is brought to its end.
+It counts as the same if the sha256 of every file of its trace, policy and certificate is that of the undisturbed run.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Watched:
     def __init__(self, work: Path, folder: Path, flags: str) -> None:
         here, there = os.pipe()
         argv = [sys.executable, "-c", WATCHED, "solve", *flags.split(), "--resume", str(folder), "--json"]
-        self.said = tempfile.TemporaryFile("w+")
+        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         shell = ["bash", "-c", f'exec 3>&{there} "$@"', "bash", *argv]
         kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": self.said, "cwd": work, "pass_fds": (there,)}
@@ -192,6 +192,7 @@ def main() -> None:
                 wanted = [p for p in missing(hits, args.number) or PHASES if p in calm[kind].seconds]
                 sent = SENT[sum(signals.values()) % len(SENT)]
                 where, fault = disturb(work, kind, calm[kind], rng.choice(wanted or ["learning"]), sent, rng)
+                print(f"{kind}, {where or 'over'}, {signal.Signals(sent).name}", file=sys.stderr, flush=True)
                 hits.update([(kind, where)] if where else [])
                 signals.update([signal.Signals(sent).name] if where else [])
                 wrong += [f"{kind}, {where}, {signal.Signals(sent).name}: {fault}"] if fault else []
