@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,13 +137,15 @@ def bits(folder: Path) -> dict[str, str]:
 
 def run_undisturbed(work: Path, kind: str) -> Calm:
     """Run twice: the second time everything is compiled, and its phases are timed."""
+    entered: list[tuple[str, float]] = []
     for _ in range(2):
         shutil.rmtree(work / "calm", ignore_errors=True)
         run = Watched(work, work / "calm", RUNS[kind])
         status, said = run.end()
         assert status in (0, 4), said
+        entered = run.entered
     seconds: dict[str, float] = defaultdict(float)
-    for (phase, begin), (_, end) in zip(run.entered, run.entered[1:], strict=False):
+    for (phase, begin), (_, end) in pairwise(entered):
         seconds[phase] = max(seconds[phase], end - begin)
     return Calm(bits(work / "calm"), dict(seconds))
 

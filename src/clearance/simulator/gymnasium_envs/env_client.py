@@ -82,8 +82,9 @@ class _End:
             try:
                 command = [asked.python, os.path.abspath(env_server.__file__), str(there.fileno())]
                 # A session of its own: Ctrl-C in the terminal is for us, who close the connection when we are ready.
-                how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
-                self.process = subprocess.Popen(command, pass_fds=(there.fileno(),), **how)
+                self.process = subprocess.Popen(
+                    command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+                )
             except OSError as e:
                 here.close()
                 raise InputError(f"python {asked.python!r} cannot be started: {e.strerror or e}") from None
