@@ -40,6 +40,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable failure into one line and an exit status."""
     tables.accept_any_encoding()
+    interrupts.forget_interrupts()
     try:
         return _run(_parser(lazy=True).parse_args(argv))
     except (InputError, MissingExtraError) as e:

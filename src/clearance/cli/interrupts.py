@@ -96,7 +96,7 @@ def handled(*, until_exit: bool) -> Iterator[None]:
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         before = {n: signal.getsignal(n) for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)}
-    _signals.raised = None
+    forget_interrupts()
     for signum in before:
         signal.signal(signum, _signals.receive)
     try:
@@ -105,6 +105,11 @@ def handled(*, until_exit: bool) -> Iterator[None]:
         for signum, handler in before.items():
             signal.signal(signum, signal.SIG_DFL if until_exit else handler)
         _signals.forget()
+
+
+def forget_interrupts() -> None:
+    """Forget the signals of a command before: several may run in one process, one after the other."""
+    _signals.raised = None
 
 
 def was_interrupted() -> bool:
