@@ -20,6 +20,7 @@ from runs import LISTENING, bits
 
 import clearance as cl
 from clearance.cli import interrupts
+from clearance.runs import progress
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP"]
 LONG = "solve two-state --method cnpgpd --K 400000 --N 20 --checkpoint-every 200 --json"
@@ -91,6 +92,17 @@ def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
     status = os.waitpid(pid, 0)[1]
     assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 129
     assert cl.run.load(tmp_path / "run").status == "interrupted"
+
+
+def test_a_bar_that_cannot_be_drawn() -> None:
+    """It does not end the run; and an interrupt that a failed write has covered is not lost."""
+    with progress.drawing():
+        raise OSError(5, "Input/output error")
+    with pytest.raises(KeyboardInterrupt), progress.drawing():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise OSError(5, "Input/output error")
 
 
 def drain(terminal: int) -> None:
