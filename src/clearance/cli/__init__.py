@@ -11,6 +11,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with interrupts.handled(until_exit=argv is None):
             from clearance.cli import command_line
 
-            return command_line.main(argv)
+            status = command_line.main(argv)
     except KeyboardInterrupt:  # before the command has begun, or after its end
-        return interrupts.exit_status()
+        status = interrupts.exit_status()
+    if argv is None and interrupts.was_interrupted():
+        interrupts.leave(status)
+    return status

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -82,6 +83,17 @@ def end_at_once(signum: int) -> None:
     os.write(2, b"clearance: interrupted\n")
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)
+
+
+def leave(status: int) -> None:
+    """End the process without the interpreter's own end, which JAX, cut off in its work, can hang or crash in.
+
+    Everything is written by then, and side processes end as their connection closes.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status)
 
 
 _signals = _Signals()
