@@ -117,7 +117,7 @@ def parse(argv: list[str]) -> None:
         assert not e.code, argv
         return
     problem = getattr(args, "problem", None)
-    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.npz$|\.toml$|:", problem), (
+    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.(npz|csv|drn|umb|tra|prism)$|\.toml$|:", problem), (
         f"no such problem: {argv}"
     )
 

@@ -19,6 +19,7 @@ from clearance.runs import progress as watch
 from clearance.runs import run_reader
 from clearance.runs.method_settings import method_class
 from clearance.runs.method_table import METHODS
+from clearance.runs.problem_text import OF_MODEL_FILE
 from clearance.runs.resume import resume
 from clearance.runs.run_folder import refuse_other_version
 from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
@@ -120,9 +121,8 @@ def recall(spec: RunSpec, folder: str) -> RunSpec:
         again = shlex.join([*(words or ["clearance", "solve", "PROBLEM"]), "--resume", folder])
         raise InputError(f"{name} is missing: {folder} is a run {_whose(name)}, whose code is not in it: {again}")
     spec.check_agreement(flags, folder, simulated=simulated)
-    if not simulated:
-        return spec
-    asked = [name for name in OF_ENVIRONMENT if name != "constraints" and getattr(spec, name) is None]
+    known = OF_ENVIRONMENT if simulated else OF_MODEL_FILE
+    asked = [name for name in known if name != "constraints" and getattr(spec, name) is None]
     return replace(spec, **{n: parse_flag(n, to_text(n, flags[n])) for n in asked if flags and n in flags})
 
 
