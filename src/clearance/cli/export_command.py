@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from clearance.exchange.policy_files import save_policy
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.runs import run_reader
-from clearance.runs.problem_text import load_problem
+from clearance.runs.problem_text import load_problem, names_model
 from clearance.runs.trace_export import SUFFIXES as OF_TRACE
 from clearance.runs.trace_export import export
 
@@ -36,7 +35,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    result = _export_run(args) if os.path.isdir(args.source) else _export_model(args)
+    result = _export_model(args) if names_model(args.source) else _export_run(args)
     tables.answer(args, {"status": "done", **result, "file": args.to}, f"export of {args.source}")
     return 0
 

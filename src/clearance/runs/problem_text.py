@@ -68,10 +68,8 @@ def load_model_or_none(text: str) -> CMDP | None:
     if text in SIMULATORS or text.startswith("gym:"):
         return None
     if is_imported(text):
-        first = f"clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(
-            f"{WHAT} {text} has neither discount factor nor limits: write a model that has them first: {first}"
-        )
+        first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
+        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -84,6 +82,11 @@ def load_model_or_none(text: str) -> CMDP | None:
 
 def is_model_file(text: str) -> bool:
     return text.endswith(".npz") or is_imported(text) or os.path.isfile(text)
+
+
+def names_model(text: str) -> bool:
+    """Whether a text may name a finite model; a folder does not."""
+    return not os.path.isdir(text) and (text in MODELS or is_model_file(text) or is_code(text))
 
 
 def is_imported(text: str) -> bool:
