@@ -64,6 +64,8 @@ def _stack(P: Any, order: str | None) -> tuple[Any, int]:
                 raise InputError(f"P[{a}] has shape {block.shape}, it must be [S, S] = {(S, S)} as P[0] has")
         return _by_state(sparse.csr_array(sparse.vstack(blocks)), S, len(blocks)), len(blocks)
     P_ = read_numbers("P", P, ndim=3)
+    if order is None and isinstance(P, list | tuple) and P_.shape[1] == P_.shape[2]:
+        order = "action"  # a list of matrices says it
     return _read_array(P_, order)
 
 

@@ -29,6 +29,7 @@ WRITERS: Mapping[str, Callable[[CMDP, str | Path], None]] = {
     ".drn": write_drn,
     ".umb": write_umb,
 }
+BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
 IMPORTED = (".csv", *READERS)  # these need a discount factor, and have no limits
 
 
@@ -55,7 +56,12 @@ def load_model(
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":
         return from_table(path, **how)
-    for name in (name for name, value in how.items() if value is not None):
+    if suffix in BESIDE_TRA:
+        raise InputError(f"{path}: is read with its .tra file; give that one")
+    given = [name for name, value in how.items() if value is not None]
+    if given and suffix != ".npz":
+        raise InputError(f"{path}: must end in one of .npz, {', '.join(IMPORTED)}")
+    for name in given:
         raise InputError(f"{name}: {path} has its own; leave it out")
     return CMDP.load(path)
 

@@ -157,7 +157,7 @@ def _read_entries(file: Path, tra: _Transitions) -> tuple[str, list[tuple[int, f
             match = STRUCTURE.fullmatch(line)
             name = match[1] if match else name
         elif head is None:
-            if len(words) not in (2, len(fields)):
+            if len(words) != max(2, len(fields)):
                 raise text.error("header", f"must be {max(2, len(fields))} numbers, got {line[:60]!r}")
             head = [text.whole("header", word) for word in words]
             if head[0] != tra.S:

@@ -17,6 +17,7 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.text import first_line
 from clearance.exchange.text_lines import MOST, read_bytes
 
 LARGEST_INDEX = 64 * 2**20
@@ -37,7 +38,7 @@ class Archive:
             self._tar = tarfile.open(fileobj=io.BytesIO(data), mode="r:*")  # noqa: SIM115 (read from memory)
             self._members = {m.name.removeprefix("./"): m for m in self._tar.getmembers() if m.isfile()}
         except BROKEN as e:
-            raise InputError(f"{self.path}: is no tar archive, or cut off ({e})") from None
+            raise InputError(f"{self.path}: is no tar archive, or cut off ({first_line(e)})") from None
         self.index = self._read_index()
         self.system = self._object(self.index, "transition-system")
 
@@ -127,7 +128,7 @@ class Archive:
             stream = self._tar.extractfile(member)
             return b"" if stream is None else stream.read()
         except BROKEN as e:
-            raise self.error(f"cannot be read, or is cut off ({e})", file) from None
+            raise self.error(f"cannot be read, or is cut off ({first_line(e)})", file) from None
 
     def whole(self, file: str, n: int, kind: str, below: int) -> Any:
         found = np.frombuffer(self._bytes(file, n * np.dtype(kind).itemsize), kind)
