@@ -164,7 +164,7 @@ def test_every_importer_reads_the_same_model(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text(CSV)
     cl.save_model(named, tmp_path / "m.umb")
     assert_same(cl.load_model(tmp_path / "m.csv", **HOW), named, tolerance=1e-12)
-    assert_same(cl.load_model(tmp_path / "m.umb", **HOW | {"reward": "reward"}), named, tolerance=1e-12)
+    assert_same(cl.load_model(tmp_path / "m.umb", gamma=0.9, limits={"energy": 4}), named, tolerance=1e-12)
     assert_same(cl.load_model(write_prism(tmp_path), **HOW), by_hand(None), tolerance=1e-12)
     assert_same(cl.load_model(tmp_path / "m.drn", **HOW), named, tolerance=1e-9)  # Storm prints ten digits
     text = DRN.replace("0.6666666667", "2/3").replace("0.3333333333", "1/3").replace("double", "rational")
@@ -327,6 +327,7 @@ def test_costs_come_back_as_costs() -> None:
 
 def test_policies_by_name(tmp_path: Path) -> None:
     model = machine()
+    assert model.states
     pi = np.array([[0.25, 0.75, 0], [0, 0, 1], [0, 1, 0]])
     cl.save_policy(pi, tmp_path / "p.csv", model)
     lines = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()

@@ -143,6 +143,7 @@ def test_wrong_matrices_are_refused(P: Any, R: Any, words: str) -> None:
 
 
 def test_costs_and_limits_go_together() -> None:
+    how: Any
     for how, words in (
         ({"costs": {"heat": np.zeros(2)}}, "limits has no 'heat'"),
         ({"limits": {"heat": 1}}, "costs has no 'heat'"),
@@ -169,6 +170,7 @@ def test_a_discrete_dp_in_both_of_its_forms() -> None:
     pairs = SimpleNamespace(R=R[s, a], Q=sparse.csr_matrix(Q[s, a]), beta=0.8, s_indices=s, a_indices=a)
     assert_same(cl.from_quantecon(product, costs={"heat": heat}, limits={"heat": 5}), wanted, tolerance=1e-12)
     assert_same(cl.from_quantecon(pairs, costs={"heat": heat[s, a]}, limits={"heat": 5}), wanted, tolerance=1e-12)
+    how: Any
     for wrong, how, words in (
         (SimpleNamespace(R=R, Q=Q), {}, "it has no beta"),
         (product, {"costs": {"heat": heat[0]}, "limits": {"heat": 1}}, r"costs\['heat'\] has shape"),

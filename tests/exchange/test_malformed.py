@@ -16,11 +16,13 @@ from archives import pack
 
 import clearance as cl
 
+GIVEN: dict[str, Any] = {"gamma": 0.9, "reward": "profit", "limits": {"energy": 4}}
+
 
 def refusal(path: Path, *, file: str = "", **how: Any) -> str:
     """The one line that a file is refused with; it names the file."""
     with pytest.raises(cl.InputError) as e:
-        cl.load_model(path, **({"gamma": 0.9, "reward": "profit", "limits": {"energy": 4}} | how))
+        cl.load_model(path, **GIVEN | how)
     said = str(e.value)
     assert "\n" not in said and len(said) < 400 and (file or path.name) in said, said
     return said
@@ -360,6 +362,7 @@ def test_files_that_are_not_there(suffix: str, tmp_path: Path) -> None:
 
 def test_what_the_user_says_is_checked(tmp_path: Path) -> None:
     _write(tmp_path / "m.drn", DRN)
+    how: Any
     for how, words in (
         ({"gamma": None}, "gamma is missing"),
         ({"gamma": 1.0}, r"gamma must be in \(0, 1\)"),
@@ -374,7 +377,7 @@ def test_what_the_user_says_is_checked(tmp_path: Path) -> None:
         ({"initial": {"0": 0.5}}, "rho sums to 0.5"),
     ):
         with pytest.raises(cl.InputError, match=words) as e:
-            cl.load_model(tmp_path / "m.drn", **({"gamma": 0.9, "reward": "profit", "limits": {"energy": 4}} | how))
+            cl.load_model(tmp_path / "m.drn", **GIVEN | how)
         assert str(e.value).startswith(str(tmp_path / "m.drn"))
     cl.zoo.two_state().save(tmp_path / "m.npz")
     with pytest.raises(cl.InputError, match=r"gamma: .*m\.npz has its own; leave it out"):

@@ -99,7 +99,8 @@ def _add(group: Any, name: str, default: Any = None) -> None:
     metavar = about["metavar"] or _metavar(name, about["parse"])
     if name == "limits":
         kind = flag_types.flag(about["parse"])
-        group.add_argument("--limits", "--limit", type=kind, action=_Collect, metavar=metavar, help=help)
+        group.add_argument("--limits", type=kind, action=_Collect, metavar=metavar, help=help)
+        group.add_argument("--limit", dest="limits", type=kind, action=_Collect, help=argparse.SUPPRESS)
         return
     group.add_argument(f"--{name}", type=flag_types.flag(about["parse"]), default=default, metavar=metavar, help=help)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
-from clearance.exchange.explicit_model import ExplicitModel, index_names
+from clearance.exchange.explicit_model import ExplicitModel, Whole, index_names
 
 UNLABELLED = "unlabelled"
 
@@ -89,7 +89,7 @@ class ChoiceList:
         )  # fmt: skip
 
 
-def spread(S: int, A: int, s: Array, a: Array, values: Array) -> Array:
+def spread(S: int, A: int, s: Whole, a: Whole, values: Array) -> Array:
     """Return values of choices as a table [S, A]; zero where there is no such choice."""
     table = np.zeros((S, A))
     table[s, a] = values

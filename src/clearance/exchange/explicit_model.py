@@ -195,7 +195,7 @@ def describe_cmdp(cmdp: CMDP, source: str = "model") -> ExplicitModel:
     entries = sparse.coo_array(cmdp.rows)
     row, s_next = entries.row.astype(np.int64), entries.col.astype(np.int64)
     order = np.lexsort((s_next, row))
-    row, s_next, prob = row[order], s_next[order], entries.data[order]
+    row, s_next, prob = row[order], s_next[order], np.asarray(entries.data, float)[order]
     signals = {name: -g if cost else g for name, g, cost in zip(cmdp.names, cmdp.g, cmdp.costs, strict=True)}
     rewards = {"reward": cmdp.r + 0.0, **{name: g + 0.0 for name, g in signals.items()}}
     if len(rewards) != 1 + cmdp.I:

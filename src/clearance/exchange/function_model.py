@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -68,10 +68,10 @@ class _Listing:
         self.actions: dict[Any, int] = {}
         self.rows: list[tuple[int, int, int, float]] = []
         self.ends: list[int] = []
-        fixed = None if callable(actions) else list(actions)
+        fixed: list[Any] | None = None if callable(actions) else list(cast("Iterable[Any]", actions))
         todo = list(self.states)
         for state in todo:  # grows while new states are met
-            available = list(actions(state)) if fixed is None else fixed
+            available: list[Any] = list(actions(state)) if fixed is None else fixed
             if not available:
                 self.ends.append(self.states[state])
             for action in available:

@@ -43,9 +43,10 @@ def from_matrices(
     signals = {name: _signal(name, x, rows, S, A) for name, x in {"reward": R, **costs}.items()}
     entries = sparse.coo_array(rows)
     row = entries.row.astype(np.int64)
-    names = [tuple(str(x) for x in found) if found is not None else None for found in (states, actions)]
+    names = [None if found is None else tuple(str(x) for x in found) for found in (states, actions)]
     model = ExplicitModel(
-        "P", S, A, row // A, row % A, entries.col.astype(np.int64), entries.data.astype(float), signals, None, *names,
+        "P", S, A, row // A, row % A, entries.col.astype(np.int64), entries.data.astype(float), signals,
+        states=names[0], actions=names[1],
     )  # fmt: skip
     return build_cmdp(model, gamma=gamma, reward="reward", limits=limits, initial=initial)
 
@@ -57,7 +58,7 @@ def _stack(P: Any, order: str | None) -> tuple[Any, int]:
     if sparse.issparse(P):
         return _read_stack(sparse.csr_array(P), order)
     if _is_list_of_matrices(P):
-        blocks = [sparse.csr_array(x if sparse.issparse(x) else read_numbers("P", x, ndim=2)) for x in P]
+        blocks: list[Any] = [sparse.csr_array(x if sparse.issparse(x) else read_numbers("P", x, ndim=2)) for x in P]
         S = blocks[0].shape[1]
         for a, block in enumerate(blocks):
             if block.shape != (S, S):
@@ -90,7 +91,7 @@ def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
     return sparse.csr_array(found.reshape(S * A, S)), A
 
 
-def _read_stack(P: sparse.csr_array, order: str | None) -> tuple[Any, int]:
+def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
     """A sparse stack [S·A, S]: every row is a distribution in both orders, so that only equal rows need no `order`."""
     n, S = P.shape
     if S == 0 or n % S:
@@ -105,7 +106,7 @@ def _read_stack(P: sparse.csr_array, order: str | None) -> tuple[Any, int]:
     return (other if order == "action" else P), A
 
 
-def _by_state(P: sparse.csr_array, S: int, A: int) -> Any:
+def _by_state(P: Any, S: int, A: int) -> Any:
     """Rows a·S + s in the order s·A + a."""
     return sparse.csr_array(P[np.arange(S * A).reshape(A, S).T.ravel()])
 

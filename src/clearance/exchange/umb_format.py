@@ -50,9 +50,9 @@ def read_umb(path: str | Path) -> ExplicitModel:
     rewards = {
         name: _reward(umb, key, about, (S, A), s, a, choice, prob) for key, name, about in umb.annotations("rewards")
     }
-    initial = np.flatnonzero(umb.bits("state-is-initial.bin", S)) if umb.count("#initial-states") else []
+    initial = np.flatnonzero(umb.bits("state-is-initial.bin", S)).tolist() if umb.count("#initial-states") else []
     own = umb.json(OWN) if umb.has(OWN) else {}
-    rho, states = start_at(S, list(initial)), umb.valuations(S)
+    rho, states = start_at(S, initial), umb.valuations(S)
     if "initial" in own:
         rho = _own_list(umb, own, "initial", S, float)
     if "states" in own:

@@ -228,7 +228,7 @@ class CMDP:
             P = z["P"] if "P" in z else read_csr(z)
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
             gamma = read_number("gamma", z["gamma"])
-            given = {name: z.get(name) for name in ("rho", "available", "states", "actions")}
+            given: dict[str, Any] = {name: z.get(name) for name in ("rho", "available", "states", "actions")}
             model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, order="state", **given)
             object.__setattr__(model, "costs", read_flags("costs", z.get("costs"), model.I))
             return model
