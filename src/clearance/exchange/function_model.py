@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -68,10 +68,10 @@ class _Listing:
         self.actions: dict[Any, int] = {}
         self.rows: list[tuple[int, int, int, float]] = []
         self.ends: list[int] = []
-        fixed: list[Any] | None = None if callable(actions) else list(cast("Iterable[Any]", actions))
+        actions_of = _actions_of(actions)
         todo = list(self.states)
         for state in todo:  # grows while new states are met
-            available: list[Any] = list(actions(state)) if fixed is None else fixed
+            available = list(actions_of(state))
             if not available:
                 self.ends.append(self.states[state])
             for action in available:
@@ -89,6 +89,14 @@ class _Listing:
                     self.rows.append((self.states[state], a, self.states[s_next], p))
         if not self.actions:
             raise InputError("actions: no state has any")
+
+
+def _actions_of(actions: Any) -> Callable[[Any], Iterable[Any]]:
+    if callable(actions):
+        function: Any = actions
+        return function
+    everywhere = [*actions]
+    return lambda state: everywhere
 
 
 def _outcomes(transitions: Any, state: Any, action: Any) -> list[tuple[Any, float]]:
