@@ -25,7 +25,7 @@ import clearance as cl
 from clearance.certificates.best_mixture import best_weights
 from clearance.certificates.sequential_test import gather
 from clearance.core.random_streams import fold, key_of
-from clearance.exact.optimum import slater_margin
+from clearance.exact.feasibility import slater_margin
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 
 BUDGET, DELTA = 1.3e7, 0.01

@@ -71,7 +71,12 @@ def _cell(text: str) -> str:
 GROUPS = {
     "Finite models": ("finite.cmdp", "finite.evaluation"),
     "Simulators": ("simulator.gymnasium_envs", "simulator.jax_envs", "simulator.remote_lanes", "core.spaces"),
-    "The optimum, and what limits cost": ("exact.optimum", "exact.infeasibility", "studies.frontier"),
+    "The optimum, and what limits cost": (
+        "exact.optimum",
+        "exact.feasibility",
+        "exact.infeasibility",
+        "studies.frontier",
+    ),
     "Solve, certify, resume": ("runs.solve", "runs.certify", "runs.resume", "runs.solution", "certificates"),
     "Methods": ("learning.methods", "exact.model_based", "learning.direction"),
     "Policies": ("finite", "simulator.policies"),

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
     from clearance.exact import theory
+    from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
-    from clearance.exact.optimum import Optimum, optimum, slater_margin
+    from clearance.exact.optimum import Optimum, optimum
     from clearance.exchange.env_tables import from_toy_text
     from clearance.exchange.function_model import model
     from clearance.exchange.matrices import from_matrices, from_quantecon
@@ -152,7 +153,7 @@ _HOME = {
     "run_all": "cluster.executor",
     "save_model": "exchange.model_files",
     "save_policy": "exchange.policy_files",
-    "slater_margin": "exact.optimum",
+    "slater_margin": "exact.feasibility",
     "softmax": "finite.softmax_policy",
     "solve": "runs.solve",
     "sweep": "studies.sweep",

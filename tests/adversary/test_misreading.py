@@ -195,7 +195,7 @@ class Constants:
     def episodes(self, mixture: Any) -> Constants:
         return Constants(self.u, mixture)
 
-    bounds = np.zeros(2), np.ones(2)
+    bounds, bias = (np.zeros(2), np.ones(2)), np.zeros(2)
     episode_steps = 1.0
 
     def draw(self, key: np.uint64, begin: int, n: int) -> tuple[Array, Any, int]:

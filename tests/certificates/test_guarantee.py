@@ -19,7 +19,7 @@ from clearance.certificates.ledger import share_of
 from clearance.certificates.sequential_test import gather
 from clearance.core.errors import InfeasibleError, InputError
 from clearance.core.random_streams import fold, key_of
-from clearance.exact.optimum import farkas_bound
+from clearance.exact.feasibility import farkas_bound
 from clearance.finite.evaluation import evaluate
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic

@@ -521,15 +521,16 @@ def test_a_method_of_ones_own_is_solved_resumed_and_reported(own: Cli, monkeypat
     with monkeypatch.context() as m:
         m.setattr(loop, "_advance", Bomb(loop._advance, 4, KeyboardInterrupt))
         status, _, err = own(f"solve two-state {flags} --out run --checkpoint-every 5")
-    assert status == 130 and err.endswith("clearance solve --method own_method:Own --resume run\n")
+    again = f"clearance solve --method own_method:Own --resume run --allow-import {os.getcwd()}\n"
+    assert status == 130 and err.endswith(again)
     sys.modules.pop("own_method")
     for again in ("", "--method cnpgpd"):
         status, out, err = own(f"solve --resume run {again}")
         assert (status, out) == (2, "") and "--method is missing: run is a run with a method of your own" in err
     assert "own_method" not in sys.modules, "a folder's word is not enough"
-    status, _, err = own("solve --resume run --method own_method:Own --slowness 3")
+    status, _, err = own("solve --resume run --method own_method:Own --slowness 3 --allow-import .")
     assert status == 2 and "--slowness 3.0 is not as in the run in run, where it was 2.0" in err
-    assert own.json("solve --resume run --method own_method:Own")[1]["status"] == "done"
+    assert own.json("solve --resume run --method own_method:Own --allow-import .")[1]["status"] == "done"
     assert bits("run") == bits("whole")
     assert own("report run")[0] == 0 and "own_method:Own" in Path("run/report.html").read_text("utf-8")
 
@@ -615,6 +616,7 @@ def test_what_needs_no_numbers_loads_none(argv: list[str]) -> None:
     assert not {name.split(".")[0] for name in found} & {"numpy", "scipy", "numba", "rich", "jax", "gymnasium", "ray"}
     assert {name for name in found if name.startswith("clearance.cli.")} == {
         "clearance.cli.command_line",
+        "clearance.cli.interrupts",
         "clearance.cli.tables",
     }
 

@@ -141,7 +141,8 @@ def test_verdicts_on_both_sides_and_at_the_limit() -> None:
 
     assert verdict(0.5 - 1e-12) == "CERTIFIED"
     assert verdict(0.5 + 1e-12) == "VIOLATED"
-    assert verdict(np.nextafter(0.5, 1)) == "UNDECIDED"
+    assert verdict(0.5) == verdict(0.5 - 2.0**-52) == "CERTIFIED", "by rational arithmetic, to the last bit"
+    assert verdict(0.5 + 2.0**-52) == "VIOLATED"
     c = cl.certify(cmdp, [[0.25, 0.75], [1.0, 0.0]])
     assert c.J_r == pytest.approx(1 / 3) and c.slack == pytest.approx([1 / 3]) and c.gap == pytest.approx(1 / 3)
     assert c.lam == pytest.approx([1.0]) and c.complementarity == pytest.approx([1 / 3]) and c.evidence == "exact"

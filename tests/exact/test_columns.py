@@ -84,11 +84,15 @@ def test_infeasibility_comes_with_its_proof(method) -> None:
         assert np.min(evaluate(cmdp, best.policy).J[1:] - cmdp.b) == pytest.approx(best.slater, abs=1e-9)
 
 
-def test_margin_zero_is_feasible_not_refused_for_rounding() -> None:
-    """Two states with b = 5/3: exactly attainable by always acting safely, and by nothing else."""
-    for method in ("lp", "columns"):
-        best = cl.optimum(cl.zoo.two_state().replace(b=np.array([5 / 3])), method=method)
-        assert best.status == "optimal" and best.J_r == pytest.approx(0, abs=1e-6)
+@pytest.mark.parametrize("method", ["lp", "columns"])
+def test_a_limit_at_the_maximum_is_decided_to_the_last_bit(method) -> None:
+    """Two states: max J_g = 5/3, attained by always acting safely. The float above it cannot be met, the one below can;
+    no solver sees the difference, and neither limit is called infeasible for rounding.
+    """
+    above = 5 / 3
+    for b, status in ((above, "borderline"), (np.nextafter(above, 0), "optimal")):
+        best = cl.optimum(cl.zoo.two_state().replace(b=np.array([b])), method=method)
+        assert best.status == status and best.J_r == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["lp", "columns"])

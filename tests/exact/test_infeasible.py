@@ -11,8 +11,8 @@ import pytest
 import clearance as cl
 from clearance.cli.command_line import main
 from clearance.exact.enclosure import enclose
+from clearance.exact.feasibility import decide_feasibility, farkas_bound
 from clearance.exact.infeasibility import select_signals
-from clearance.exact.optimum import can_be_met, farkas_bound
 
 MARGINS = 10.0 ** np.linspace(-6, 0, 100)
 
@@ -34,7 +34,8 @@ def placed(seed: int, margin: float, I: int | None = None) -> cl.CMDP:
 
 
 def feasible(cmdp: cl.CMDP) -> bool:
-    return cl.optimum(cmdp).status == "optimal"
+    """Not proven to be infeasible: limits that were relaxed by no more than needed are on the border."""
+    return cl.optimum(cmdp).status != "infeasible"
 
 
 def keeping(cmdp: cl.CMDP, keep: list[int]) -> cl.CMDP:
@@ -67,7 +68,7 @@ def assert_right(cmdp: cl.CMDP, found: cl.Infeasibility) -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_a_hundred_infeasible_problems(seed: int) -> None:
     cmdp = placed(seed, -MARGINS[seed])
-    assert cl.optimum(cmdp).status == "infeasible" and not can_be_met(cmdp, cl.slater_margin(cmdp)[0])
+    assert cl.optimum(cmdp).status == decide_feasibility(cmdp).verdict == "infeasible"
     assert_right(cmdp, cl.diagnose(cmdp))
 
 
@@ -75,7 +76,7 @@ def test_a_hundred_infeasible_problems(seed: int) -> None:
 def test_a_hundred_feasible_problems(seed: int) -> None:
     cmdp = placed(seed, MARGINS[seed])
     best = cl.optimum(cmdp)
-    assert best.status == "optimal" and can_be_met(cmdp, cl.slater_margin(cmdp)[0])
+    assert best.status == "optimal" and decide_feasibility(cmdp).verdict == "feasible"
     assert cl.certify(cmdp, best.policy, best=best).verdict == "CERTIFIED"
     with pytest.raises(cl.InputError, match="b can be met"):
         cl.diagnose(cmdp)

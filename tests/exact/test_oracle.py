@@ -9,7 +9,7 @@ from models import random_cmdp, with_limits
 import clearance as cl
 from clearance import zoo
 from clearance.exact.enclosure import dual_function
-from clearance.exact.optimum import Method
+from clearance.exact.feasibility import Method
 from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
 
 BAI, CLASS = zoo.bai2023(), cl.class_model(zoo.bai2023(), zoo.bai2023_policy())
@@ -123,11 +123,11 @@ def test_policy_of_an_occupancy_gives_it_back() -> None:
 @pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
 @pytest.mark.parametrize("seed", range(3))
 def test_limits_on_the_border_of_the_feasible(seed: int, gamma: float) -> None:
-    """Where the linear program is refused for rounding, column generation takes over."""
+    """Where the linear program is refused for rounding, column generation takes over; no proof is claimed."""
     cmdp = with_limits(random_cmdp(seed, S=30, I=3, gamma=gamma), 0.0)
     best = cl.optimum(cmdp)
-    assert best.status == "optimal" and best.slack.min() >= -1e-8 / (1 - gamma)
-    assert best.lam @ np.minimum(best.slack, 0) - 1e-9 / (1 - gamma) <= best.gap <= 1e-3 / (1 - gamma)
+    assert best.status in ("optimal", "borderline") and best.slack.min() >= -1e-10 / (1 - gamma)
+    assert best.gap >= 0 and abs(best.bound - best.J_r) <= 1e-3 / (1 - gamma)
 
 
 @pytest.mark.parametrize("method", ["lp", "columns"])

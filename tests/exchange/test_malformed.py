@@ -15,6 +15,7 @@ import pytest
 from archives import pack
 
 import clearance as cl
+from clearance.exchange import explicit_model
 
 GIVEN: dict[str, Any] = {"gamma": 0.9, "reward": "profit", "limits": {"energy": 4}}
 
@@ -148,6 +149,7 @@ BAD_PRISM: dict[str, tuple[str, Callable[[str], str | bytes], str]] = {
     "Markov chain": ("m.tra", swap("2 3 4", "2 4"), "line 1: header must be three numbers"),
     "header as text": ("m.tra", swap("2 3 4", "two 3 4"), "line 1: number of states must be a whole number"),
     "no transitions": ("m.tra", lambda t: "2 0 0\n", "line 1: number of transitions is 0"),
+    "huge": ("m.tra", swap("2 3 4", "99999999 3 4"), "line 1: number of states is 99999999, the file has 3 choices: too few"),
     "choices": ("m.tra", swap("2 3 4", "2 9 4"), "line 1: number of choices is 9, the file has 3"),
     "transitions": ("m.tra", swap("2 3 4", "2 3 5"), "line 1: number of transitions is 5, the file has 4"),
     "a word too few": ("m.tra", swap("1 0 0 1 run", "1 0 0"), "line 5: transition must be `STATE CHOICE NEXT PROBABILITY"),
@@ -340,6 +342,18 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     for data in (b"", b"PK\3\4 no tar", whole[: len(whole) // 2], whole[:20], b"\0" * 700):
         (tmp_path / "plant.umb").write_bytes(data)
         assert "is no tar archive, or cut off" in refusal(tmp_path / "plant.umb") or data == b"\0" * 700
+
+
+def test_sizes_are_checked_before_memory_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = umb_files(tmp_path) | {"padding.bin": bytes(10**6)}
+    pack(tmp_path / "plant.umb", files, "w:gz")
+    monkeypatch.setenv("CLEARANCE_MAX_MEMORY", "100kB")
+    assert "unpacks to 1e+06 bytes, more than the limit of 1e+05" in refusal(tmp_path / "plant.umb")
+    monkeypatch.delenv("CLEARANCE_MAX_MEMORY")
+    monkeypatch.setattr(explicit_model, "free_memory", lambda: 4.0 * 8 * 3)
+    for name, text in (("m.drn", DRN), ("m.csv", CSV), ("m.tra", TRA)):
+        _write(tmp_path / name, text)
+        assert "has 2 states and 2 different actions, too many" in refusal(tmp_path / name)
 
 
 def test_nothing_is_written_where_an_archive_says(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class Killed(BaseException):
 def test_every_instant_between_two_writes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dies at the n-th change of the disk, for every n, and is resumed: renames, removals and what is half-written."""
     begin(kind, "whole", checkpoint_every=40)
-    n, replace, unlink, rename = 0, Path.replace, Path.unlink, Path.rename
+    n, replace, unlink, rename = 0, os.replace, os.unlink, os.rename
     while True:
         n += 1
         left = [n]
@@ -142,7 +142,7 @@ def test_every_instant_between_two_writes(kind: str, monkeypatch: pytest.MonkeyP
 
         with monkeypatch.context() as m:
             for name, function in (("replace", replace), ("unlink", unlink), ("rename", rename)):
-                m.setattr(Path, name, dying(function, left))
+                m.setattr(os, name, dying(function, left))
             m.setattr(run_writer.RunWriter, "_discard", dying(run_writer.RunWriter._discard, left))
             out = f"run{n}"
             with contextlib.suppress(Killed):
@@ -425,7 +425,7 @@ def test_a_killed_run_that_turns_out_infeasible(capsys: pytest.CaptureFixture[st
     cmdp = cl.zoo.two_state().replace(b=np.array([2.0]))
     world, sampler = world_of(cmdp), cl.Critic(cmdp, cl.softmax(2, 2))
     task = Task(world, sampler, world.default_method(), "samples", 3e5, 0.01, 0)
-    os.close(create_run("run", task, run_writer.Every()).lock)
+    create_run("run", task, run_writer.Every()).lock.close()
     status, out, _ = cli("solve --resume run", capsys)
     assert status == 3 and "INFEASIBLE" in out
 
@@ -555,7 +555,7 @@ def test_a_checkpoint_gives_back_what_it_was_given() -> None:
     )
     state = State(np.array([0.1, np.nextafter(0, 1)]), np.zeros(0), 7, memory)
     at = Position(state, None, 12, float("nan"))
-    checkpoint.save(Path("c.npz"), {"at": at, "tail": None}, {"f": {"sha256": "0", "bytes": 1}})
+    checkpoint.save(Path("c.npz"), {"at": at, "tail": None}, {"f": {"sha256": "0", "bytes": 1}}, "id")
     found = checkpoint.load(Path("c.npz"))
     template = Position(State(np.zeros(2), np.zeros(0), 0, Inner(None, None)), None)
     back = found.rebuilt(template, "at")
@@ -566,13 +566,13 @@ def test_a_checkpoint_gives_back_what_it_was_given() -> None:
     )
     assert type(found.rebuilt(None, "at")) is tuple, "no type is ever named by a file"
     with pytest.raises(cl.InputError, match="a set cannot be saved in a checkpoint"):
-        checkpoint.save(Path("d.npz"), {"at": {1, 2}}, {})
+        checkpoint.save(Path("d.npz"), {"at": {1, 2}}, {}, "id")
 
 
 def test_arrays_of_jax_come_back_as_such() -> None:
     jnp = pytest.importorskip("jax.numpy")
-    checkpoint.save(Path("c.npz"), {"at": (jnp.arange(3), np.arange(3))}, {})
-    back = checkpoint.load(Path("c.npz")).rebuilt((jnp.zeros(3), np.zeros(3)), "at")
+    checkpoint.save(Path("c.npz"), {"at": (jnp.arange(3), np.arange(3))}, {}, "id")
+    back = checkpoint.load(Path("c.npz")).rebuilt((jnp.zeros(3), np.zeros(3, int)), "at")
     assert type(back[0]) is type(jnp.zeros(3)) and type(back[1]) is np.ndarray and back[0].tolist() == [0, 1, 2]
 
 

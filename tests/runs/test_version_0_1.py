@@ -94,13 +94,15 @@ def test_finished_runs_on_models_are_certified_again(folder: str) -> None:
     assert isinstance(run.policy, cl.Mixture) and run.certificate is not None
     cert = cl.certify(run.problem, run.policy)
     exact = run.certificate.evidence == "exact"
-    assert cert.evidence == "exact" and cert.verdict == run.certificate.verdict
+    # What an enclosure left open on the limit itself is decided now, by rational arithmetic.
+    decided = run.certificate.verdict == "UNDECIDED" and cert.verdict != "UNDECIDED"
+    assert cert.evidence == "exact" and (decided or cert.verdict == run.certificate.verdict)
     old, low, high = run.certificate, np.array(cert.J_lower), np.array(cert.J_upper)
     if exact:  # two enclosures of the same values, rounded by two processors: they overlap, and the values agree
         assert (low <= old.J_upper).all() and (high >= old.J_lower).all()
         np.testing.assert_allclose([cert.J_r, *cert.J_g], [old.J_r, *old.J_g], rtol=0, atol=1e-12)
         assert cert.worst_component_slack == pytest.approx(old.worst_component_slack, abs=1e-12)
-        assert cert.greedy_verdict == old.greedy_verdict
+        assert decided or cert.greedy_verdict == old.greedy_verdict
     else:  # the true values lie within the bounds that the samples gave
         assert (low >= np.array(old.J_lower) - 1e-12).all() and (high <= np.array(old.J_upper) + 1e-12).all()
 

@@ -234,10 +234,8 @@ def test_a_rule_of_ones_own_is_certified_on_a_gymnasium_problem() -> None:
     assert (c.verdict, c.J_g) == ("VIOLATED", [-20.0])
     square = cl.gymnasium(lambda: Still(SPACES["square"], lambda a: float(a[1, 1] == 4)), **asked)
     assert cl.certify(square, lambda obs: np.array([[0, 0], [0, 4]]), budget=4e4).J_g == [-20.0]
-    refused(
-        "the policy gave 0.5, an action is 1 whole number", lambda: cl.certify(problem, lambda obs: 0.5, budget=4e4)
-    )
-    refused("the policy gave an action outside", lambda: cl.certify(problem, lambda obs: 2, budget=4e4))
+    for wrong in (0.5, 2, [0, 1]):
+        refused("an action outside of Discrete", lambda a=wrong: cl.certify(problem, lambda obs: a, budget=4e4))
     refused("for Gymnasium problems only", lambda: cl.certify(simulated.cartpole(), lambda obs: 0, budget=4e4))
     refused("policy must be a NetworkMixture, got int", lambda: cl.certify(problem, 3, budget=4e4))  # type: ignore[arg-type]
 

@@ -453,9 +453,9 @@ def test_the_far_end_needs_nothing_of_clearance() -> None:
     """It must run under interpreters that cannot import clearance."""
     import ast
 
-    from clearance.simulator.gymnasium_envs import env_lanes, env_server
+    from clearance.simulator.gymnasium_envs import env_lanes, env_server, raw_values, time_limits
 
-    for module in (env_lanes, env_server):
+    for module in (env_lanes, env_server, raw_values, time_limits):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"), feature_version=(3, 8))
         names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
         names += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]

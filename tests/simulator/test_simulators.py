@@ -16,6 +16,7 @@ import pytest
 
 import clearance as cl
 from clearance.certificates.candidate_search import LEVELS, best_attempt
+from clearance.certificates.ledger import share_of
 from clearance.certificates.sequential_test import slack_needed
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
@@ -411,7 +412,7 @@ def test_solve_keeps_the_limit_and_saves_the_run(tmp_path: Any) -> None:
     for seed in range(3):
         sol = cl.solve(env, PracticalCNPGPD(N=1200), policy=policy, budget=9e4, seed=seed)
         assert sol.env_steps <= 9e4 and sol.certificate.verdict != "VIOLATED"
-        assert [a.delta for a in sol.attempts] == [x * 0.01 for x in LEVELS[: len(sol.attempts)]]
+        assert [a.delta for a in sol.attempts] == [x * (share_of(1) * 0.01) for x in LEVELS[: len(sol.attempts)]]
         chosen = best_attempt(sol.attempts)
         assert chosen is not None and sol.policy is chosen.policy
         assert chosen.evidence.verdict == sol.certificate.verdict

@@ -247,7 +247,9 @@ def test_code_of_a_stored_grid_must_be_named_again(
     with pytest.raises(cl.InputError, match="is code that the grid in"):
         cl.sweep(out="g")
     assert not own.exists() and "own_sweep" not in sys.modules
-    status, out, err = cli(f"sweep {again} --resume g --json", capsys)
+    status, _, err = cli(f"sweep {again} --resume g --json", capsys)
+    assert status == 2 and "own_sweep" in err and not own.exists(), "the current folder is not searched"
+    status, out, err = cli(f"sweep {again} --resume g --json --allow-import .", capsys)
     assert status == 0 and json.loads(out)["certified"] == 2, err
 
 

@@ -43,6 +43,17 @@ def seal(folder: Path) -> None:
     path.write_text(json.dumps(data | {"sha256": digest(data)}))
 
 
+def unfinish(folder: Path) -> Path:
+    """Make a finished run one that was interrupted before it chose its policy."""
+    for name in ("policy.npz", "certificate.json"):
+        (folder / name).unlink()
+    path = folder / "manifest.json"
+    data = json.loads(path.read_text()) | {"status": "interrupted", "phase": "learning"}
+    path.write_text(json.dumps(data))
+    seal(folder)
+    return folder
+
+
 def simulator_run(folder: Path, *, name: str = "heat", K: int = 60) -> Path:
     """A run on a simulator as `save` writes it, with curves made by hand: nothing is learned here."""
     from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,8 @@ class Certificate:
     verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
     J_lower, J_upper lower and upper bounds of J [1+I]: an enclosure, or from samples confidence bounds at level δ each
-    bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r; None if not known
+    bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r of a policy that is
+                     CERTIFIED; None if not known
     lam, complementarity  λ of the problem and λ_i · slack_i: lowering limit i by one unit would earn λ_i more
     worst_component_slack  the smallest slack of any single component of a mixture: one episode follows one component,
                      which may violate a limit on its own
@@ -33,6 +34,7 @@ class Certificate:
     greedy_verdict   the verdict on always taking the most likely action, where it takes others too in more than
                      a hair of its steps (10⁻⁶)
     names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
+    proof            what an independent checker needs (exact evidence): tools/check_certificate.py
     """
 
     verdict: Verdict
@@ -60,6 +62,7 @@ class Certificate:
     costs: list[bool] | None = None
     level: float | None = None
     spent: float | None = None
+    proof: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def J_r_lower(self) -> float:
@@ -113,7 +116,7 @@ def build_certificate(
         J_lower=bounds[0].tolist(),
         J_upper=bounds[1].tolist(),
         bound=bound,
-        gap=None if bound is None else bound - float(J[0]),
+        gap=None if bound is None or verdict != "CERTIFIED" else bound - float(J[0]),
         lam=None if lam is None else lam.tolist(),
         complementarity=None if lam is None else (lam * slack).tolist(),
         worst_component_slack=min((float(np.min(p[1:] - b)) for p in parts), default=None) if len(b) else None,

@@ -103,7 +103,9 @@ class Evidence:
     @cached_property
     def mean(self) -> Array:
         """J [1+I], estimated."""
-        return np.array([bets.mean for bets in self.tally.up])
+        if not self.components:
+            return np.array([bets.mean for bets in self.tally.up])
+        return np.sum([part.total for part in self.components.values()], axis=0) / self.episodes
 
     @cached_property
     def sd(self) -> Array:

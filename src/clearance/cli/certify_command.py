@@ -10,6 +10,7 @@ from typing import Any
 
 from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.runs.certify import certify
 from clearance.runs.field_values import is_code
@@ -52,7 +53,7 @@ def load_policy(text: str, problem: Any) -> Any:
     """Return the policy of a file, or a rule `state -> action` (`observation -> action`) from `package.module:rule`."""
     if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
         if not isinstance(problem, Simulator):
-            return Mixture.load(text)
+            return Mixture.load(text, problem if isinstance(problem, CMDP) else None)
         from clearance.simulator.policies.network_mixture import NetworkMixture
 
         return NetworkMixture.load(text)

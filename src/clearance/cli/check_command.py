@@ -11,8 +11,8 @@ import numpy as np
 
 from clearance.cli import run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
-from clearance.core.errors import InputError, infeasible_message
-from clearance.exact.optimum import can_be_met, slater_margin
+from clearance.core.errors import InputError, infeasible_message, no_room_message
+from clearance.exact.feasibility import Feasibility, decide_feasibility
 from clearance.finite.cmdp import CMDP
 from clearance.simulator.simulator import Simulator
 
@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
-    slater, _ = slater_margin(cmdp)
-    feasible = can_be_met(cmdp, slater)
+    found = decide_feasibility(cmdp)
+    slater, feasible = found.slater, found.verdict != "infeasible"
     P: Any = cmdp.P
     result = {
         "status": "done" if feasible else "infeasible",
@@ -50,11 +50,17 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "g_range": [[g.min(), g.max()] for g in cmdp.g],
         "b": cmdp.b,
         "slater": slater,
-        "message": "the model is well formed and feasible" if feasible else infeasible_message(slater),
+        "message": _message(found),
     }
     result |= {} if feasible else diagnosis_of(cmdp)
     tables.answer(args, result, args.problem, names=cmdp.names)
     return 0 if feasible else INFEASIBLE
+
+
+def _message(found: Feasibility) -> str:
+    if found.verdict == "feasible":
+        return "the model is well formed and feasible"
+    return infeasible_message(found.slater) if found.verdict == "infeasible" else no_room_message(found.slater)
 
 
 def _check_simulator(args: argparse.Namespace, simulator: Simulator) -> int:

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 f"PROBLEM {text} has {cmdp.S} states; compare measures exactly, up to {compare.MOST_STATES}"
             )
         if optimum(cmdp).status != "optimal":
-            raise InputError(f"PROBLEM {text}: no policy meets its limits; see clearance check {text}")
+            raise InputError(f"PROBLEM {text}: its limits cannot be met, or leave no room; see clearance check {text}")
     if args.out:
         plots._pyplot()
         flag_types.check_folder(args.out)

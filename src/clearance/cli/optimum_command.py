@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
-from clearance.core.errors import infeasible_message
+from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.optimum import optimum
 from clearance.exchange.policy_files import SUFFIXES, save_policy
 from clearance.runs.certify import certify
@@ -32,11 +32,13 @@ def run(args: argparse.Namespace) -> int:
     cmdp = run_flags.read_model(args)
     best = optimum(cmdp)
     certificate = certify(cmdp, best.policy, best=best)
-    feasible = best.status == "optimal"
+    feasible = best.status != "infeasible"
     result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
     if not feasible:
         result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
         result |= diagnosis_of(cmdp, relaxed=True)
+    if best.status == "borderline":
+        result |= {"message": no_room_message(best.slater)}
     if args.out:
         save_policy(best.policy, args.out, cmdp)
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)

@@ -33,11 +33,13 @@ def run(args: argparse.Namespace) -> int:
     for folder in args.runs:
         if not os.path.isdir(folder):
             raise InputError(f"RUN {folder}: is no folder; clearance solve PROBLEM --out RUN writes one")
-    out = args.out or os.path.join(args.runs[0], "report.html")
-    flag_types.check_file(out, "", (".html", ".htm"))
+    if args.out is not None:
+        flag_types.check_file(args.out, "", (".html", ".htm"))
+    elif not os.access(args.runs[0], os.W_OK):
+        raise InputError(f"RUN {args.runs[0]}: cannot write: no permission; name a file with --out")
     from clearance.reporting.report import report
 
-    path = report(args.runs, out, price=args.price)
+    path = report(args.runs, args.out, price=args.price)
     result = {"status": "done", "runs": [str(Path(r)) for r in args.runs], "out": str(path)}
     tables.answer(args, result | {"message": f"written: {path}; open it in a browser"})
     return 0

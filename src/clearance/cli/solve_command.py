@@ -12,14 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, tables
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
+from clearance.core.import_path import import_rule
+from clearance.core.inside_folder import Inside
 from clearance.finite.cmdp import CMDP
 from clearance.runs import progress as watch
 from clearance.runs import run_reader
+from clearance.runs.field_values import is_code
 from clearance.runs.method_settings import method_class
 from clearance.runs.method_table import METHODS
-from clearance.runs.problem_text import OF_MODEL_FILE
+from clearance.runs.problem_text import OF_MODEL_FILE, names_code
 from clearance.runs.resume import resume
 from clearance.runs.run_folder import refuse_other_version
 from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
@@ -27,7 +30,7 @@ from clearance.runs.solve import solve
 from clearance.runs.worlds.dispatch import world_of
 from clearance.zoo import SIMULATORS
 
-CERTIFIED, NOT_CERTIFIED, INTERRUPTED = 0, 4, 130
+CERTIFIED, NOT_CERTIFIED = 0, 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -52,6 +55,14 @@ def add_output_flags(group: Any) -> None:
         default="30s",
         metavar="TIME|ITERATIONS",
         help="how often to write a checkpoint: a time (30s, 5m, 2h) or a number of iterations (default: 30s)",
+    )
+    group.add_argument(
+        "--allow-import",
+        action="append",
+        type=flag_types.place,
+        metavar="PATH",
+        help="with --resume, or a grid in a file: import code of your own from this folder too; the current folder is "
+        "not searched then",
     )
     group.add_argument("--tensorboard", type=flag_types.place, metavar="DIR", help="write TensorBoard event files here")
 
@@ -90,10 +101,18 @@ def _start(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str | 
 
 
 def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) -> Any:
-    statement = run_reader.load(folder).problem if problem is None else world_of(problem).statement
+    statement = _stored_model(folder) if problem is None else world_of(problem).statement
     method = method_class(spec.method) if spec.method is not None and "method" in dict(spec.code()) else None
     with _watchers(args, statement, 0) as progress:
         return resume(folder, problem, method=method, checkpoint_every=args.checkpoint_every, progress=progress)
+
+
+def _stored_model(folder: str) -> CMDP:
+    """Return the model in a run folder, for its names and limits; whether it is as it was written is checked later."""
+    try:
+        return CMDP.load(Inside(Path(folder), "problem.npz"))
+    except InputError as e:
+        raise InputError(f"{e}: give PROBLEM again, or start again in another folder") from None
 
 
 # ------------------------------------------------------------------------------------------------- what is resumed
@@ -120,6 +139,11 @@ def recall(spec: RunSpec, folder: str) -> RunSpec:
     for name in (name for name, is_missing in missing.items() if is_missing):
         again = shlex.join([*(words or ["clearance", "solve", "PROBLEM"]), "--resume", folder])
         raise InputError(f"{name} is missing: {folder} is a run {_whose(name)}, whose code is not in it: {again}")
+    begun = words[2] if len(words) > 2 and names_code(words[2]) else None
+    if begun is not None and spec.problem not in (None, begun):
+        raise InputError(
+            f"PROBLEM {spec.problem} is not as in the run in {folder}, where it was {begun}: give that one"
+        )
     spec.check_agreement(flags, folder, simulated=simulated)
     known = OF_ENVIRONMENT if simulated else OF_MODEL_FILE
     asked = [name for name in known if name != "constraints" and getattr(spec, name) is None]
@@ -132,6 +156,15 @@ def _has_own_method(stored: dict[str, Any]) -> bool:
 
 def _whose(missing: str) -> str:
     return "with a method of your own" if missing == "--method" else "on a simulator"
+
+
+def allowed_again(words: Sequence[str]) -> list[str]:
+    """Return --allow-import for a command that names code: the folders that were searched for it."""
+    if not any(is_code(word) for word in words):
+        return []
+    rule = import_rule()
+    folders = [*rule.folders, *([os.getcwd()] if rule.here else [])]
+    return [word for folder in folders for word in ("--allow-import", folder)]
 
 
 def _again(spec: RunSpec, problem: Any) -> list[str]:
@@ -148,13 +181,13 @@ def _again(spec: RunSpec, problem: Any) -> list[str]:
 def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
     """Do the work on the run folder and show the result; whatever ends it, say how to resume it."""
     folder = args.resume or args.out
-    go_on = f"resume with: {shlex.join([*again, '--resume', str(folder)])}"
+    go_on = f"resume with: {shlex.join([*again, '--resume', str(folder), *allowed_again(again)])}"
     try:
         solution = work(folder)
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
             raise
-        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED)
+        return tables.error(f"interrupted; saved in {folder}: {go_on}", interrupts.exit_status())
     except (SolverError, InputError) as e:
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
@@ -164,7 +197,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     if solution.status == "interrupted":
         where = f"; saved in {folder}: {go_on}" if folder else ""
         done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
-        return tables.error(f"{done}{where}", INTERRUPTED)
+        return tables.error(f"{done}{where}", interrupts.exit_status())
     return status
 
 

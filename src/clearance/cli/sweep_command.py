@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, solve_command, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, tables
 from clearance.core.errors import InputError
+from clearance.core.import_path import import_rule
 from clearance.runs import progress
 from clearance.studies import sweep, sweep_grid
 
-CERTIFIED, BAD_INPUT, NOT_CERTIFIED, INTERRUPTED = 0, 2, 4, 130
+CERTIFIED, BAD_INPUT, NOT_CERTIFIED = 0, 2, 4
 MOST_SHOWN = 200  # rows on the screen; the files have all
 
 
@@ -55,23 +56,25 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         if not (Path(folder) / "grid.json").exists():
             raise
-        how = f"clearance sweep {_code(asked)}--resume {shlex.quote(folder)}"
-        return tables.error(f"interrupted; saved in {folder}: resume with: {how}", INTERRUPTED)
+        words = _code(asked)
+        again = ["clearance", "sweep", *words, "--resume", folder, *solve_command.allowed_again(words)]
+        how = shlex.join(again)
+        return tables.error(f"interrupted; saved in {folder}: resume with: {how}", interrupts.exit_status())
     return _answer(args, found)
 
 
-def _code(asked: sweep_grid.Grid | None) -> str:
+def _code(asked: sweep_grid.Grid | None) -> list[str]:
     """Return the words that name the code of a grid again."""
     words: list[str] = []
     if asked is None:
-        return ""
+        return []
     for name in dict.fromkeys(name for name, _ in asked.code()):
         text = ";".join(asked.values(name))
         if name in asked.axes:
             words += ["--grid", f"{name}={text}"]
         else:
             words += [text] if name == "problem" else [f"--{name}", text]
-    return f"{shlex.join(words)} " if words else ""
+    return words
 
 
 def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
@@ -82,7 +85,7 @@ def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
     if args.problem is not None and args.problem.endswith(".toml"):
         if args.grid or given:
             raise InputError(f"--{next(iter(given), 'grid')}: the grid is in {args.problem}: write it there")
-        return sweep_grid.from_toml(args.problem)
+        return _from_file(args.problem)
     if args.problem is None and not args.grid and not given:
         return None
     axes = [sweep_grid.axis(text) for text in args.grid]
@@ -90,6 +93,17 @@ def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
         raise InputError("--grid: the same axis is given twice")
     problem = {} if args.problem is None else {"problem": args.problem}
     return sweep_grid.Grid.of(dict(axes), problem | given)
+
+
+def _from_file(path: str) -> sweep_grid.Grid:
+    """Return the grid in a file; code that it names must lie in a folder that the command line allows."""
+    grid, rule = sweep_grid.from_toml(path), import_rule()
+    for name, text in grid.code():
+        module = text.removeprefix("gym:").rpartition(":")[0]
+        if module and not rule.has(module):
+            allow = "allow the folder to import it from with --allow-import PATH"
+            raise InputError(f"{path}: {name} {text} is code that a file names: {allow}, if you trust it")
+    return grid
 
 
 SHOWN = {

@@ -69,7 +69,7 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
     sentences = result["message"] if isinstance(result.get("message"), list) else []
     if args.json:
         result = result | {"message": " ".join(sentences)} if sentences else result
-        _say(json.dumps(_plain(result), allow_nan=False) + "\n")
+        say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     from rich.text import Text
 
@@ -233,15 +233,21 @@ def _page() -> Iterator[Console]:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    with console.capture() as page:
+    with _standard_output(), console.capture() as page:
         yield console
-    _say(page.get())
+    say(page.get())
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """The answer, on standard output. A reader that has left (`clearance … | head`) changes no exit status."""
-    try:
+    with _standard_output():
         print(text, end="", flush=True)
+
+
+@contextlib.contextmanager
+def _standard_output() -> Iterator[None]:
+    try:
+        yield
     except OSError as e:
         _drop_output()
         if not isinstance(e, BrokenPipeError):
@@ -261,6 +267,29 @@ def _drop_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def size(text: str) -> str:
+    """The type of --max-memory: bytes, or 500MB, 4GB."""
+    from clearance.core.array_files import read_size
+
+    try:
+        return str(int(read_size(text)))
+    except InputError as e:
+        raise argparse.ArgumentTypeError(str(e)) from None
+
+
+@contextlib.contextmanager
+def memory_limit(size: str | None) -> Iterator[None]:
+    """Hold the limit of --max-memory, also in processes that are started meanwhile."""
+    before = os.environ.get("CLEARANCE_MAX_MEMORY")
+    if size is not None:
+        os.environ["CLEARANCE_MAX_MEMORY"] = size
+    try:
+        yield
+    finally:
+        if size is not None:
+            os.environ.pop("CLEARANCE_MAX_MEMORY") if before is None else os.environ.update(CLEARANCE_MAX_MEMORY=before)
 
 
 def accept_any_encoding() -> None:

@@ -1,4 +1,7 @@
-"""Arrays and JSON on disk: whole files or none, and nothing that is read is ever executed."""
+"""Arrays and JSON on disk: whole files or none, and nothing that is read is ever executed.
+
+`clearance.core.array_files` reads arrays.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,26 @@ import contextlib
 import hashlib
 import json
 import os
-import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, Inside, Place, folder_of, open_to_read
+
+LARGEST = 16 * 2**20  # bytes of a JSON file: that of a long run has some 100 kB
+PARTS, DEPTH = 10**6, 100  # brackets and commas in it, and how deep they nest
 
 
-def save_npz(path: str | Path, arrays: dict[str, Any], *, compressed: bool = True) -> None:
+def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) -> None:
     """`np.savez` that leaves either the whole file or the old one."""
     save = np.savez_compressed if compressed else np.savez
     with write_whole(path) as f:
         save(f, allow_pickle=False, **arrays)
 
 
-def save_json(path: str | Path, data: dict[str, Any]) -> None:
+def save_json(path: AnyPath, data: dict[str, Any]) -> None:
     """JSON that leaves either the whole file or the old one; NumPy's numbers as plain ones."""
     text = json.dumps(data, indent=1, allow_nan=False, default=plain) + "\n"
     with write_whole(path) as f:
@@ -45,9 +49,14 @@ def without_non_finite(x: Any) -> Any:
     return None if isinstance(x, float) and not np.isfinite(x) else x
 
 
-def sha256(path: str | Path) -> str:
-    with open(path, "rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
+def sha256(path: AnyPath) -> str:
+    return fingerprint(path)["sha256"]
+
+
+def fingerprint(path: AnyPath) -> dict[str, Any]:
+    """sha256 and size of a file."""
+    with open_to_read(path) as f:
+        return {"sha256": hashlib.file_digest(f, "sha256").hexdigest(), "bytes": os.fstat(f.fileno()).st_size}
 
 
 def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
@@ -61,33 +70,47 @@ def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
 
 
 @contextlib.contextmanager
-def write_whole(path: str | Path) -> Iterator[BinaryIO]:
+def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
     """A file that becomes `path` when all is written; until then, and after a failure, the old one stays.
 
-    Written under another name, flushed to the disk, renamed, and the folder flushed too: so it holds after a crash.
+    Written under another name, flushed to the disk, renamed, and the folder flushed too: so it holds after a crash. All
+    of it happens by the handle of the folder, and never through a link that has one of the two names.
     """
-    path = Path(path)
-    if os.path.isdir(path):
+    if not isinstance(path, Inside) and os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")
-    partial = path.with_name(path.name + ".partial")
     try:
-        with open(partial, "wb") as f:
+        with folder_of(path, make=True) as place, _write_in(place, path) as f:
+            yield f
+    except OSError as e:
+        raise InputError(f"{path}: cannot write: {e.strerror or e}") from None
+
+
+@contextlib.contextmanager
+def _write_in(place: Place, path: AnyPath) -> Iterator[BinaryIO]:
+    name = os.path.basename(os.fspath(path))
+    partial = f"{name}.partial"
+    for part in (partial, *([name] if isinstance(path, Inside) else [])):  # of a file by itself, a link is replaced
+        place.refuse_link(part)
+    with contextlib.suppress(FileNotFoundError):  # of a process that was killed
+        os.unlink(place.at(partial), dir_fd=place.handle)
+    try:
+        with open(place.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as f:
             yield f
             f.flush()
             os.fsync(f.fileno())
-        partial.replace(path)
-        flush_folder(path.parent)
-    except BaseException as e:  # Ctrl-C too must leave nothing half-written
+        os.replace(place.at(partial), place.at(name), src_dir_fd=place.handle, dst_dir_fd=place.handle)
+    except BaseException:  # Ctrl-C too must leave nothing half-written
         with contextlib.suppress(OSError):
-            partial.unlink()
-        if isinstance(e, OSError):
-            raise InputError(f"{path}: cannot write: {e.strerror or e}") from None
+            os.unlink(place.at(partial), dir_fd=place.handle)
         raise
+    flush_folder(place.path if place.handle is None else place.handle)
 
 
-def flush_folder(folder: Path) -> None:
+def flush_folder(folder: AnyPath | int) -> None:
     """The names in a folder to the disk, where its file system can."""
     with contextlib.suppress(OSError):
+        if isinstance(folder, int):
+            return os.fsync(folder)
         fd = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(fd)
@@ -95,60 +118,58 @@ def flush_folder(folder: Path) -> None:
             os.close(fd)
 
 
-def load_npz(path: str | Path, only: str | None = None) -> dict[str, NDArray[Any]]:
-    """All arrays of an `.npz`, or only one of them; never executes what it reads (no pickles)."""
-    try:
-        with open(path, "rb") as f:
-            return _arrays(path, f, only)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as e:
-        raise InputError(f"{path}: cannot read: {e.strerror or e}") from None
+# -------------------------------------------------------------------------------------------------- JSON and schemas
 
 
-def _arrays(path: str | Path, f: Any, only: str | None) -> dict[str, NDArray[Any]]:
-    what = "the zip directory"
-    try:
-        if not zipfile.is_zipfile(f):
-            raise InputError(f"{path}: not an .npz file, or cut off; write named arrays with numpy.savez")
-        f.seek(0)
-        arrays = {}
-        with np.load(f, allow_pickle=False) as z:
-            for what in z.files if only is None else [only]:
-                arrays[what] = _array(path, what, z[what])
-        return arrays
-    except (InputError, OSError):
-        raise
-    except Exception as e:  # zipfile, zlib and NumPy raise a dozen types on bytes that are not what they should be
-        why = "it holds Python objects, which are never loaded" if "pickle" in str(e) else f"{type(e).__name__}: {e}"
-        raise InputError(f"{path}: {what} cannot be read ({why}); write plain arrays with numpy.savez") from None
-
-
-def _array(path: str | Path, name: str, value: Any) -> NDArray[Any]:
-    if not isinstance(value, np.ndarray):
-        raise InputError(f"{path}: {name} is not an array; write plain arrays with numpy.savez")
-    return value
-
-
-# ------------------------------------------------------------------------------------------------------------- schemas
-
-
-def load_json(path: str | Path, schema: str) -> dict[str, Any]:
+def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
     """A JSON object of this schema, or one line that says what is there instead."""
     try:
-        with open(path, "rb") as f:
-            data = json.loads(f.read())
+        with open_to_read(path) as f:
+            text = f.read(min(os.fstat(f.fileno()).st_size, largest) + 1)
+        if len(text) > largest:
+            raise InputError(f"{path}: is too large, a file of schema {schema} has at most {largest:.0e} bytes")
+        data = parse_json(text, largest * PARTS // LARGEST)
+    except InputError:  # which is a ValueError too
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as e:
         raise InputError(f"{path}: cannot read: {e.strerror or e}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: is no JSON, or cut off") from None
+    except (ValueError, RecursionError) as e:
+        why = f" ({e})" if isinstance(e, _RefusedJSON) else ""
+        raise InputError(f"{path}: is no JSON, or cut off{why}") from None
     check_schema(path, data.get("schema") if isinstance(data, dict) else None, schema)
     return data
 
 
-def check_schema(path: str | Path, found: object, wanted: str) -> None:
+class _RefusedJSON(ValueError):
+    """JSON that Python would read, but that nothing here writes."""
+
+
+def parse_json(text: str | bytes, parts: int = PARTS) -> Any:
+    """JSON data; a ValueError for what is too deep or has too many parts for its size, or gives a key twice."""
+    marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
+    if sum(text.count(mark) for mark in marks) > parts:  # type: ignore[arg-type]
+        raise _RefusedJSON(f"more than {parts:.0e} parts")
+    data = json.loads(text, object_pairs_hook=_once)
+    if _is_deep(data, DEPTH):
+        raise _RefusedJSON(f"more than {DEPTH} levels deep")
+    return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise _RefusedJSON("a key occurs twice")
+    return data
+
+
+def _is_deep(x: Any, left: int) -> bool:
+    inside = x.values() if isinstance(x, dict) else x if isinstance(x, list) else ()
+    return bool(inside) and (left == 0 or any(_is_deep(v, left - 1) for v in inside))
+
+
+def check_schema(path: AnyPath, found: object, wanted: str) -> None:
     """The schema `clearance/NAME/VERSION` that a file carries is the one wanted."""
     if found is not None and str(found) == wanted:
         return

@@ -88,10 +88,15 @@ class SolverError(RuntimeError):
     """The numbers got out of hand: a solver gave up, or an iteration left the finite numbers. Says what to change."""
 
 
-def infeasible_message(slater: float) -> str:
-    """What to say when no policy meets the limits."""
+def infeasible_message(slater: float, among: str = "policy") -> str:
+    """What to say when no policy, or none of a class, meets the limits."""
     enough = round_up(-slater)
-    return f"no policy meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {enough:.6g} or more"
+    return f"no {among} meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {enough:.6g} or more"
+
+
+def no_room_message(slater: float) -> str:
+    """What to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
+    return f"the limits leave no room beyond rounding, max_π min_i (J_gi − b_i) = {slater:.3g}: lower b a little"
 
 
 def round_up(x: float) -> float:

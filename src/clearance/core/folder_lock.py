@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import Inside, folder_of
 
 
 class BusyError(InputError):
     """Another process is writing this folder."""
 
 
-def lock_folder(folder: Path) -> int:
-    """The folder's lock, as an open file: held until it is closed, or its process ends, however it ends."""
-    import fcntl  # not everywhere: reading run folders must not need it
+class Lock(NamedTuple):
+    """A folder that this process alone writes: the open folder, and its file `lock`.
 
-    path = folder / "lock"
+    The folder itself is locked, so that a second process stays out even if someone removes the file; the file is locked
+    for disks that lock files only (NFS).
+    """
+
+    handle: int
+    file: int
+
+    def close(self) -> None:
+        os.close(self.file)
+        os.close(self.handle)
+
+
+def lock_folder(folder: Path) -> Lock:
+    """Lock a folder until the lock is closed, or this process ends, however it ends."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as e:
         raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return Lock(handle, _lock(folder, handle))
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _lock(folder: Path, handle: int) -> int:
+    fd = _open_file(folder, handle)
+    try:
+        _take(handle, fd)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        return fd
     except BlockingIOError:
         holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
@@ -34,4 +58,28 @@ def lock_folder(folder: Path) -> int:
     except OSError as e:
         os.close(fd)
         raise InputError(f"{folder}: cannot be locked: {e.strerror or e}; choose a folder on another disk") from None
+
+
+def _open_file(folder: Path, handle: int) -> int:
+    """Open the file `lock`, the only one that is written in place: it must have no second name elsewhere."""
+    try:
+        with folder_of(Inside(folder, "lock", handle)) as place:
+            fd = place.open("lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as e:
+        raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
+    if os.fstat(fd).st_nlink > 1:
+        os.close(fd)
+        raise InputError(f"{folder / 'lock'}: is a hard link to a file elsewhere: remove it first")
     return fd
+
+
+def _take(handle: int, fd: int) -> None:
+    import fcntl  # not everywhere: reading run folders must not need it
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        if isinstance(e, BlockingIOError):
+            raise
+        # else this disk does not lock folders: the file is enough as long as it is left alone
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

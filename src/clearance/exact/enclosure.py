@@ -37,6 +37,12 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
+def approximate_values(cmdp: CMDP, pi: Array) -> Array:
+    """V [M, 1+I, S] of policies pi [M, S, A], as good as floating point gives it: no bound trusts it."""
+    parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
     """The enclosure of Σ_m w_m J_m."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))

@@ -4,38 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from clearance.certificates.certificate import Certificate, Verdict, build_certificate, verdict_of
+from clearance.certificates.certificate import Certificate, Verdict, build_certificate
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError, infeasible_message
-from clearance.exact.enclosure import enclose, mix
 from clearance.exact.optimum import Optimum, optimum
+from clearance.exact.policy_bounds import PolicyBounds, bound_policy
+from clearance.exact.proof import proof_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
 
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
     """Return what is proven of a policy; with its distance from the optimum (`best`, or computed if `compare`)."""
-    J, lower, upper = enclose(cmdp, mixture.pi)
-    bounds = mix(mixture.weights, lower, upper)
-    verdict = verdict_of(bounds[0][1:], bounds[1][1:], cmdp.b)
+    seen = bound_policy(cmdp, mixture)
+    verdict, bounds = seen.verdict, (seen.lower, seen.upper)
     best = _optimum_if_found(cmdp) if best is None and compare else best
-    known = best if best is not None and best.status == "optimal" else None
+    known = best if best is not None and best.status != "infeasible" else None
     return build_certificate(
         verdict,
-        mixture.weights @ J,
+        seen.J,
         bounds,
         cmdp.b,
         evidence="exact",
-        parts=list(J),
+        parts=list(seen.parts),
         components=mixture.M,
         message=_message(cmdp, verdict, *bounds, best),
         scope=scope_of(cmdp, mixture, "this model as stored"),
         lam=None if known is None else known.lam,
-        bound=None if known is None else known.bound,
+        bound=None if known is None else _bound(known, seen),
         names=list(cmdp.names),
         costs=list(cmdp.costs),
+        proof=proof_of(seen, best),
     )
+
+
+def _bound(best: Optimum, seen: PolicyBounds) -> float:
+    """The bound on the reward of every feasible policy; this one, if it is certified, is one of them."""
+    return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:

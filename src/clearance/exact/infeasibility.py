@@ -27,7 +27,8 @@ from clearance.core.errors import InputError
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
 from clearance.exact.exact_certificate import certify_exactly
-from clearance.exact.optimum import Optimum, Scaled, farkas_bound, optimum, safest_policy
+from clearance.exact.feasibility import Scaled, farkas_bound, safest_policy
+from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
@@ -117,8 +118,9 @@ def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
     _, J, policy, lam = safest_policy(scaled, scaled.margin_unit, "auto")
     slater = float(np.min(J[1:] - cmdp.b))
     bound = farkas_bound(cmdp, lam)
-    if slater < 0 and -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
-        return _proof_across_scales(cmdp)
+    if bound >= 0 or -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
+        across = _proof_across_scales(cmdp)
+        return across if across[-1] <= bound else (slater, policy, lam, bound)
     return slater, policy, lam, bound
 
 

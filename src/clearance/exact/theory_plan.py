@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.errors import InfeasibleError, InputError, infeasible_message, no_room_message
 from clearance.exact import theory
+from clearance.exact.feasibility import decide_feasibility
 from clearance.exact.infeasibility import diagnose
-from clearance.exact.optimum import slater_margin
 from clearance.finite.cmdp import CMDP
 from clearance.finite.samplers.exact_sampler import Exact
 from clearance.finite.softmax_policy import SoftmaxPolicy, class_model
@@ -29,9 +29,12 @@ def constants_of(
     if cmdp.A == 1:
         raise InputError("the model has one action only: there is nothing to choose")
     model = class_model(cmdp, policy)
-    slater, _ = slater_margin(model)
-    if slater <= 0:
+    found = decide_feasibility(model)
+    slater = found.slater
+    if found.verdict == "infeasible":
         raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
+    if slater <= 0:
+        raise InputError(no_room_message(slater))
     features = None if policy.tabular else policy.features
     h_max = max(float(np.abs(cmdp.h).max()), float(np.abs(cmdp.b).max()) * (1 - cmdp.gamma))
     return theory.Constants(

@@ -13,7 +13,7 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
-from clearance.exchange.explicit_model import ExplicitModel, Whole, index_names
+from clearance.exchange.explicit_model import ExplicitModel, Whole, check_pairs, index_names
 
 UNLABELLED = "unlabelled"
 
@@ -78,6 +78,7 @@ class ChoiceList:
                 raise InputError(f"{source}, line {line}: next state must be in 0..{S - 1}, got {s_next}")
         action, actions = name_choices(self._states, self._labels)
         A = max(action) + 1
+        check_pairs(source, S, A)
         s, a = np.array(self._states, np.int64), np.array(action, np.int64)
         per_choice = np.array(self._rewards, float).reshape(len(s), len(names))
         total = per_choice + np.array(state_rewards, float).reshape(S, len(names))[s]

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.core.array_files import free_memory
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.validation import SUM_TOLERANCE, read_number
@@ -170,6 +171,15 @@ def _index(model: ExplicitModel, state: Any) -> int:
         return int(state)
     known = ", ".join(model.states[:5]) + ", …" if model.states else f"0..{model.S - 1}"
     raise InputError(f"initial: there is no state {state!r}; states are {known}")
+
+
+def check_pairs(source: str, S: int, A: int) -> None:
+    """Every signal is a table [S, A]: refuse what would not fit into the memory, before it is made."""
+    if free_memory() / 4 < 8.0 * S * A:
+        raise InputError(
+            f"{source}: has {S} states and {A} different actions, too many for a table of all pairs; "
+            "give the actions of different states the same names"
+        )
 
 
 def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clearance.core.errors import InputError
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, expect, match_limits
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_pairs, expect, match_limits
 from clearance.finite.cmdp import CMDP
 
 MOST_STATES = 5_000_000
@@ -116,6 +116,7 @@ def _outcomes(transitions: Any, state: Any, action: Any) -> list[tuple[Any, floa
 
 def _build(listed: _Listing, signals: Mapping[str, Any], gamma: float, limits: dict[str, float], start: Any) -> CMDP:
     S, A = len(listed.states), len(listed.actions)
+    check_pairs("model", S, A)
     rows = listed.rows + [(s, 0, s, 1.0) for s in listed.ends]
     s, a, s_next = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     prob = np.array([row[3] for row in rows], float)

@@ -23,7 +23,7 @@ import numpy as np
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.exchange.choices import name_choices, start_at
-from clearance.exchange.explicit_model import ExplicitModel, Whole, expect
+from clearance.exchange.explicit_model import ExplicitModel, Whole, check_pairs, expect
 from clearance.exchange.text_lines import TextFile
 
 TOLERANCE = 1e-8
@@ -37,6 +37,7 @@ def read_prism(path: str | Path) -> ExplicitModel:
     number = {key: n for n, key in enumerate(tra.labels)}
     of_choice = np.array([number[key] for key in zip(tra.s, tra.choice, strict=True)], np.int64)
     s, a, A = np.array(tra.s, np.int64), np.array(action, np.int64)[of_choice], max(action) + 1
+    check_pairs(str(path), tra.S, A)
     row, prob = s * A + a, np.array(tra.prob, float)
     rewards = _read_rewards(Path(path), tra, row, prob, A)
     lab = Path(path).with_suffix(".lab")
@@ -90,6 +91,8 @@ class _Transitions:
         for field, told, found in (("choices", choices, len(self.labels)), ("transitions", count, len(self.s))):
             if told != found:
                 raise text.error(f"number of {field}", f"is {told}, the file has {found}")
+        if self.S > len(self.labels) > 0:
+            raise text.error("number of states", f"is {self.S}, the file has {len(self.labels)} choices: too few")
         if not self.s:
             raise text.error("number of transitions", "is 0")
 

@@ -17,6 +17,7 @@ from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
     check_limits,
+    check_pairs,
     describe_cmdp,
     expect,
     index_names,
@@ -85,6 +86,7 @@ def _assemble(
     state_of, states = index_names(list(listed))
     action_of, actions = index_names(list(dict.fromkeys(cells["action"])))
     S, A = len(listed), len(action_of)
+    check_pairs(source, S, A)
     loops = [state_of[name] for name in ends if name not in set(cells["state"])]
     s = np.array([state_of[x] for x in cells["state"]] + loops, np.int64)
     a = np.array([action_of[x] for x in cells["action"]] + [0] * len(loops), np.int64)

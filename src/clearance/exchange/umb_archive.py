@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from clearance.core.array_files import max_memory
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.text import first_line
@@ -39,6 +40,9 @@ class Archive:
             self._members = {m.name.removeprefix("./"): m for m in self._tar.getmembers() if m.isfile()}
         except BROKEN as e:
             raise InputError(f"{self.path}: is no tar archive, or cut off ({first_line(e)})") from None
+        unpacked, limit = sum(m.size for m in self._members.values()), max_memory(len(data))
+        if unpacked > limit:
+            raise InputError(f"{self.path}: unpacks to {unpacked:.2g} bytes, more than the limit of {limit:.2g}")
         self.index = self._read_index()
         self.system = self._object(self.index, "transition-system")
 

@@ -26,7 +26,7 @@ from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
 from clearance.exchange.choices import name_choices, spread, start_at
 from clearance.exchange.drn_format import start_states
-from clearance.exchange.explicit_model import ExplicitModel, describe_cmdp, expect
+from clearance.exchange.explicit_model import ExplicitModel, check_pairs, describe_cmdp, expect
 from clearance.exchange.umb_archive import Archive
 from clearance.finite.cmdp import CMDP
 
@@ -46,6 +46,7 @@ def read_umb(path: str | Path) -> ExplicitModel:
     s = np.repeat(np.arange(S), np.diff(to_choices))
     action, actions = name_choices(s.tolist(), umb.labels(C))
     a, A = np.array(action, np.int64), max(action) + 1
+    check_pairs(str(path), S, A)
     choice = np.repeat(np.arange(C), np.diff(to_branches))
     rewards = {
         name: _reward(umb, key, about, (S, A), s, a, choice, prob) for key, name, about in umb.annotations("rewards")

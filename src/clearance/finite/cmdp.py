@@ -13,20 +13,22 @@ wrong as soon as episodes end. A terminal state is absorbing with zero signals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.core.validation import (
     freeze,
     order_rows,
@@ -42,6 +44,9 @@ from clearance.core.validation import (
     read_numbers,
     read_transitions,
 )
+
+ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "available")
+ARRAYS += ("costs", "states", "actions")  # how it is shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +202,7 @@ class CMDP:
             other.__dict__["b"] = freeze(b_)
         return other
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
         signs = {"costs": np.array(self.costs)} if any(self.costs) else {}
         labels = {"states": self.states, "actions": self.actions}
@@ -217,9 +222,9 @@ class CMDP:
         return arrays
 
     @classmethod
-    def load(cls, path: str | Path) -> CMDP:
+    def load(cls, path: AnyPath) -> CMDP:
         """Read a model written by `save`, or any `.npz` with the same arrays."""
-        z = load_npz(path)
+        z = read_arrays(path, ARRAYS, _most_numbers)
         missing = [k for k in ("r", "gamma") if k not in z]
         if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
             what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
@@ -234,3 +239,14 @@ class CMDP:
             return model
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+
+def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the arrays of a model may have, by the shapes of r and g."""
+    pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
+    signals = shapes.get("g", ())
+    I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0
+    sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
+    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I}
+    shown = {"costs": I, "states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
+    return sparse_P | signals_of | shown | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}

@@ -74,7 +74,7 @@ def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
 def solve_systems(system: Array, y: Array) -> Array:
     """(I − γP)⁻¹ y of dense systems [..., S, S]; an error where γ is so close to 1 that float64 sees a singular one."""
     try:
-        return np.linalg.solve(system, y)
+        return np.asarray(np.linalg.solve(system, y), float)
     except np.linalg.LinAlgError:
         raise SolverError(SINGULAR) from None
 

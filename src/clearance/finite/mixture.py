@@ -6,15 +6,18 @@ those values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, values_from_occupancy
@@ -100,14 +103,14 @@ class Mixture:
         """Draw the component for one episode."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write `policy.npz`: weights [M], pi [M, S, A]."""
         save_npz(path, {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi})
 
     @classmethod
-    def load(cls, path: str | Path) -> Mixture:
-        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy."""
-        z = load_npz(path)
+    def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
+        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy. A model bounds its size in memory."""
+        z = read_arrays(path, ("weights", "pi"), None if cmdp is None else partial(most_numbers, cmdp))
         if "pi" not in z:
             raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
         single = z["pi"].ndim == 2
@@ -117,6 +120,12 @@ class Mixture:
             return cls(z.get("weights", np.ones(1)), z["pi"][None] if single else z["pi"])
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+
+def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the arrays of a mixture may have, by the shape of its weights."""
+    M = shapes.get("pi", ())[0] if shapes.get("pi", ())[1:] == (cmdp.S, cmdp.A) else 1
+    return {"pi": min(M, math.prod(shapes.get("weights", ()))) * cmdp.S * cmdp.A, "weights": M}
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,16 +6,18 @@ long runs stay small: M is 8192, or less where θ is long. Which ones are kept d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import check_schema, load_npz, save_npz
+from clearance.core.atomic_files import check_schema, save_npz
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 
 # θ of so many iterates is kept in full, of later ones fewer and fewer; and so many numbers of θ, roughly.
 WHOLE, FEWEST, NUMBERS = 8192, 256, 2**26
@@ -61,27 +63,24 @@ class Trace:
     def joined(cls, parts: list[Trace]) -> Trace:
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
-    def save(self, path: str | Path, begin: int = 0) -> None:
-        """The iterations begin, begin + 1, … of a run as one file, with the θ that are kept of them."""
+    def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
+        """The iterations begin, begin + 1, … of the run with this id as one file, with the θ that are kept of them."""
         shape, n = self.theta.shape[1:], len(self)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         place = {"schema": np.array(SCHEMA), "begin": np.int64(begin), "kept": kept_iterates(begin, begin + n, shape)}
-        save_npz(path, place | columns, compressed=False)
+        save_npz(path, place | {"run": np.array(run)} | columns, compressed=False)
 
     @classmethod
-    def load(cls, path: str | Path) -> Trace:
-        z = load_npz(path)
-        check_schema(path, z.get("schema"), SCHEMA)
-        missing = [f.name for f in fields(cls) if f.name not in z]
-        if missing:
-            raise InputError(f"{path}: {missing[0]} is missing; a trace has {', '.join(f.name for f in fields(cls))}")
-        return cls(**{f.name: z[f.name] for f in fields(cls)})
+    def load(cls, path: AnyPath, run: str | None = None) -> Trace:
+        """Read a file of a trace; with the id of a run, only one of that run."""
+        columns = [f.name for f in fields(cls)]
+        return cls(**_columns(path, columns, run))
 
 
 class StoredTrace(Trace):
     """The trace of a run folder: each column is read from its files when it is asked for, and not kept in memory."""
 
-    def __init__(self, files: list[Path], tail: Trace | None, n: int) -> None:
+    def __init__(self, files: Sequence[AnyPath], tail: Trace | None, n: int) -> None:
         for name, value in (("files", files), ("tail", tail), ("n", n)):
             object.__setattr__(self, name, value)
 
@@ -91,9 +90,25 @@ class StoredTrace(Trace):
     def __getattr__(self, name: str) -> Any:
         if name not in (f.name for f in fields(Trace)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        parts = [load_npz(path, only=name)[name] for path in self.__dict__["files"]]
+        parts = [read_arrays(path, (name,), packed=False)[name] for path in self.__dict__["files"]]
         tail = self.__dict__["tail"]
         return np.concatenate(parts if tail is None else [*parts, getattr(tail, name)])
+
+
+def _columns(path: AnyPath, names: list[str], run: str | None) -> dict[str, NDArray[Any]]:
+    z = read_arrays(path, ("schema", "run", *names), packed=False)
+    check_schema(path, z.get("schema"), SCHEMA)
+    missing = [name for name in names if name not in z]
+    if missing:
+        raise InputError(f"{path}: {missing[0]} is missing; a trace has {', '.join(f.name for f in fields(Trace))}")
+    if run is not None and str(z.get("run")) != run:
+        raise InputError(f"{path}: belongs to another run")
+    return {name: z[name] for name in names}
+
+
+def count_iterations(path: AnyPath, run: str) -> int:
+    """How many iterations a file of the trace of this run has; θ is not read."""
+    return len(_columns(path, ["omega_norm"], run)["omega_norm"])
 
 
 def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:

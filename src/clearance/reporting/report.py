@@ -6,11 +6,13 @@ light or dark scheme and the width of the screen, and each has a text alternativ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import Inside
 from clearance.reporting.report_page import page
 from clearance.reporting.run_view import read_view
 
@@ -30,11 +32,18 @@ def report(
         raise InputError(f"runs must be 1 to {MOST_RUNS} run folders, got {len(folders)}")
     if out is None and len(folders) > 1:
         raise InputError("out is missing: several runs need the name of the file to write")
-    out = Path(folders[0]) / "report.html" if out is None else Path(out)
+    path = own_file(Path(folders[0])) if out is None else Path(out)
     text = page([read_view(f, price) for f in folders])
-    with write_whole(out) as f:
+    with write_whole(path) as f:
         f.write(text)
-    return out
+    return Path(path)
+
+
+def own_file(folder: Path) -> Inside:
+    """Return `report.html` in a run folder; refuse the folder of another user."""
+    if folder.is_dir() and hasattr(os, "geteuid") and folder.stat().st_uid != os.geteuid():
+        raise InputError(f"{folder}: belongs to another user: give the name of the file to write (--out)")
+    return Inside(folder, "report.html")
 
 
 __all__ = ["report"]

@@ -34,7 +34,7 @@ def certify(
     problem   a finite model, or a simulator
     policy    finite model: a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a
               method `reset` of the rule is called at the start of every episode). Simulator: a `NetworkMixture`; on a
-              Gymnasium problem also any rule `observation -> action`
+              Gymnasium problem also any rule `observation -> action`. Rules are never copied, and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
               `budget` steps, and the verdict holds at level `delta`. A simulator has one kind, which it knows
     executor  who draws the episodes (samples): the evidence is bit-identical for every executor

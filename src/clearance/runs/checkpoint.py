@@ -14,47 +14,61 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.core.atomic_files import digest, load_npz, save_npz
+from clearance.core.array_files import read_arrays
+from clearance.core.atomic_files import digest, parse_json, save_npz
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, names_in
 from clearance.learning.trace import Trace
+from clearance.runs.schema import parse_files
 
 SCHEMA = "clearance/checkpoint/1"
 Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: a description of the structure, its arrays, and the sha256 of the files that it rests on."""
+    """What a file holds: a description of the structure, its arrays, the sha256 of the files that it rests on, and the
+    id of its run (none in version 0.1).
+    """
 
     tree: Any
     arrays: Arrays
     files: dict[str, dict[str, Any]]
+    run: str | None
 
     def rebuilt(self, template: Any, part: str) -> Any:
         """One part of the tree, in the likeness of `template`."""
         return _rebuild(template, self.tree["dict"][part], self.arrays)
 
 
-def save(path: Path, tree: dict[str, Any], files: dict[str, dict[str, Any]]) -> None:
+def save(path: AnyPath, tree: dict[str, Any], files: dict[str, dict[str, Any]], run: str) -> None:
     arrays: Arrays = {}
-    meta = {"tree": _describe(tree, arrays), "files": files}
+    meta = {"tree": _describe(tree, arrays), "files": files, "run": run}
     sealed = json.dumps(meta | {"sha256": digest(meta, arrays)})
     save_npz(path, {"schema": np.array(SCHEMA), "meta": np.array(sealed), **arrays}, compressed=False)
 
 
-def load(path: Path) -> Checkpoint:
-    """A checkpoint that is as it was written; else an error that names the file."""
-    arrays = load_npz(path)
+def load(path: AnyPath, run: str | None = None) -> Checkpoint:
+    """A checkpoint that is as it was written, of the run with this id; else an error that names the file."""
+    arrays = read_arrays(path, packed=False)
     if str(arrays.pop("schema", None)) != SCHEMA or "meta" not in arrays:
         raise InputError(f"{path}: is no checkpoint of schema {SCHEMA}")
     try:
-        meta = json.loads(str(arrays.pop("meta")))
+        meta = parse_json(str(arrays.pop("meta")))
         found = meta.pop("sha256")
-        checkpoint = Checkpoint(meta["tree"], arrays, meta["files"])
+        checkpoint = Checkpoint(meta["tree"], arrays, parse_files(meta["files"]), meta.get("run"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: is altered, its description cannot be read") from None
     if found != digest(meta, arrays):
         raise InputError(f"{path}: is altered, its sha256 is not that of its content")
+    if run is not None and checkpoint.run != run:
+        raise InputError(f"{path}: belongs to another run")
     return checkpoint
+
+
+def names(folder: Path, handle: int | None = None) -> list[str]:
+    """Return the checkpoints in a run folder, the oldest first; nothing is followed there."""
+    found = (Path(name) for name in names_in(folder, "checkpoint", handle))
+    return [f"checkpoint/{name}" for name in found if name.suffix == ".npz" and name.stem.isdecimal()]
 
 
 def tail_of(found: Checkpoint) -> Trace | None:
@@ -102,8 +116,16 @@ def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
         make = getattr(template, "_make", None) if fits else None  # a NamedTuple
         return make(parts) if make is not None else parts if kind == "list" else tuple(parts)
     found = arrays[inside]
+    if isinstance(template, np.ndarray | np.generic) and not _fits(found, template):
+        raise ValueError(f"an array has shape {found.shape} in place of {template.shape}")
     if type(template).__module__.partition(".")[0] in ("jax", "jaxlib"):
         import jax.numpy
 
         return jax.numpy.asarray(found)
     return found[()] if kind == "scalar" else found
+
+
+def _fits(found: NDArray[Any], template: Any) -> bool:
+    """Whether compiled code may take an array for what the run began with: no axis may have become shorter."""
+    same = found.dtype == template.dtype and found.ndim == template.ndim
+    return same and all(n >= least for n, least in zip(found.shape, template.shape, strict=True))

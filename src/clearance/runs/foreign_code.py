@@ -7,30 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 import sys
 from dataclasses import is_dataclass
 from typing import Any
 
 from clearance.core.errors import InputError
+from clearance.core.import_path import ImportRule, import_rule, search
 from clearance.core.text import first_line
 from clearance.runs.field_values import is_code
 
 
-def import_name(what: str, text: str, *, call: bool = False) -> Any:
+def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | None = None) -> Any:
     """Import `package.module:name`, and call it where asked; whatever goes wrong there is reported in one line."""
     module, _, name = text.partition(":")
-    here = os.getcwd()
-    sys.path.insert(0, here)  # as `python -m` would; a console script does not
+    rule = import_rule() if rule is None else rule
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for the answer alone
+        with search(rule), contextlib.redirect_stdout(sys.stderr):  # standard output is for the answer alone
             found = getattr(importlib.import_module(module), name)
             return found() if call else found
     except (Exception, SystemExit) as e:  # foreign code may do anything
-        raise InputError(f"{what} {text} failed: {type(e).__name__}: {first_line(e)}") from None
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(here)
+        raise InputError(f"{what} {text} failed: {type(e).__name__}: {first_line(e)}{_hint(e, rule)}") from None
+
+
+def _hint(e: BaseException, rule: ImportRule) -> str:
+    """Return what helps where the current folder is not searched."""
+    if rule.here or not isinstance(e, ModuleNotFoundError):
+        return ""
+    return "; with --resume or a grid in a file, name its folder: --allow-import PATH (here: --allow-import .)"
 
 
 def import_function(what: str, text: str) -> Any:

@@ -7,16 +7,16 @@ ledger in place of the newest is refused.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from clearance import __version__
 from clearance.certificates.certificate import Certificate
 from clearance.certificates.ledger import KINDS, Ledger, Share, Trial, share_of
-from clearance.core.atomic_files import digest, load_json, save_json, sha256, without_non_finite
+from clearance.core.atomic_files import digest, fingerprint, load_json, save_json, sha256, without_non_finite
 from clearance.core.errors import InputError
-from clearance.core.folder_lock import lock_folder
+from clearance.core.folder_lock import Lock, lock_folder
+from clearance.core.inside_folder import Inside, exists_inside, refuse_strange, remove
 from clearance.runs.run_reader import SCHEMAS, read_manifest
 from clearance.runs.schema import blame_file
 
@@ -24,14 +24,14 @@ NAME = "ledger.json"
 LOST = "what was tested here is not known any more: test in another folder"
 
 
-def write_ledger(path: Path, ledger: Ledger) -> None:
+def write_ledger(path: Inside, ledger: Ledger) -> None:
     """Write a ledger, with the sha256 of the one before it."""
     shares = [vars(share) | {"trials": [vars(trial) for trial in share.trials]} for share in ledger.shares]
-    data = {"schema": SCHEMAS["ledger"], "before": sha256(path) if path.exists() else None, "shares": shares}
+    data = {"schema": SCHEMAS["ledger"], "before": sha256(path) if exists_inside(path) else None, "shares": shares}
     save_json(path, data | {"sha256": digest(data)})
 
 
-def read_ledger(path: Path, entry: dict[str, Any] | None) -> Ledger:
+def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
     """Return the ledger of a folder, if it is the one that the manifest lists, or the one after that."""
     try:
         data = load_json(path, SCHEMAS["ledger"])
@@ -52,7 +52,7 @@ def _parse_share(data: dict[str, Any]) -> Share:
     return Share(data["kind"], data["delta"], data["level"], trials)
 
 
-def _check_levels(path: Path, ledger: Ledger) -> None:
+def _check_levels(path: Inside, ledger: Ledger) -> None:
     """Every share is the one that its place gives it, and its tests spend no more than that."""
     for number, share in enumerate(ledger.shares, 1):
         right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta
@@ -69,7 +69,7 @@ class LedgerFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
-        self._lock: int | None = None
+        self._lock: Lock | None = None
         self._ledger = Ledger()
 
     def __enter__(self) -> LedgerFolder:
@@ -77,55 +77,54 @@ class LedgerFolder:
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
 
     def load(self) -> Ledger:
         """Return the ledger; from now on this process alone may write the folder."""
         if self._lock is None:
             _make_folder(self.folder)
+            refuse_strange(self.folder, ("certificates",))
             self._lock = lock_folder(self.folder)
-            self._ledger = self._open() if self._manifest.exists() else self._create()
+            self._ledger = self._open() if exists_inside(self._path("manifest.json")) else self._create()
             self._ledger.keep = self._keep
         return self._ledger
 
-    @property
-    def _manifest(self) -> Path:
-        return self.folder / "manifest.json"
+    def _path(self, name: str) -> Inside:
+        return Inside(self.folder, name, None if self._lock is None else self._lock.handle)
 
     def _create(self) -> Ledger:
         """Write an empty ledger and a manifest; a kill between the two leaves the first one."""
-        if (self.folder / NAME).exists() and read_ledger(self.folder / NAME, None).shares:
-            raise InputError(f"{self._manifest}: is missing; {LOST}")
+        if exists_inside(self._path(NAME)) and read_ledger(self._path(NAME), None).shares:
+            raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
         state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
         manifest = {"schema": SCHEMAS["manifest"], **state, "message": "", "version": __version__, "files": {}}
-        (self.folder / NAME).unlink(missing_ok=True)
-        write_ledger(self.folder / NAME, Ledger())
+        manifest["run"] = digest("certify")[:32]  # no run lies here that parts could be mixed up with
+        remove(self._path(NAME))
+        write_ledger(self._path(NAME), Ledger())
         self._enter(manifest, NAME)
         return Ledger()
 
     def _open(self) -> Ledger:
-        files = read_manifest(self._manifest)["files"]
+        files = read_manifest(self._path("manifest.json"))["files"]
         if NAME not in files:
             raise InputError(f"{self.folder}: has no ledger of the tests that were made in it: give another folder")
-        return read_ledger(self.folder / NAME, files[NAME])
+        return read_ledger(self._path(NAME), files[NAME])
 
     def _keep(self) -> None:
-        write_ledger(self.folder / NAME, self._ledger)
-        self._enter(read_manifest(self._manifest), NAME)
+        write_ledger(self._path(NAME), self._ledger)
+        self._enter(read_manifest(self._path("manifest.json")), NAME)
 
     def write_certificate(self, certificate: Certificate) -> None:
         """Write certificates/000001.json and so on, one for each share; that of a run stays as it is."""
         name = f"certificates/{self._ledger.latest:06d}.json"
-        (self.folder / name).parent.mkdir(exist_ok=True)
         data = {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
-        save_json(self.folder / name, data)
-        self._enter(read_manifest(self._manifest), name)
+        save_json(self._path(name), data)
+        self._enter(read_manifest(self._path("manifest.json")), name)
 
     def _enter(self, manifest: dict[str, Any], name: str) -> None:
         """Write the manifest with the hash that a file has now."""
-        path = self.folder / name
-        manifest["files"][name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
-        save_json(self._manifest, manifest | {"sha256": digest(manifest)})
+        manifest["files"][name] = fingerprint(self._path(name))
+        save_json(self._path("manifest.json"), manifest | {"sha256": digest(manifest)})
 
 
 def _make_folder(folder: Path) -> None:

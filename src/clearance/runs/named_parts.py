@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clearance.core.atomic_files import load_npz
+from clearance.core.array_files import read_arrays
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.finite.samplers.algorithm2 import Table
@@ -24,7 +24,7 @@ def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
     if text in POLICIES:
         policy = POLICIES[text]()
     elif text.endswith(".npz"):
-        arrays = load_npz(text)
+        arrays = read_arrays(text, ("features",))
         if "features" not in arrays:
             raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
         features = arrays["features"]  # an error names them, and their shape before anything else

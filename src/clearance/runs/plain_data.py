@@ -13,13 +13,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.array_files import read_arrays
+from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, Inside
 from clearance.finite.cmdp import CMDP
 from clearance.finite.softmax_policy import SoftmaxPolicy, softmax
 from clearance.finite.two_layer_policy import Policy, TwoLayer
 
 SCHEMA = "clearance/features/1"
+ARRAYS = {
+    "network": ("S", "A", "available", "x", "m", "seed"),
+    "features": ("S", "A", "available", "data", "indices", "indptr", "shape", "tabular"),
+}
 
 
 def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def kind_of_policy(policy: Policy, cmdp: CMDP) -> str:
     return "tabular" if policy.tabular and np.array_equal(np.isfinite(policy.bias), cmdp.available) else "features"
 
 
-def save_policy_class(path: Path, policy: Policy) -> None:
+def save_policy_class(path: AnyPath, policy: Policy) -> None:
     arrays: dict[str, Any] = {"S": policy.S, "A": policy.A, "available": np.isfinite(policy.bias)}
     if isinstance(policy, TwoLayer):
         arrays |= {"x": policy.x, "m": policy.m, "seed": policy.seed}
@@ -73,7 +79,7 @@ def load_policy_class(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
     """Return the policy class of a run folder."""
     if data["kind"] == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
-    z = load_npz(folder / "features.npz")
+    z = read_arrays(Inside(folder, "features.npz"), ARRAYS[data["kind"]])
     S, A = int(z["S"]), int(z["A"])
     if data["kind"] == "network":
         return TwoLayer(S, A, z["x"], int(z["m"]), int(z["seed"]), z["available"])

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from clearance.core.errors import InputError
+from clearance.core.import_path import import_rule
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -109,7 +110,7 @@ def _from_factory(text: str, asked: Mapping[str, Any]) -> Any:
         raise _wrong_problem(text, found)
     with suppress(Exception):  # it was only looked at: every lane makes its own
         found.close()
-    return _environment_problem(partial(import_name, WHAT, text, call=True), asked)
+    return _environment_problem(partial(import_name, WHAT, text, call=True, rule=import_rule()), asked)
 
 
 def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:

@@ -39,7 +39,7 @@ def resume(
         asked = run_reader.read_settings(writer.folder)
         if asked["sampler"] is None:
             raise InputError(f"{writer.folder}: was saved after its run, without checkpoints; solve again with out=")
-        world = world_of(CMDP.load(writer.folder / "problem.npz") if problem is None else problem)
+        world = world_of(CMDP.load(writer.path("problem.npz")) if problem is None else problem)
         finished = writer.status == "done" and writer.is_good("policy.npz") and writer.is_good("certificate.json")
         if asked.get("deterministic") is False and not finished:
             warnings.warn("the problem is not deterministic given its seed: the result will differ from that of an "

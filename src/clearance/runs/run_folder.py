@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ from clearance.certificates.ledger import Ledger
 from clearance.core.atomic_files import flush_folder
 from clearance.core.errors import InputError
 from clearance.core.folder_lock import lock_folder
+from clearance.core.inside_folder import Inside, refuse_strange
 from clearance.runs import checkpoint, run_reader
 from clearance.runs.ledger_file import NAME as LEDGER
 from clearance.runs.ledger_file import read_ledger, write_ledger
@@ -48,7 +50,7 @@ def write_finished(solution: Any, out: str | Path) -> None:
             tests = [(attempt.subject, attempt.evidence) for attempt in solution.attempts]
             writer.ledger.close_search(writer.ledger.open_search(solution.delta, repeats=False), tests)
         writer.decide(solution.margin, ran, solution.method.K or 0)
-        writer.write("trace/000001.npz", solution.trace.save)
+        writer.write("trace/000001.npz", lambda path: solution.trace.save(path, run=writer.run))
         writer.saved, writer.seconds = len(solution.trace), solution.seconds
         writer.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
 
@@ -70,7 +72,7 @@ def new_folder(
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    partial = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}.partial")
     made = next((p for p in (*folder.parents[::-1], folder) if not p.exists()), None)
     try:
         partial.mkdir(parents=True)
@@ -91,7 +93,9 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
     """Problem and settings."""
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
-    writer.write_json("settings.json", {"schema": SCHEMAS["settings"], **data, "problem": about.identity})
+    settings = {"schema": SCHEMAS["settings"], **data, "problem": about.identity}
+    writer.write_json("settings.json", settings)
+    writer.run = run_reader.run_id(settings, writer.files)
     attach_ledger(writer, Ledger())
     writer.ledger.keep()
 
@@ -112,16 +116,17 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
         raise InputError(f"{folder}: there is no such run folder to resume")
     refuse_other_version(folder)
     folder = folder.absolute()
+    refuse_strange(folder, ("checkpoint", "trace"))
     held = lock_folder(folder)
     try:
         manifest = _manifest_of(folder)
         writer = RunWriter(folder, every, held, dict(manifest["files"]), float(manifest["seconds"]), manifest["K"])
         writer.saved, writer.phase = manifest["k"], manifest["phase"]
-        _check(writer, about)
+        _check(writer, about, manifest["run"])
         if manifest["version"] != __version__:
             text = f"{folder}: was begun with clearance {manifest['version']}, this is {__version__}"
             warnings.warn(f"{text}: the result may differ from an uninterrupted run", UserWarning, stacklevel=3)
-        attach_ledger(writer, read_ledger(folder / LEDGER, manifest["files"].get(LEDGER)))
+        attach_ledger(writer, read_ledger(writer.path(LEDGER), manifest["files"].get(LEDGER)))
         writer.enter(LEDGER)  # after a kill the manifest may list the ledger before this one
         if manifest["status"] == "done":
             writer.status, writer.env_steps = "done", manifest["env_steps"]
@@ -133,7 +138,7 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
         writer.write_manifest("running")
         return writer
     except BaseException:
-        os.close(held)
+        held.close()
         raise
 
 
@@ -144,7 +149,7 @@ def refuse_other_version(folder: Path) -> None:
     neither of the two, and a finished one would lose the certificate that it was given.
     """
     try:
-        manifest = run_reader.read_manifest(folder / "manifest.json")
+        manifest = run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError:
         return  # damaged: its own error comes when the folder is opened
     minor, ours = (".".join(version.split(".")[:2]) for version in (manifest["version"], __version__))
@@ -159,12 +164,16 @@ def refuse_other_version(folder: Path) -> None:
     )
 
 
-def _check(writer: RunWriter, about: ProblemDescription | None) -> None:
-    """Settings and problem are as they were written, and the problem given is the same."""
+def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
+    """Settings and problem are as they were written, of the run with this id, and the problem given is the same."""
     for name in ("settings.json", "features.npz"):
         if name in writer.files and not writer.is_good(name):
             raise InputError(f"{writer.folder / name}: is missing, cut off or altered: start again, in another folder")
     asked = run_reader.read_settings(writer.folder)
+    writer.run = run_reader.run_id(asked, writer.files)
+    if run != writer.run:
+        path = writer.folder / "settings.json"
+        raise InputError(f"{path}: belongs to another run than the other files: solve again, in another folder")
     simulator = asked["policy"]["kind"] == "design"
     if about is not None and about.identity != asked["problem"]:
         other = "that one" if simulator else "that one, or none,"
@@ -184,13 +193,14 @@ def _check(writer: RunWriter, about: ProblemDescription | None) -> None:
 def _manifest_of(folder: Path) -> dict[str, Any]:
     """The manifest; where it is damaged, what the newest good checkpoint knows of the files."""
     try:
-        return run_reader.read_manifest(folder / "manifest.json")
+        return run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError as e:
-        for path in sorted((folder / "checkpoint").glob("*.npz"), reverse=True):
+        damage = str(e).removesuffix(f"; {run_reader.REMEDY}")
+        for name in checkpoint.names(folder)[::-1]:
             with contextlib.suppress(InputError):
-                files = checkpoint.load(path).files
-                files.pop(LEDGER, None)  # it may have changed since; it holds a sha256 of itself
-                warnings.warn(f"{e}; {path.name} has what is needed", DamagedRunWarning, stacklevel=4)
+                found = checkpoint.load(Inside(folder, name))
+                found.files.pop(LEDGER, None)  # it may have changed since; it holds a sha256 of itself
+                warnings.warn(f"{damage}; {name} has what is needed", DamagedRunWarning, stacklevel=4)
                 unknown = {"k": 0, "K": None, "phase": "margin", "seconds": 0.0, "status": "running"}
-                return unknown | {"files": files, "version": __version__}
-        raise
+                return unknown | {"files": found.files, "version": __version__, "run": found.run}
+        raise InputError(f"{damage}; no checkpoint has what is needed: solve again, in another folder") from None

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.certificate import Certificate
-from clearance.core.atomic_files import digest, load_json, sha256
+from clearance.core.atomic_files import digest, fingerprint, load_json
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, Inside, exists_inside
 from clearance.core.statement import PROBLEM, Statement, restore_statement
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
 
 SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "ledger")}
+# What makes a run the one it is: two runs that agree here come to the same bits, and share their id.
+IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed", "exact_J", "single", "problem")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class RunFolder:
 
     @cached_property
     def damaged(self) -> tuple[str, ...]:
-        return tuple(name for name, entry in self.manifest["files"].items() if not intact(self.folder / name, entry))
+        return tuple(name for name, entry in self.manifest["files"].items() if not intact(self.path(name), entry))
 
     @property
     def on_simulator(self) -> bool:
@@ -67,8 +70,11 @@ class RunFolder:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """What was asked for."""
-        self._good("settings.json")
-        return read_settings(self.folder)
+        path, run = self._good("settings.json"), self.manifest.get("run")
+        settings = read_settings(self.folder)
+        if run not in (None, run_id(settings, self.manifest["files"])):
+            raise InputError(f"{path}: belongs to another run than manifest.json; {schema.REMEDY}")
+        return settings
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
@@ -84,7 +90,7 @@ class RunFolder:
                 try:
                     return self._trace(manifest["files"])
                 except InputError:
-                    old, manifest = manifest, read_manifest(self.folder / "manifest.json")
+                    old, manifest = manifest, read_manifest(self.path("manifest.json"))
                     if manifest["files"] == old["files"]:
                         raise
                     # else its process continued meanwhile, and removed what the manifest listed then
@@ -92,9 +98,10 @@ class RunFolder:
     def _trace(self, files: dict[str, Any]) -> Trace:
         listed = sorted(files)
         newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
-        found = checkpoint.load(self._good(newest[0], files)) if newest else None  # its files belong to its tail
+        run = self.manifest.get("run")
+        found = checkpoint.load(self._good(newest[0], files), run) if newest else None  # its files belong to its tail
         names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
-        parts = [Trace.load(self._good(name, files)) for name in names]
+        parts = [Trace.load(self._good(name, files), run) for name in names]
         tail = None if found is None else checkpoint.tail_of(found)
         parts += [] if tail is None else [tail.thinned(sum(len(p) for p in parts))]
         if not parts:
@@ -112,23 +119,26 @@ class RunFolder:
             )
 
             return NetworkMixture.load(self._good("policy.npz"))
-        return Mixture.load(self._good("policy.npz"))
+        return Mixture.load(self._good("policy.npz"), self.problem if isinstance(self.problem, CMDP) else None)
 
     @cached_property
     def certificate(self) -> Certificate | None:
         if not self.has("certificate.json"):
             return None
         data = load_json(self._good("certificate.json"), SCHEMAS["certificate"])
-        return schema.parse_certificate(self.folder / "certificate.json", data)
+        return schema.parse_certificate(self.path("certificate.json"), data)
 
     def has(self, name: str) -> bool:
         return name in self.manifest["files"]
 
-    def _good(self, name: str, files: dict[str, Any] | None = None) -> Path:
+    def path(self, name: str) -> Inside:
+        return Inside(self.folder, name)
+
+    def _good(self, name: str, files: dict[str, Any] | None = None) -> Inside:
         """The path of a file that is as it was written."""
-        path = self.folder / name
+        path = self.path(name)
         entry = (self.manifest["files"] if files is None else files).get(name)
-        if entry is None or not path.exists():
+        if entry is None or not exists_inside(path):
             raise InputError(f"{path}: is missing; {REMEDY}")
         if not intact(path, entry):
             raise InputError(f"{path}: is cut off or altered, its sha256 is not that in manifest.json; {REMEDY}")
@@ -143,10 +153,10 @@ def load(folder: str | Path) -> RunFolder:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
-    return RunFolder(folder, read_manifest(folder / "manifest.json"))
+    return RunFolder(folder, read_manifest(Inside(folder, "manifest.json")))
 
 
-def read_statement(path: Path) -> Statement:
+def read_statement(path: AnyPath) -> Statement:
     """What was asked of a simulator; its names, shapes and spaces are in the file too."""
     data = load_json(path, PROBLEM)
     try:
@@ -158,20 +168,26 @@ def read_statement(path: Path) -> Statement:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    path = folder / "settings.json"
+    path = Inside(folder, "settings.json")
     return schema.parse_settings(path, load_json(path, SCHEMAS["settings"]))
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: AnyPath) -> dict[str, Any]:
     data = load_json(path, SCHEMAS["manifest"])
     if data.pop("sha256", None) != digest(data):
         raise InputError(f"{path}: is altered, its sha256 is not that of its content; {REMEDY}")
     return schema.parse_manifest(path, data)
 
 
-def intact(path: Path, entry: dict[str, Any]) -> bool:
+def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
+    """Return the id of a run: the digest of its settings and of its policy class."""
+    named = {name: settings.get(name) for name in IDENTITY}  # version 0.1 has no `single`
+    return digest(named | {"features": files.get("features.npz", {}).get("sha256")})[:32]
+
+
+def intact(path: AnyPath, entry: dict[str, Any]) -> bool:
     """Whether a file is there as the manifest has it."""
     try:
-        return path.stat().st_size == entry["bytes"] and sha256(path) == entry["sha256"]
-    except OSError:
+        return fingerprint(path) == {"sha256": entry["sha256"], "bytes": entry["bytes"]}
+    except (OSError, InputError):
         return False

@@ -7,7 +7,6 @@ that it rests on were written before it. So a run may be killed at any instant.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 import warnings
@@ -20,12 +19,14 @@ import numpy as np
 from clearance import __version__
 from clearance.certificates.certificate import Certificate
 from clearance.certificates.ledger import Ledger
-from clearance.core.atomic_files import digest, save_json, sha256, without_non_finite
+from clearance.core.atomic_files import digest, fingerprint, save_json, without_non_finite
 from clearance.core.errors import InputError
+from clearance.core.folder_lock import Lock
+from clearance.core.inside_folder import Inside, exists_inside, remove
 from clearance.learning.recorder import Position
 from clearance.learning.state import State
-from clearance.learning.trace import StoredTrace, Trace
-from clearance.runs import checkpoint
+from clearance.learning.trace import StoredTrace, Trace, count_iterations
+from clearance.runs import checkpoint, schema
 from clearance.runs.run_reader import SCHEMAS, intact, load
 from clearance.runs.worlds.world import Margin, World
 
@@ -75,13 +76,14 @@ class RunWriter:
 
     folder: Path
     every: Every
-    lock: int
+    lock: Lock
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
     K: int | None = None
     phase: str = "margin"
     made: Path | None = None  # the topmost folder that was made for it, or took the place of an empty one
     replaced: bool = False
+    run: str = ""  # its id
 
     def __post_init__(self) -> None:
         self._tail: Tail | None = None
@@ -93,7 +95,8 @@ class RunWriter:
 
     def read_margin(self, world: World) -> Any:
         """Return the margin, if it was measured before."""
-        return world.read_margin(self.folder / "margin.npz") if self.is_good("margin.npz") else None
+        with schema.blame_file(self.path("margin.npz")):
+            return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
         """Write the margin, if one was measured, and the method that is run; a resumed run must decide the same."""
@@ -126,32 +129,35 @@ class RunWriter:
     def begin(self, first: Position) -> Position:
         """Where the newest good checkpoint says, or at the beginning."""
         self._tail = Tail(0, (), first)
-        for path in self._checkpoints()[::-1]:
+        for name in self._checkpoints()[::-1]:
             try:
-                self._restore(path, first)
+                with schema.blame_file(self.path(name)):
+                    self._restore(name, first)
                 break
             except InputError as e:
                 warnings.warn(f"{e}; the run continues from before it", DamagedRunWarning, stacklevel=2)
-                path.unlink(missing_ok=True)
-                self.files.pop(f"checkpoint/{path.name}", None)
+                remove(self.path(name))
+                self.files.pop(name, None)
         else:
             self.files, self.saved = _without(self.files, "trace/"), 0
-        for name in [n for n in self.files if n.startswith("checkpoint/") and not (self.folder / n).exists()]:
+        for name in [n for n in self.files if n.startswith("checkpoint/") and not exists_inside(self.path(n))]:
             del self.files[name]
         self._last = time.monotonic()
         return self.at
 
-    def _restore(self, path: Path, first: Position) -> None:
-        found = checkpoint.load(path)
+    def _restore(self, name: str, first: Position) -> None:
+        found = checkpoint.load(path := self.path(name), self.run)
         traces = {name: entry for name, entry in found.files.items() if name.startswith("trace/")}
-        for name, entry in traces.items():
-            if not intact(self.folder / name, entry):
-                raise InputError(f"{self.folder / name}: is missing, cut off or altered")
-        at = found.rebuilt(first, "at")
+        for part in (part for part, entry in traces.items() if not intact(self.path(part), entry)):
+            raise InputError(f"{self.folder / part}: is missing, cut off or altered")
+        at, tail = found.rebuilt(first, "at"), checkpoint.tail_of(found)
+        begin = at.state.k - (0 if tail is None else len(tail))
+        same = [x.shape for x in at.state[:2]] == [x.shape for x in first.state[:2]]  # θ and λ
+        if not same or begin != sum(count_iterations(self.path(part), self.run) for part in traces):
+            raise InputError(f"{path}: does not fit the run, or its trace")
         self.files = _without(self.files, "trace/") | traces
-        self.enter(f"checkpoint/{path.name}")
-        tail = checkpoint.tail_of(found)
-        self._tail = Tail(at.state.k - (0 if tail is None else len(tail)), () if tail is None else (tail,), at)
+        self.enter(name)
+        self._tail = Tail(begin, () if tail is None else (tail,), at)
         self._number, self.saved = int(path.stem), at.state.k
 
     def add(self, part: Trace, at: Position) -> None:
@@ -174,7 +180,7 @@ class RunWriter:
         while trace is not None and len(trace) and (whole or len(trace) >= rows):
             name = f"trace/{begin // rows + 1:06d}.npz"
             part = trace[:rows]
-            self.write(name, lambda path, part=part, begin=begin: part.thinned(begin).save(path, begin))
+            self.write(name, lambda path, part=part, begin=begin: part.thinned(begin).save(path, begin, self.run))
             begin, trace = begin + len(part), trace[rows:]
         self._tail = Tail(begin, (trace,) if trace is not None and len(trace) else (), at)
 
@@ -200,23 +206,23 @@ class RunWriter:
         tail = None if joined is None else {f.name: getattr(joined, f.name) for f in fields(Trace)}
         name = f"checkpoint/{self._number + 1:06d}.npz"
         rests_on = _without(self.files, "checkpoint/")
-        old = [p for p in self._checkpoints() if p.name != Path(name).name]
-        self.write(name, lambda path: checkpoint.save(path, {"at": at, "tail": tail}, rests_on))
+        old = [other for other in self._checkpoints() if other != name]
+        self.write(name, lambda path: checkpoint.save(path, {"at": at, "tail": tail}, rests_on, self.run))
         self._number, self.saved, self._last = self._number + 1, at.state.k, time.monotonic()
         gone = old[: len(old) + 1 - STAY]
-        for path in gone:
-            self.files.pop(f"checkpoint/{path.name}", None)
+        for other in gone:
+            self.files.pop(other, None)
         self.write_manifest("running")
-        for path in gone:
-            path.unlink(missing_ok=True)
+        for other in gone:
+            remove(self.path(other))
 
-    def _checkpoints(self) -> list[Path]:
-        return sorted(p for p in (self.folder / "checkpoint").glob("*.npz") if p.stem.isdecimal())
+    def _checkpoints(self) -> list[str]:
+        return checkpoint.names(self.folder, self.lock.handle)
 
     def trace(self) -> Trace:
         """All iterations, from the disk and what is not there yet."""
         assert self._tail is not None
-        paths = [self.folder / name for name in sorted(self.files) if name.startswith("trace/")]
+        paths = [Inside(self.folder, n) for n in sorted(self.files) if n.startswith("trace/")]  # not by the handle
         begin, parts, at = self._tail
         return StoredTrace(paths, Trace.joined(list(parts)).thinned(begin) if parts else None, at.state.k)
 
@@ -243,7 +249,7 @@ class RunWriter:
                 with contextlib.suppress(InputError):  # a full disk: the last checkpoint is there all the same
                     self.write_manifest("interrupted" if stopped else "failed", message="" if stopped else str(error))
         finally:
-            os.close(self.lock)
+            self.lock.close()
 
     @property
     def worth_keeping(self) -> bool:
@@ -258,22 +264,22 @@ class RunWriter:
 
     # ------------------------------------------------------------------------------------ files
 
+    def path(self, name: str) -> Inside:
+        return Inside(self.folder, name, self.lock.handle)
+
     def is_good(self, name: str) -> bool:
-        return name in self.files and intact(self.folder / name, self.files[name])
+        return name in self.files and intact(self.path(name), self.files[name])
 
     def write_json(self, name: str, data: dict[str, Any]) -> None:
         self.write(name, lambda path: save_json(path, data))
 
     def write(self, name: str, save: Any) -> None:
-        path = self.folder / name
-        path.parent.mkdir(exist_ok=True)
-        save(path)
+        save(self.path(name))
         self.enter(name)
 
     def enter(self, name: str) -> None:
         """List a file in the manifest, with the hash that it has now."""
-        path = self.folder / name
-        self.files[name] = {"sha256": sha256(path), "bytes": path.stat().st_size}
+        self.files[name] = fingerprint(self.path(name))
 
     def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:
         steps = self._before + (self.at.steps if self._tail is not None else 0)
@@ -287,9 +293,10 @@ class RunWriter:
             "seconds": round(self.seconds + max(time.monotonic() - self._began, 0.0), 3),
             "message": message,
             "version": __version__,
+            "run": self.run,
             "files": self.files,
         }
-        save_json(self.folder / "manifest.json", data | {"sha256": digest(data)})
+        save_json(self.path("manifest.json"), data | {"sha256": digest(data)})
         self.status = status
 
 

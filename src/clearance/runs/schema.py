@@ -16,9 +16,12 @@ from typing import Any
 from clearance.certificates.best_mixture import SINGLE
 from clearance.certificates.certificate import Certificate
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
+from clearance.exact.proof import is_proof
 
 VERDICTS = ("CERTIFIED", "VIOLATED", "UNDECIDED")
 STATUS = ("running", "interrupted", "failed", "done")
+PHASES = ("margin", "learning", "choice", "done", "certify")  # the last of a folder in which `certify` keeps tests
 REMEDY = "the file was altered; solve again in another folder"
 LISTS = {"J_g": 0, "slack": 0, "J_lower": 1, "J_upper": 1}
 MAYBE_NUMBERS = ("bound", "gap", "worst_component_slack", "delta", "level", "spent")
@@ -34,7 +37,7 @@ RENAMED = {"worst_slack": "worst_component_slack", "mode": "greedy_verdict"}
 GAPS = {"J_lower": -math.inf, "J_upper": math.inf, "J_g": math.nan, "slack": math.nan, "complementarity": math.nan}
 
 
-def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
+def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
     """The certificate that a file holds; or an error that names the field."""
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
@@ -56,6 +59,7 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
     rules += [(k, _is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     rules += [(k, _is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
+    rules += [("proof", said.get("proof") is None or is_proof(said["proof"], I), "null, or arrays that fit b")]
     _hold(where, rules)
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
@@ -64,28 +68,33 @@ def parse_certificate(where: Path, data: dict[str, Any]) -> Certificate:
     return Certificate(**(absent | said))
 
 
-def parse_manifest(where: Path, data: dict[str, Any]) -> dict[str, Any]:
+def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
     """The same manifest, if every field is what it should be."""
     files = data.get("files")
     rules = [
         ("status", data.get("status") in STATUS, f"one of {', '.join(STATUS)}"),
+        ("phase", data.get("phase") in PHASES, f"one of {', '.join(PHASES)}"),
         ("k", _is_count(data.get("k"), 0), "a whole number from 0 on"),
         ("K", data.get("K") is None or _is_count(data["K"], 0), "a whole number from 0 on, or null"),
         ("env_steps", _is_count(data.get("env_steps"), 0), "a whole number from 0 on"),
         ("seconds", _is_number(data.get("seconds")), "a finite number"),
         ("version", isinstance(data.get("version"), str), "a text"),
         ("message", isinstance(data.get("message"), str), "a text"),
-        (
-            "files",
-            isinstance(files, dict) and all(map(_is_entry, files.items())),
-            "names inside the folder, with hashes",
-        ),
+        ("files", _is_files(files), "names inside the folder, with hashes"),
+        ("run", isinstance(data.get("run"), str) or str(data.get("version")).startswith("0.1."), "the id of the run"),
     ]
     _hold(where, rules)
     return data
 
 
-def parse_settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
+def parse_files(files: Any) -> dict[str, dict[str, Any]]:
+    """The same names with their hashes, as a checkpoint lists them; a ValueError if they are something else."""
+    if not _is_files(files):
+        raise ValueError("files must be names inside the folder, with hashes")
+    return files
+
+
+def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
     """The same settings, if every field is what it should be; method and sampler check themselves when made."""
     budget, delta, command = data.get("budget"), data.get("delta"), data.get("command")
     policy = data.get("policy")
@@ -111,7 +120,7 @@ def parse_settings(where: Path, data: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def blame_file(where: Path) -> Iterator[None]:
+def blame_file(where: AnyPath) -> Iterator[None]:
     """What goes wrong inside is the fault of what stands in this file or folder."""
     try:
         yield
@@ -122,7 +131,7 @@ def blame_file(where: Path) -> Iterator[None]:
         raise InputError(f"{where}: holds what it should not ({type(e).__name__}: {what}); {REMEDY}") from None
 
 
-def _hold(where: Path, rules: list[tuple[str, bool, str]]) -> None:
+def _hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:
     for key, right, what in rules:
         if not right:
             raise InputError(f"{where}: {key} must be {what}; {REMEDY}")
@@ -157,6 +166,10 @@ def _is_words(x: Any) -> bool:
 
 def _is_kind(x: Any) -> bool:
     return isinstance(x, dict) and isinstance(x.get("name"), str)
+
+
+def _is_files(x: Any) -> bool:
+    return isinstance(x, dict) and all(map(_is_entry, x.items()))
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:

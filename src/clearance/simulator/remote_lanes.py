@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +22,12 @@ from clearance.cluster.executor import Call, Executor, one_blas_thread
 from clearance.core.arrays import Array
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
 from clearance.core.random_streams import fold
+from clearance.simulator.gymnasium_envs.lane_independence import check_lanes
 from clearance.simulator.jax_backend import jax, jax_key, real
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.jax_envs.jax_rollout import rollout
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
-from clearance.simulator.simulator import Simulator, Steps
+from clearance.simulator.simulator import LaneCheck, Simulator, Steps
 
 GROUP = 8  # lanes of a group on a JAX environment, which has no lanes of its own
 
@@ -46,6 +48,13 @@ class Fleet(Simulator):
             return self.pool.map(call, shared, jobs)
         except SolverError as e:
             raise EnvironmentFault(self.near.statement.name, 0, None, str(e)) from None
+
+    @cached_property
+    def lane_check(self) -> LaneCheck:
+        """As a worker finds it: this process need not run the simulator at all."""
+        if isinstance(self.near, Environment):
+            return self.near.lane_check
+        return self.map(_check_lanes, None, [None])[0]
 
     def close(self) -> None:
         """End the workers; the simulator stays as it is."""
@@ -70,8 +79,13 @@ def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
     return simulator, make
 
 
+def _check_lanes(simulator: Any, shared: None, job: None) -> LaneCheck:
+    """Other than in one process, even single lanes must not share what their seeds do not decide."""
+    return check_lanes(simulator)
+
+
 def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
-    """[call(simulator, shared, job) for job in jobs], by its crew where it has one."""
+    """[call(simulator, shared, job) for job in jobs], by its workers where it has any."""
     if isinstance(simulator, Fleet):
         return simulator.map(call, shared, jobs)
     with one_blas_thread():

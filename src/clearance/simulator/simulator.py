@@ -38,6 +38,13 @@ class Steps(NamedTuple):
 Exact = Callable[[Any, Any, Any], tuple[Array, Array, Array]]
 
 
+class LaneCheck(NamedTuple):
+    """Why episodes of different lanes may depend on each other, empty without a sign of it; and the steps it took."""
+
+    why: str
+    steps: int
+
+
 class Simulator:
     """What every simulator has; `Gym`, `Environment` and `Fleet` inherit from it.
 
@@ -45,6 +52,7 @@ class Simulator:
     n          lanes that run side by side
     sign       −1 where the user's own code gives costs, so that faults are reported in the user's terms
     exact      (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
+    lane_check  whether episodes of different lanes may depend on each other
     """
 
     statement: Statement
@@ -53,6 +61,12 @@ class Simulator:
     n: int
     sign: float
     exact: Exact | None
+    lane_check: Any = LaneCheck("", 0)
+
+    @property
+    def shared_randomness(self) -> str:
+        """Why episodes of different lanes may depend on each other; empty where they do not."""
+        return self.lane_check.why
 
 
 def widen_bounds(bounds: Bounds, slip: float) -> Bounds:

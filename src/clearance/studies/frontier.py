@@ -29,8 +29,9 @@ from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
+from clearance.exact.feasibility import Scaled, slater_margin
 from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
-from clearance.exact.optimum import Optimum, Scaled, optimum, slater_margin
+from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 
 Over = Literal["b", "kappa"]
@@ -262,7 +263,7 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
-    enough = free.J_r - max(2 * free.gap, 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
     safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 

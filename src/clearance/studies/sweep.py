@@ -24,6 +24,8 @@ from clearance.cluster.executor import Executor, Local, should_stop
 from clearance.core.atomic_files import flush_folder, load_json
 from clearance.core.errors import InfeasibleError, InputError, SolverError
 from clearance.core.folder_lock import BusyError
+from clearance.core.import_path import ImportRule, import_rule, search
+from clearance.core.inside_folder import Inside
 from clearance.finite.cmdp import CMDP
 from clearance.runs import run_reader
 from clearance.runs.method_settings import method_class
@@ -97,7 +99,7 @@ def perform(
     with opened(out, asked, cmdp) as (found, token):
         points, problems = _checked(found)
         must_be_the_same(out, problems)
-        return _run(Work(str(out), token, problems, every), found, points, executor, progress)
+        return _run(Work(str(out), token, problems, every, import_rule()), found, points, executor, progress)
 
 
 def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[str, Any], out: Path) -> Grid:
@@ -139,8 +141,13 @@ class Work:
     token: str
     problems: dict[str, CMDP]
     every: str
+    imports: ImportRule
 
     def __call__(self, point: Point) -> Found:
+        with search(self.imports):
+            return self._found(point)
+
+    def _found(self, point: Point) -> Found:
         try:
             if self.is_shared:
                 return self._solved(point, Path(self.home) / point.name)
@@ -159,7 +166,7 @@ class Work:
     @property
     def is_shared(self) -> bool:
         with contextlib.suppress(InputError):
-            return load_json(Path(self.home) / "grid.json", SCHEMA).get("token") == self.token
+            return load_json(Inside(Path(self.home), "grid.json"), SCHEMA).get("token") == self.token
         return False
 
     def _solved(self, point: Point, folder: Path) -> Found:

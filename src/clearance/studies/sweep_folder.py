@@ -12,6 +12,7 @@ from typing import Any
 from clearance.core.atomic_files import load_json, save_json
 from clearance.core.errors import InputError
 from clearance.core.folder_lock import lock_folder
+from clearance.core.inside_folder import Inside, exists_inside, refuse_strange
 from clearance.finite.cmdp import CMDP
 from clearance.runs.worlds.dispatch import world_of
 from clearance.studies.sweep_grid import Grid
@@ -27,14 +28,15 @@ def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[
             raise InputError(f"{out}: there is no grid to resume; give PROBLEM and --grid")
         _ = asked.problems
         _begin(out, asked, cmdp)
+    refuse_strange(out)
     held = lock_folder(out)
     try:
-        data = load_json(out / "grid.json", SCHEMA)
+        data = load_json(Inside(out, "grid.json"), SCHEMA)
         found = _read(out, data)
         _check_given_again(out, found, asked)
         yield found, str(data["token"])
     finally:
-        os.close(held)
+        held.close()
 
 
 def _check_given_again(out: Path, stored: Grid, asked: Grid | None) -> None:
@@ -57,8 +59,8 @@ def _begin(out: Path, asked: Grid, cmdp: CMDP | None) -> None:
     except OSError as e:
         raise InputError(f"{out}: cannot write: {e.strerror or e}") from None
     if cmdp is not None:
-        cmdp.save(out / "problem.npz")
-    save_json(out / "grid.json", {"schema": SCHEMA, "token": secrets.token_hex(16), **asked.asdict()})
+        cmdp.save(Inside(out, "problem.npz"))
+    save_json(Inside(out, "grid.json"), {"schema": SCHEMA, "token": secrets.token_hex(16), **asked.asdict()})
 
 
 def _read(out: Path, data: dict[str, Any]) -> Grid:
@@ -74,8 +76,9 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
     """The models are those that the grid was begun with: a file may have changed since."""
-    now, path = {text: world_of(cmdp).describe().identity for text, cmdp in problems.items()}, out / "problems.json"
-    if not path.exists():
+    now = {text: world_of(cmdp).describe().identity for text, cmdp in problems.items()}
+    path = Inside(out, "problems.json")
+    if not exists_inside(path):
         save_json(path, {"schema": PROBLEMS, "sha256": now})
     before = load_json(path, PROBLEMS).get("sha256")
     changed = [text for text in now if not isinstance(before, dict) or before.get(text) != now[text]]

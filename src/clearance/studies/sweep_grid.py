@@ -25,6 +25,7 @@ from clearance.runs.problem_text import is_model_file, names_code
 from clearance.runs.run_spec import CODE, RunSpec
 
 MOST = 100_000  # points
+LARGEST = 2**22  # bytes of a file
 RANGE = re.compile(r"(-?\d+):(-?\d+)(?::(\d+))?")
 
 
@@ -151,11 +152,16 @@ def from_toml(path: str) -> Grid:
     """A grid in a file: settings at the top, a table [grid] of the axes, each a list or a text as for --grid."""
     try:
         with open(path, "rb") as f:
-            data = tomllib.load(f)
+            text = f.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise InputError(f"{path}: is too large for a grid")
+        data = tomllib.loads(text.decode())
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"{path}: cannot read: {getattr(e, 'strerror', None) or e}") from None
     except tomllib.TOMLDecodeError as e:
         raise InputError(f"{path}: is no TOML: {e}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is no grid: its lists or tables nest too deep") from None
     axes = data.pop("grid", None)
     if not isinstance(axes, dict) or not axes:
         raise InputError(f"{path}: a table [grid] with the axes is missing")

@@ -10,10 +10,12 @@ from typing import Any
 
 from clearance.core.atomic_files import load_json, save_json, write_whole
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import Inside
 from clearance.runs import run_reader
 from clearance.studies.sweep_grid import Grid, Point
 
 SCHEMA = "clearance/table/1"
+LARGEST = 2**26  # bytes: some 100 000 rows
 # Columns after those of the axes; CSV has the numbers, JSON also the lists.
 COLUMNS = ("status", "verdict", "J_r", "smallest_slack", "gap", "env_steps", "seconds", "message")
 
@@ -46,7 +48,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
 def _old(out: Path) -> dict[int, dict[str, Any]]:
     """The rows of the table as it is on the disk: those of points that left no folder are nowhere else."""
     try:
-        rows = load_json(out / "table.json", SCHEMA)["rows"]
+        rows = load_json(Inside(out, "table.json"), SCHEMA, LARGEST)["rows"]
         return {int(r["point"]): r for r in rows if isinstance(r["status"], str)}
     except (InputError, KeyError, TypeError, ValueError):
         return {}
@@ -54,10 +56,10 @@ def _old(out: Path) -> dict[int, dict[str, Any]]:
 
 def write(out: Path, grid: Grid, rows: dict[int, dict[str, Any]]) -> None:
     ordered = [rows[i] for i in sorted(rows)]
-    save_json(out / "table.json", {"schema": SCHEMA, "points": len(grid), "rows": ordered})
+    save_json(Inside(out, "table.json"), {"schema": SCHEMA, "points": len(grid), "rows": ordered})
     text = io.StringIO()
     writer = csv.DictWriter(text, ["point", "folder", *grid.axes, *COLUMNS], extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(ordered)
-    with write_whole(out / "table.csv") as f:
+    with write_whole(Inside(out, "table.csv")) as f:
         f.write(text.getvalue().encode())

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from clearance.certificates.episode_source import Batch
+from clearance.certificates.rule_watch import WatchedRule
 from clearance.core.arrays import Array
 from clearance.core.compiled import episodes
 from clearance.core.compiled.alias_tables import alias_cells, draw_error, geometric_tables, pack
@@ -177,6 +178,10 @@ class RuleEpisodes:
         uniform = self.cmdp.available / self.cmdp.available.sum(1, keepdims=True)
         return MixtureEpisodes(self.cmdp, Mixture.single(uniform), None, self.declared)
 
+    @cached_property
+    def _watched(self) -> WatchedRule:
+        return WatchedRule(self.act)
+
     @property
     def bounds(self) -> tuple[Array, Array]:
         return self._like.bounds
@@ -198,9 +203,7 @@ class RuleEpisodes:
 
     def _episode(self, rng: np.random.Generator, episode: int, x: Array) -> int:
         cmdp, q, (low, high) = self.cmdp, self._like.q, self._like.signal_bounds
-        reset = getattr(self.act, "reset", None)
-        if callable(reset):
-            reset()
+        self._watched.begin()
         T, s, weight = int(rng.geometric(1 - q)), int(rng.choice(cmdp.S, p=cmdp.rho)), 1.0
         for t in range(T):
             a = self._action(s)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearance.certificates.assumptions import RULE, assume
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.distributed_episodes import distribute
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test
 from clearance.certificates.sequential_test import gather
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
@@ -72,7 +74,8 @@ def certify_finite(
         raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
     if mixture is None:
         rule: Any = policy
-        sources: list[Episodes] = [RuleEpisodes(cmdp, rule, declared)]
+        own = RuleEpisodes(cmdp, rule, declared)
+        sources: list[Episodes] = [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     else:
         V = None if base is None else _read_values(cmdp, base)
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
@@ -110,7 +113,8 @@ def _certify_by_samples(
     identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
     seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
     facts: dict[str, Any] = {"note": note, "spent": spent, "names": list(cmdp.names), "costs": list(cmdp.costs)}
-    facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope_of(cmdp, mixture, AS_SIMULATOR)}
+    scope = scope_of(cmdp, mixture, AS_SIMULATOR) + (assume(RULE) if mixture is None else "")
+    facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope}
     found = certificate_from(seen, cmdp.b, delta, **facts)
     certain = mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR)
     if ledger is not None or certain or found.verdict != "CERTIFIED":

@@ -10,8 +10,8 @@ import numpy as np
 
 from clearance.certificates.sequential_test import slack_per_sd
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError
-from clearance.exact.optimum import slater_margin
+from clearance.core.errors import InputError, no_room_message
+from clearance.exact.feasibility import slater_margin
 from clearance.finite.cmdp import CMDP
 from clearance.learning import dual
 from clearance.learning.methods.method_base import kappa_value
@@ -67,11 +67,12 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
     """Λ as given, or from the margin; says before time is spent if κ leaves no room below it."""
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
-    rounding = 1e-9 * float(np.abs(cmdp.g).max(initial=0.0)) / (1 - cmdp.gamma)
+    # One margin for all limits: what it must exceed is the rounding of the smallest of them.
+    rounding = 1e-9 * float(np.abs(cmdp.g).max(axis=(1, 2)).min(initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else 0.0
     if room <= rounding:
         text, remedy = _no_room(kappa, slater, room, rounding)
         if bound is None:
-            raise InputError(f"{text}; {remedy}, or give lam_max to run it all the same")
+            raise InputError(f"{text}{remedy}, or give lam_max to run it all the same")
         warnings.warn(f"{text} and lam will run into lam_max = {bound:g}", ConservatismWarning, stacklevel=3)
     if bound is not None:
         return float(bound)
@@ -80,8 +81,10 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
 
 def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) -> tuple[str, str]:
     """Say why κ leaves no room, and what to do."""
+    if slater <= 0:  # and it is not proven that no policy meets the limits
+        return no_room_message(slater), ""
     if room > 0:
         left = f"kappa = {np.max(kappa):g} leaves {room:.3g} of the Slater margin {slater:.6g}"
-        return f"{left}, which is below the rounding error {rounding:.3g} of J_g", "lower b a little"
+        return f"{left}, which is below the rounding error {rounding:.3g} of J_g", "; lower b a little"
     text = f"kappa = {np.max(kappa):g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
-    return text, f"choose kappa < {slater:.6g}" if slater > 0 else "lower b"
+    return text, f"; choose kappa < {slater:.6g}"

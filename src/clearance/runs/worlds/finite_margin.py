@@ -1,6 +1,6 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.optimum.slater_margin`), within the policy class where that is a linear program.
+With exact evidence φ is exact (`exact.feasibility`), within the policy class where that is a linear program.
 From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack, the best of its
 policies is measured on fresh episodes, and both are repeated with more steps until the bound is positive or the budget
 is spent.
@@ -9,8 +9,7 @@ is spent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -19,16 +18,18 @@ from scipy.special import softmax as simplex
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
 from clearance.certificates.betting import Bets
 from clearance.certificates.sequential_test import Evidence, gather
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.atomic_files import save_npz
 from clearance.core.compiled import episodes
 from clearance.core.compiled.alias_tables import draw_error
 from clearance.core.errors import InfeasibleError, infeasible_message
+from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold
+from clearance.exact.feasibility import decide_feasibility, holds_after_rounding
 from clearance.exact.infeasibility import diagnose
-from clearance.exact.optimum import can_be_met, slater_margin
 from clearance.finite.cmdp import CMDP
-from clearance.finite.mixture import Mixture
+from clearance.finite.mixture import Mixture, most_numbers
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic, state_values
@@ -38,6 +39,7 @@ from clearance.learning.loop import Run, iterate
 from clearance.learning.methods.feasibility_game import Feasibility
 
 SCHEMA = "clearance/margin/1"
+ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi")
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
 
 
@@ -63,7 +65,7 @@ class FiniteMargin:
     steps: int = 0
     tested: int = 0
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
         if self.policy is not None:
@@ -71,27 +73,38 @@ class FiniteMargin:
         save_npz(path, {"schema": np.array(SCHEMA), **found})
 
     @classmethod
-    def load(cls, path: str | Path) -> FiniteMargin:
-        z = load_npz(path)
+    def load(cls, path: AnyPath, cmdp: CMDP) -> FiniteMargin:
+        z = read_arrays(path, ARRAYS, partial(_most_numbers, cmdp))
         policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
         numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
         counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
         return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
 
 
+def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the arrays of a margin may have."""
+    return dict.fromkeys(ARRAYS, 1) | {"sd": cmdp.I, "mu": cmdp.I} | most_numbers(cmdp, shapes)
+
+
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """φ of the policy class, or of all policies where the class has no linear program. Raises `InfeasibleError`."""
+    """φ of the policy class, or of all policies where the class has no linear program.
+
+    Raises `InfeasibleError` only where multipliers prove that no policy meets the limits: none of the class, or none at
+    all where the class has no linear program. A margin within rounding is no proof, and left to who needs room.
+    """
     try:
         model = class_model(cmdp, policy)
-        slater, safest = slater_margin(model)
-        found = Mixture.single(class_policy(policy, safest))
     except TiedFeaturesError:
-        model, found = cmdp, None
-        slater, _ = slater_margin(cmdp)
-    if not can_be_met(model, slater):
-        raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
-    return FiniteMargin(slater, found, "FEASIBLE")
+        model, found, safest = cmdp, decide_feasibility(cmdp), None
+    else:
+        found = decide_feasibility(model)
+        safest = Mixture.single(class_policy(policy, found.policy))
+    proven = found.proof is not None and (model is cmdp or holds_after_rounding(model, found.proof))
+    if proven:
+        among = "policy" if model is cmdp else "policy of this class"
+        raise InfeasibleError(infeasible_message(found.slater, among), found.slater, model, diagnose=diagnose)
+    return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
 def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:

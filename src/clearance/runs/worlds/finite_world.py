@@ -21,6 +21,7 @@ from clearance.certificates.ledger import share_of
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InfeasibleError, InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold, key_of
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.finite.cmdp import CMDP
@@ -280,8 +281,8 @@ class FiniteWorld(World):
         kinds = (*SAMPLERS.values(), Exact, NetworkCritic)
         return plain_data.restore(data, kinds, self.problem, policy)
 
-    def read_margin(self, path: Path) -> FiniteMargin:
-        return FiniteMargin.load(path)
+    def read_margin(self, path: AnyPath) -> FiniteMargin:
+        return FiniteMargin.load(path, self.problem)
 
 
 # ---------------------------------------------------------------------------------------------------- what it rests on

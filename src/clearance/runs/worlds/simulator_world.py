@@ -10,12 +10,15 @@ from typing import Any, cast
 
 import numpy as np
 
+from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
 from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
+from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test, share_of
 from clearance.certificates.sequential_test import slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
@@ -34,15 +37,16 @@ from clearance.runs import plain_data
 from clearance.runs.worlds.world import Choice, ExactValues, PolicyDescription, ProblemDescription, Settled, Task, World
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
+from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Design, NetworkPolicy
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
 from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
+from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
-    OwnRuleEpisodes,
     episode_steps,
     signal_bounds,
     total_weight,
@@ -73,8 +77,8 @@ class LateIterates:
     def mixture(self, weights: Array) -> NetworkMixture:
         return self.late.part(weights)
 
-    def episodes(self, mixture: NetworkMixture) -> NetworkEpisodes:
-        return NetworkEpisodes(self.simulator, mixture)
+    def episodes(self, mixture: NetworkMixture) -> Episodes:
+        return _compared(self.simulator, network_episodes(self.simulator, mixture))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +152,10 @@ class SimulatorWorld(World):
 
     # ------------------------------------------------------------------------------------------------ after learning
 
+    def spent_before(self, margin: None) -> int:
+        """The steps that compare lanes with each other, before the first episode that counts."""
+        return self.problem.lane_check.steps if self.problem.exact is None else 0
+
     def search_budget(self, task: Task, spent: int) -> float:
         return (BUDGET if task.budget is None else task.budget) - spent
 
@@ -219,6 +227,7 @@ class SimulatorWorld(World):
         return self._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
+        source: NetworkEpisodes
         if callable(policy) and isinstance(self.problem, Gym):
             source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
         else:
@@ -227,11 +236,16 @@ class SimulatorWorld(World):
                 raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
             if self.problem.exact is not None:
                 return self.certify(mixture)
-            source = NetworkEpisodes(self.problem, mixture)
+            source = network_episodes(self.problem, mixture)
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
-        seen, spent, note = run_test(source, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
-        facts = {"components": 1 if mixture is None else mixture.M, "scope": self.scope(mixture), **self.limits()}
-        return self.complete(certificate_from(seen, b, delta, **facts, note=note, spent=spent))
+        drawn = _compared(self.problem, source)
+        checked = 0 if mixture is None else self.problem.lane_check.steps
+        seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
+        constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
+        scope = self.scope(mixture) + (f" {CONSTANT}." if constant else "")
+        facts = {"components": 1 if mixture is None else mixture.M, "scope": scope, **self.limits()}
+        found = certificate_from(seen, b, delta, **facts, note=note, spent=spent)
+        return self.complete(replace(found, env_steps=seen.steps + checked))
 
     def identify(self, policy: NetworkMixture) -> str:
         """What is asked of the simulator, its shapes and lanes, and the policy; the simulator's code is not known."""
@@ -244,7 +258,18 @@ class SimulatorWorld(World):
         if policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
-        return scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how)
+        words = scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how)
+        return words + assume(*self.assumptions(policy))
+
+    def assumptions(self, policy: NetworkMixture | None) -> list[str]:
+        """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
+        near: Any = getattr(self.problem, "near", self.problem)
+        if isinstance(near, Environment):
+            return []
+        if policy is None:
+            return [FRESH_RESETS, STEADY, RULE]
+        many = self.problem.n > 1 or near is not self.problem
+        return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
 
     def complete(self, certificate: Certificate) -> Certificate:
         """A reward that declares no bounds has none in the certificate."""
@@ -290,7 +315,8 @@ class SimulatorWorld(World):
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        rule = " (rules `observation -> action` are for Gymnasium problems only)" if callable(mixture) else ""
+        where = "for Gymnasium problems only, and run in this process: leave out a fleet or an executor"
+        rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
@@ -299,6 +325,13 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
             f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
         )
     return mixture
+
+
+def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
+    """The episodes, early compared with late; pure functions of JAX are taken at their word."""
+    if isinstance(getattr(simulator, "near", simulator), Environment):
+        return source
+    return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
 
 def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:

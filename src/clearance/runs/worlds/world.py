@@ -18,6 +18,7 @@ from clearance.certificates.candidate_search import Candidates
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.sampler import Limits, Sampler
@@ -49,7 +50,7 @@ class Margin(Protocol):
         """Environment steps that measuring it took."""
         ...
 
-    def save(self, path: Path, /) -> None:
+    def save(self, path: AnyPath, /) -> None:
         """Write it as plain arrays."""
         ...
 
@@ -110,14 +111,14 @@ class ProblemDescription(NamedTuple):
 
     identity: str
     file: str
-    save: Callable[[Path], None]
+    save: Callable[[AnyPath], None]
 
 
 class PolicyDescription(NamedTuple):
     """The policy class of a run as its folder holds it: plain data, and further files with what writes them."""
 
     data: dict[str, Any]
-    files: dict[str, Callable[[Path], None]] = {}  # noqa: RUF012
+    files: dict[str, Callable[[AnyPath], None]] = {}  # noqa: RUF012
 
 
 class World(Protocol):
@@ -225,7 +226,7 @@ class World(Protocol):
 
     def restore_sampler(self, data: dict[str, Any], policy: Any) -> Sampler: ...
 
-    def read_margin(self, path: Path) -> Margin | None:
+    def read_margin(self, path: AnyPath) -> Margin | None:
         """Return the margin that was written to the run folder, where there is one."""
         return None
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import EnvironmentFault, InputError
-from clearance.core.spaces import Box, Space
 from clearance.core.statement import Statement
 from clearance.simulator.gymnasium_envs.env_client import SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import describe_error
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium, is_object
+from clearance.simulator.gymnasium_envs.lane_independence import draw_actions
 from clearance.simulator.simulator import Steps
 
 SHORT = 64  # steps of a walk that is made before a run, in every lane
@@ -94,7 +94,19 @@ def _check(problem: Gym, T: int, seed: int) -> Checked:
         return Checked(name, (f"a second walk from the same seeds failed: {again}",), tuple(notes), False)
     where = _difference(first, again)
     notes.append("deterministic given its seed" if where is None else f"not deterministic given its seed: {where}")
+    notes += _of_randomness(problem, first, T, seed)
     return Checked(name, tuple(_of_space(problem, first)), tuple(notes), where is None)
+
+
+def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
+    """Whether other seeds give other episodes, and whether lanes are independent."""
+    other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
+    if not isinstance(other, str) and _difference(first, other) is None:
+        said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
+    if problem.shared_randomness:
+        why = problem.shared_randomness
+        said.append(f"lanes may depend on each other, so a certificate uses one lane, or the mean over lanes: {why}")
+    return said
 
 
 def _check_in_jax(env: Any, seed: int) -> Checked:
@@ -114,23 +126,14 @@ def _check_in_jax(env: Any, seed: int) -> Checked:
     return Checked(s.name, (), (*notes, f"sums over an episode of a policy that knows nothing: {seen}"), True)
 
 
-def _walk(problem: Gym, T: int, seed: int) -> Steps | str:
+def _walk(problem: Gym, T: int, seed: int, first_seed: int | None = None) -> Steps | str:
     rng = np.random.default_rng([seed, 1])
-    drawn = [uniform(rng, problem.action, problem.n) for _ in range(T)]
-    seeds = [seed + i for i in range(problem.n)]
+    drawn = [draw_actions(rng, problem.action, problem.n) for _ in range(T)]
+    seeds = [(seed if first_seed is None else first_seed) + i for i in range(problem.n)]
     try:
         return problem.walk(lambda obs, t: drawn[t], seeds, T)
     except EnvironmentFault as e:
         return str(e)
-
-
-def uniform(rng: np.random.Generator, space: Space, n: int) -> Any:
-    """n random actions: uniform where there are bounds, normal where there are none."""
-    if not isinstance(space, Box):
-        return rng.integers(0, space.nvec, (n, len(space.nvec))).reshape(n, *space.shape)
-    low, high = (np.where(space.bounded, x, sign) for x, sign in ((space.low, -1.0), (space.high, 1.0)))
-    inside, free = rng.uniform(low, high, (n, len(low))), rng.standard_normal((n, len(low)))
-    return np.where(space.bounded, inside, np.clip(free, space.low, space.high))
 
 
 def _difference(a: Steps, b: Steps) -> str | None:

@@ -42,10 +42,13 @@ class EnvLanes:
 
     names  of the costs [I]
     own    where costs come from: None for the environment's own, or f(obs, action, next_obs, info)
+    given  the observations [n] as the environments gave them, in copies: environments often return an array that they
+           change in the next step, and rules and cost functions may change what they are handed
     """
 
     def __init__(self, envs: Any, names: Any, own: Any = None) -> None:
         self.envs, self.names, self.own = list(envs), tuple(names), own
+        self.given: list[Any] = [None] * len(self.envs)
         self.six: bool | None = None
         self.n, first = len(self.envs), self.envs[0]
         self.observe, self.obs_shape, self.dtype = observation(first.observation_space)
@@ -63,21 +66,42 @@ class EnvLanes:
                     raise Fault(i, f"reset raised {describe_error(e)}", int(seeds[i])) from e
                 if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Mapping)):
                     raise Fault(i, "reset must give (obs, info)", out)
+                self.given[i] = copy_data(out[0])
                 self.obs[i] = self._read_observation(i, out[0])
         return self.obs
 
-    def step(self, obs: Any, actions: Any, live: Any) -> Row:
+    def step(self, actions: Any, live: Any) -> Row:
         """One step in the lanes that are `live` [n]."""
-        native, row = self.native(actions), self.row
-        row.valid[:] = live
-        for i, env in enumerate(self.envs):
+        native = self.native(actions)
+        self.row.valid[:] = live
+        for i in range(self.n):
             if live[i]:
-                try:
-                    out = env.step(native[i])
-                except Exception as e:
-                    raise Fault(i, f"step raised {describe_error(e)}", native[i]) from e
-                self._read_step(i, obs[i], native[i], out)
-        return row
+                self._step(i, native[i])
+        return self.row
+
+    def reset_first(self, seed: int) -> Any:
+        """Begin an episode in the first lane alone; the observation as the environment gives it."""
+        self.reset([seed] * self.n, np.arange(self.n) == 0)
+        return self.given[0]
+
+    def step_first(self, action: Any) -> tuple[Any, Row]:
+        """One step of the first lane alone with an action as it is; the observation as the environment gives it."""
+        check_action(self.envs[0].action_space, action)
+        self.row.valid[:] = np.arange(self.n) == 0
+        self._step(0, action)
+        return self.given[0], self.row
+
+    def first(self) -> EnvLanes:
+        """The first lane alone."""
+        return EnvLanes(self.envs[:1], self.names, self.own)
+
+    def _step(self, i: int, action: Any) -> None:
+        before, acted = self.given[i], copy_data(action)  # an environment may scale its action in place
+        try:
+            out = self.envs[i].step(action)
+        except Exception as e:
+            raise Fault(i, f"step raised {describe_error(e)}", acted) from e
+        self._read_step(i, before, acted, out)
 
     def next(self, over: Any, seeds: Any) -> Any:
         """The observations to act on: those after the step, or the first of a new episode where it is `over` [n]."""
@@ -94,21 +118,18 @@ class EnvLanes:
         if len(out) != (6 if self.six else 5):
             raise Fault(i, f"step gave {len(out)} values, {6 if self.six else 5} before", None)
         after, reward, cost, terminated, truncated, info = out if self.six else (*out[:2], None, *out[2:])
-        row = self.row
+        row, self.given[i] = self.row, copy_data(after)
         row.after[i] = self._read_observation(i, after)
         row.reward[i] = scalar(i, "reward", reward)
         row.terminated[i], row.truncated[i] = flag(i, "terminated", terminated), flag(i, "truncated", truncated)
         if self.names:
-            given = self._cost(i, obs, a, row.after[i], cost, info)
+            given = self._cost(i, obs, a, cost, info)
             row.cost[i] = given if type(given) is float and len(self.names) == 1 else vector(i, given, self.names)
 
-    def _cost(self, i: int, obs: Any, a: Any, after: Any, cost: Any, info: Any) -> Any:
+    def _cost(self, i: int, obs: Any, a: Any, cost: Any, info: Any) -> Any:
         if self.own is None:
             return cost if self.six else from_info(i, info)
-        try:
-            return self.own(obs, a, after, info)
-        except Exception as e:
-            raise Fault(i, f"constraints raised {describe_error(e)}", a) from e
+        return own_cost(i, self.own, obs, a, self.given[i], info)
 
     def _read_observation(self, i: int, x: Any) -> Any:
         try:
@@ -139,6 +160,28 @@ def speaks_six(lane: int, out: Any) -> bool:
     kinds = ", ".join(type(x).__name__ for x in out) if isinstance(out, tuple) else type(out).__name__
     six = "(obs, reward, terminated, truncated, info), or with cost after reward as Safety-Gymnasium has it"
     raise Fault(lane, f"step must give {six}; it gave ({kinds})", None)
+
+
+def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
+    """What the user's function says, which may change what it is handed."""
+    try:
+        return own(*(copy_data(x) for x in (obs, a, after, info)))
+    except Exception as e:
+        raise Fault(lane, f"constraints raised {describe_error(e)}", a) from e
+
+
+def copy_data(x: Any) -> Any:
+    """Arrays, and dicts, lists and tuples of them, in a copy; anything else as it is."""
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    if isinstance(x, dict):
+        found = copy.copy(x)
+        found.update({k: copy_data(v) for k, v in x.items()})
+        return found
+    if isinstance(x, (list, tuple)):
+        parts = [copy_data(v) for v in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return x
 
 
 def from_info(lane: int, info: Any) -> Any:
@@ -185,7 +228,7 @@ def flag(lane: int, what: str, x: Any) -> bool:
     return bool(a)
 
 
-# ------------------------------------------------------------------------------------------------ spaces, time limits
+# ------------------------------------------------------------------------------------------------ spaces
 
 
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
@@ -234,35 +277,33 @@ def action(space: Any) -> tuple[dict[str, Any], Any]:
     return {"kind": "box", **listed, **_form(space)}, cut
 
 
+def check_action(space: Any, action: Any) -> None:
+    """An error unless the action, which goes to the environment as it is, belongs to its space.
+
+    A real number belongs to a box if it does so in the box's own precision: 0.1 to a box from np.float32(0.1) on.
+    """
+    if not _fits(space, action):
+        raise Fault(0, f"the policy gave an action outside of {space}: give one that the space has", action)
+
+
+def _fits(space: Any, action: Any) -> bool:
+    try:
+        x, kind = np.asarray(action), type(space).__name__
+    except ValueError:  # a ragged list
+        return False
+    if kind == "Discrete":
+        return x.size == 1 and x.dtype.kind in "iub" and space.start <= x.item() < space.start + space.n
+    if x.shape != space.shape or x.dtype.kind not in ("iuf" if kind == "Box" else "iub"):
+        return False
+    if kind == "Box":
+        with np.errstate(over="ignore"):
+            near = x.astype(space.dtype)
+        inside = [(space.low <= v) & (v <= space.high) & np.isfinite(x) for v in (x, near)]
+        return bool((inside[0] | inside[1]).all())
+    least, count = getattr(space, "start", 0), getattr(space, "nvec", 2)
+    return bool(((least <= x) & (x < least + count)).all())
+
+
 def _form(space: Any) -> dict[str, Any]:
     """The shape of an action, where that is no vector."""
     return {} if len(space.shape) == 1 else {"form": list(space.shape)}
-
-
-def time_limit(env: Any) -> float | None:
-    """The least number of steps after which a TimeLimit around the environment cuts episodes off; None without one."""
-    return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
-
-
-def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
-    """The environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
-    chain, limit = list(_chain(env)), time_limit(env)
-    if limit is None or limit >= least:
-        return env
-    kept = [e for e in chain if not _limits(e)]
-    inner = kept.pop()
-    for wrapper in reversed(kept):
-        outer = copy.copy(wrapper)  # the wrapper itself may be the user's, who keeps its limit
-        outer.env = inner
-        inner = outer
-    return inner
-
-
-def _chain(env: Any) -> Any:
-    while env is not None:
-        yield env
-        env = getattr(env, "__dict__", {}).get("env")
-
-
-def _limits(env: Any) -> bool:
-    return any(c.__name__ == "TimeLimit" for c in type(env).__mro__) and hasattr(env, "_max_episode_steps")

@@ -2,17 +2,23 @@
 
     python env_server.py FD      serves n lanes over the Unix socket with this file descriptor, until it is closed
 
-It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `env_lanes.py` beside it. Each way
-goes one JSON text to begin with, then plain numbers in frames of known size: nothing that arrives is executed.
+It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `env_lanes.py`, `time_limits.py`
+and `raw_values.py` beside it. Each way goes one JSON text to begin with, then plain numbers in frames of known size, or
+JSON texts that hold observations and actions of the first lane as they are: nothing that arrives is executed.
 
     →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action"}
     →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
     →  S  live [n] bool, actions [n, m] float64                                ←  +  the six arrays of a row
+    →  r  {"seed"}                                                             ←  +  obs [n, …] and {"obs"}
+    →  s  {"action"}                                                           ←  +  the six arrays of a row and {"obs"}
                                                                   or, if an environment fails, ←  !  and a text
+
+A text is a length (4 bytes, little-endian) and so many bytes of JSON, at most `LONGEST`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import json
@@ -20,14 +26,21 @@ import os
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
+LONGEST = 2**20  # bytes of a text: the bounds of ten thousand actions and more
+MOST_SAID = 1000  # characters of an error
+
 RESET, STEP = b"R", b"S"
+RESET_FIRST, STEP_FIRST = b"r", b"s"
 FINE, FAULT = b"+", b"!"
 
 
 def main(fd: int) -> None:
-    sys.path[0] = os.getcwd()  # this folder's modules are none of the environment's business
+    sys.path.pop(0)  # this folder's modules are none of the environment's business
+    if not os.stat(os.getcwd()).st_mode & 0o002:  # in /tmp, say, any user can put a module that would be executed here
+        sys.path.append(os.getcwd())
     os.dup2(2, 1)  # standard output belongs to the near end's answer
     link = socket.socket(fileno=fd)
     try:
@@ -36,7 +49,7 @@ def main(fd: int) -> None:
         try:
             lanes, said = make_lanes(lane_module, spec)
         except Exception as e:
-            send_text(link, {"fault": lane_module.describe_error(e)})
+            send_text(link, {"fault": lane_module.describe_error(e)[:MOST_SAID]})
             return
         send_text(link, said)
         while True:
@@ -49,7 +62,8 @@ def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, A
     """Make the lanes that a spec asks for, and say what they are; time limits below `least` are taken off."""
     module, _, name = spec["make"].partition(":")
     make = getattr(importlib.import_module(module), name)
-    envs = [lane_module.lift_time_limit(make(*spec["args"], **spec["kwargs"]), spec["least"]) for _ in range(spec["n"])]
+    lift = _sibling("time_limits").lift_time_limit
+    envs = [lift(make(*spec["args"], **spec["kwargs"]), spec["least"]) for _ in range(spec["n"])]
     lanes = lane_module.EnvLanes(envs, spec["names"])
     return lanes, {"obs": lanes.obs_shape, "dtype": lanes.dtype.str, "action": lanes.action}
 
@@ -58,6 +72,8 @@ def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
     """Read one request, do it, and give the bytes of the answer."""
     np = lane_module.np
     kind, n = bytes(receive(link, 1)), lanes.n
+    if kind in (RESET_FIRST, STEP_FIRST):
+        return answer_first(lane_module, lanes, kind, receive_text(link))
     mask = np.frombuffer(receive(link, n), bool)
     try:
         if kind == RESET:
@@ -65,19 +81,34 @@ def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
             return FINE + lanes.reset(seeds, mask).tobytes()
         m = len(lanes.action.get("low", lanes.action.get("nvec", [0])))
         a = np.frombuffer(receive(link, 8 * n * m), np.float64).reshape(n, m)
-        row = lanes.step(lanes.obs, a[:, 0] if lanes.action["kind"] == "discrete" else a, mask)
+        row = lanes.step(a[:, 0] if lanes.action["kind"] == "discrete" else a, mask)
         lanes.obs[:] = row.after
         return FINE + b"".join(x.tobytes() for x in row.arrays())
     except Exception as e:
-        text = json.dumps(fault_text(lane_module, e)).encode()
-        return FAULT + struct.pack("<I", len(text)) + text
+        return FAULT + text_frame(fault_text(lane_module, e))
 
 
-def receive(link: socket.socket, size: int) -> bytearray:
-    """Exactly so many bytes, or EOFError when the other end is gone."""
+def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any]) -> bytes:
+    """Do one request to the first lane, whose observations and actions travel as they are."""
+    raw = _sibling("raw_values")
+    try:
+        if kind == RESET_FIRST:
+            obs = lanes.reset_first(asked["seed"])
+            return FINE + lanes.obs.tobytes() + text_frame({"obs": raw.pack(obs)})
+        obs, row = lanes.step_first(raw.unpack(asked["action"]))
+        return FINE + b"".join(x.tobytes() for x in row.arrays()) + text_frame({"obs": raw.pack(obs)})
+    except Exception as e:
+        return FAULT + text_frame(fault_text(lane_module, e))
+
+
+def receive(link: socket.socket, size: int, seconds: float | None = None) -> bytearray:
+    """Exactly so many bytes; EOFError when the other end is gone, TimeoutError if they take longer than `seconds`."""
     whole = bytearray(size)
     view, got = memoryview(whole), 0
+    late = None if seconds is None else time.monotonic() + seconds
     while got < size:
+        if got and late is not None and time.monotonic() > late:  # a byte now and then is no answer either
+            raise TimeoutError
         k = link.recv_into(view[got:])
         if not k:
             raise EOFError
@@ -86,21 +117,34 @@ def receive(link: socket.socket, size: int) -> bytearray:
 
 
 def send_text(link: socket.socket, data: Any) -> None:
+    link.sendall(text_frame(data))
+
+
+def text_frame(data: Any) -> bytes:
     text = json.dumps(data).encode()
-    link.sendall(struct.pack("<I", len(text)) + text)
+    return struct.pack("<I", len(text)) + text
 
 
-def receive_text(link: socket.socket) -> Any:
-    return json.loads(receive(link, struct.unpack("<I", receive(link, 4))[0]))
+def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
+    """A text; ValueError if it is none, or too long: its length is read before any memory is taken for it."""
+    size = struct.unpack("<I", receive(link, 4, seconds))[0]
+    if size > LONGEST:
+        raise ValueError(f"a text of {size} bytes, more than {LONGEST}")
+    try:
+        return json.loads(bytes(receive(link, size, seconds)))
+    except (ValueError, RecursionError):
+        raise ValueError("a text that is no JSON") from None
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
     """A fault, or whatever else went wrong here, as JSON holds it."""
     if isinstance(e, lane_module.Fault):
-        return {"lane": e.lane, "what": e.what, "value": None if e.value is None else repr(e.value)[:200]}
-    return {"lane": 0, "what": lane_module.describe_error(e), "value": None}
+        value = None if e.value is None else repr(e.value)[:200]
+        return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}
+    return {"lane": 0, "what": lane_module.describe_error(e)[:MOST_SAID], "value": None}
 
 
+@functools.lru_cache(maxsize=None)  # noqa: UP033  Python 3.8 has no functools.cache
 def _sibling(name: str) -> Any:
     """A module of this folder, by its path."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")

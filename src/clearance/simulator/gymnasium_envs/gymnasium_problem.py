@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,15 +24,21 @@ from clearance.core.statement import Statement, check_horizon
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import EnvLanes
+from clearance.simulator.gymnasium_envs.lane_independence import check_lanes
 from clearance.simulator.gymnasium_envs.lane_rollout import Act, roll_out
-from clearance.simulator.simulator import Exact, Simulator, Steps
+from clearance.simulator.gymnasium_envs.time_limits import lift_time_limit
+from clearance.simulator.simulator import Exact, LaneCheck, Simulator, Steps
 
 LANES = 8
 Cost = Callable[[Any, Any, Any, Any], Any]
 
 
 class Lanes(Protocol):
-    """n environments side by side: `Objects`, `Vector` or `Bridge`."""
+    """n environments side by side: `EnvLanes`, `VectorLanes` or `RemoteEnvLanes`.
+
+    `first` gives the first lane alone, or None where lanes cannot run alone. `reset_first` and `step_first` speak with
+    the first lane in the environment's own observations and actions.
+    """
 
     n: int
     obs_shape: tuple[int, ...]
@@ -40,8 +46,11 @@ class Lanes(Protocol):
     action: dict[str, Any]
 
     def reset(self, seeds: Sequence[int], which: NDArray[np.bool_] | None = None) -> Any: ...
-    def step(self, obs: Any, actions: Any, live: NDArray[np.bool_]) -> env_lanes.Row: ...
+    def step(self, actions: Any, live: NDArray[np.bool_]) -> env_lanes.Row: ...
     def next(self, over: NDArray[np.bool_], seeds: Sequence[int]) -> Any: ...
+    def reset_first(self, seed: int) -> Any: ...
+    def step_first(self, action: Any) -> tuple[Any, env_lanes.Row]: ...
+    def first(self) -> Lanes | None: ...
     def close(self) -> None: ...
 
 
@@ -75,6 +84,17 @@ class Gym(Simulator):
         `act` where the environment is deterministic given its seed.
         """
         return roll_out(self, act, seeds, T, once=once)
+
+    @cached_property
+    def lane_check(self) -> LaneCheck:
+        """What short walks say of the lanes; one lane has no other to depend on."""
+        return check_lanes(self) if self.n > 1 else LaneCheck("", 0)
+
+    @cached_property
+    def first_lane(self) -> Gym | None:
+        """The problem with its first lane alone; None where lanes cannot run alone."""
+        lanes = self.lanes.first()
+        return None if lanes is None else Gym(self.statement, lanes, self.sign, self.action)
 
     def close(self) -> None:
         self.lanes.close()
@@ -214,7 +234,7 @@ def _lanes(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, le
     made = _make_envs(env, n)
     if hasattr(made[0], "num_envs"):
         return _vector(made[0], n, names, own, least), _name(made[0])
-    made = [env_lanes.lift_time_limit(e, least) for e in made]
+    made = [lift_time_limit(e, least) for e in made]
     return _build_lanes(lambda: EnvLanes(made, names, own)), _name(made[0])
 
 
@@ -239,7 +259,7 @@ def _make_envs(env: Any, n: int | None) -> list[Any]:
         raise InputError(f"the factory raised {env_lanes.describe_error(e)}") from e
     if not is_object(first):
         raise InputError(f"the factory gave {first!r}, which is no environment: it has no reset and step")
-    if len({id(x) for x in made}) < len(made):
+    if len({id(getattr(x, "unwrapped", x)) for x in made}) < len(made):
         raise InputError("the factory gave the same environment twice: it must make a new one each time")
     return made
 
@@ -256,7 +276,7 @@ def _vector(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, l
         raise InputError(f"num_envs is {n}, but the vector environment has {env.num_envs}: leave it out")
     parts, limit = getattr(env.unwrapped, "envs", None), getattr(env.spec, "max_episode_steps", None)
     if isinstance(parts, list):
-        parts[:] = [env_lanes.lift_time_limit(e, least) for e in parts]
+        parts[:] = [lift_time_limit(e, least) for e in parts]
     elif limit is not None and limit < least:
         raise InputError(f"{_name(env)} has a time limit of {limit} steps that cannot be lifted: give horizon={limit}")
     return _build_lanes(lambda: VectorLanes(env, names, own))

@@ -16,7 +16,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.spaces import Box, Space
 from clearance.core.statement import Statement
-from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row
+from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row, copy_data
 from clearance.simulator.simulator import SLIP, Steps, widen_bounds
 
 Act = Callable[[Any, int], Any]
@@ -47,7 +47,7 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
         steps.obs[t] = obs
         actions = steps.action[t]
         actions[...] = check_actions(act(steps.obs[t], t), sim.action, n)
-        row = clock.watched(lambda: lanes.step(steps.obs[t], actions, clock.live))  # noqa: B023
+        row = clock.watched(lambda: lanes.step(actions, clock.live))  # noqa: B023
         _store(steps, t, row, sim.sign)
         clock.check(row, steps.h[t])
         over = clock.tick(row, once)
@@ -58,6 +58,26 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
         seeds = clock.seeds() if over.any() or not row.valid.all() else seeds
         obs = clock.watched(lambda: lanes.next(over & clock.live, seeds))  # noqa: B023
     return steps
+
+
+def follow_rule(sim: Any, rule: Callable[[Any], Any], seed: int, T: int) -> Array:
+    """Signals h [t, 1+I] of one episode of at most T steps in the first lane.
+
+    The rule sees what the environment gives, in copies, and the environment gets what the rule returns, as it is.
+    """
+    lanes, H = sim.lanes, np.empty((T, 1 + sim.statement.I))
+    clock = Clock(sim.statement, [seed] * sim.n)
+    obs = clock.watched(lambda: lanes.reset_first(seed))
+    for t in range(T):
+        clock.t = t
+        action = rule(copy_data(obs))
+        obs, row = clock.watched(lambda: lanes.step_first(action))  # noqa: B023
+        h = np.concatenate([row.reward[:, None], sim.sign * row.cost], axis=1)
+        clock.check(row, h)
+        H[t] = h[0]
+        if clock.tick(row, once=True)[0]:
+            return H[: t + 1]
+    return H
 
 
 class Clock:

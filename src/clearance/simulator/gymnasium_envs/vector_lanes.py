@@ -26,6 +26,10 @@ Mask = NDArray[np.bool_]
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
+# Vector environments of Gymnasium's own that run separate environments, each with a seed of its own.
+SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.async_vector_env.AsyncVectorEnv"
+
+
 class VectorLanes:
     """The lanes of a vector environment; see `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes` for what lanes do.
 
@@ -38,6 +42,9 @@ class VectorLanes:
         self.mode = mode_of(env)
         self.six: bool | None = None
         self.one_seed = False
+        kind = type(env.unwrapped)  # a subclass may seed its parts in another way
+        self.separate = f"{kind.__module__}.{kind.__name__}" in SEPARATE
+        self.given: list[Any] = [None] * self.n  # the observations as the environment gave them, in copies
         self.observe, self.obs_shape, self.dtype = env_lanes.observation(env.single_observation_space)
         self.action, self.native = env_lanes.action(env.single_action_space)
         self.row = Row(self.n, self.obs_shape, self.dtype, len(self.names))
@@ -46,20 +53,25 @@ class VectorLanes:
 
     def reset(self, seeds: Sequence[int], which: Mask | None = None) -> Any:
         """Reset all lanes; some of them only where autoreset is DISABLED."""
-        options = None if which is None or which.all() else {"reset_mask": np.array(which)}
+        begun = np.ones(self.n, bool) if which is None else which
+        options = None if begun.all() else {"reset_mask": np.array(begun)}
         try:
-            out = self._reset([int(s) for s in seeds], options)
+            out = self._reset([int(s) if new else None for s, new in zip(seeds, begun, strict=True)], options)
         except Exception as e:
             raise Fault(0, f"reset raised {env_lanes.describe_error(e)}", list(seeds)) from e
-        begun = np.ones(self.n, bool) if which is None else which
         self.pending[begun], self.waiting[begun], self.ended[begun] = False, False, False
-        self.obs[begun] = self._read_observations(out[0])[begun]
+        rows, given = self._read_observations(out[0])
+        self.obs[begun] = rows[begun]
+        self.given = [new if k else old for k, new, old in zip(begun, given, self.given, strict=True)]
         return self.obs
 
-    def _reset(self, seeds: list[int], options: Any) -> Any:
-        """One seed per lane; or one for all, where the environment takes no more."""
+    def _reset(self, seeds: list[int | None], options: Any) -> Any:
+        """One seed per lane; or one for all, where the environment takes no more.
+
+        Lanes that are in the middle of an episode get none: seeding what they share would repeat their randomness.
+        """
         if self.one_seed:
-            return self.env.reset(seed=seeds[0], options=options)
+            return self.env.reset(seed=None if None in seeds else seeds[0], options=options)
         try:
             return self.env.reset(seed=seeds, options=options)
         except Exception:
@@ -72,17 +84,42 @@ class VectorLanes:
             self.one_seed = True
             return out
 
-    def step(self, obs: Array, actions: Array, live: Mask) -> Row:
+    def step(self, actions: Array, live: Mask) -> Row:
+        native = self.native(actions)
+        return self._step(np.array(native, self.env.single_action_space.dtype), native, live)
+
+    def reset_first(self, seed: int) -> Any:
+        """Begin an episode in all lanes; the observation of the first as the environment gives it."""
+        self.others = np.random.default_rng(int(seed))
+        self.reset([int(seed), *self._other_seeds()[1:]])
+        return self.given[0]
+
+    def step_first(self, action: Any) -> tuple[Any, Row]:
+        """One step with the same action in all lanes, of which the first counts."""
+        env_lanes.check_action(self.env.single_action_space, action)
+        row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
+        after = self.given[0]
+        self.next(np.zeros(self.n, bool), self._other_seeds())
+        return after, row
+
+    def first(self) -> None:
+        """Lanes of a vector environment cannot run alone."""
+
+    def _other_seeds(self) -> list[int]:
+        return self.others.integers(2**31, size=self.n).tolist()
+
+    def _step(self, batch: Any, acted: Any, live: Mask) -> Row:
+        before, acted = self.given, [env_lanes.copy_data(a) for a in acted]
         try:
-            out = self.env.step(self._batch(self.native(actions)))
+            out = self.env.step(batch)
         except Exception as e:
             raise Fault(0, f"step raised {env_lanes.describe_error(e)}", None) from e
         if self.six is None:
             self.six = env_lanes.speaks_six(0, out)
         after, reward, cost, terminated, truncated, infos = out if self.six else (*out[:2], None, *out[2:])
-        row, native = self.row, self.native(actions)
+        row = self.row
         row.valid[:] = live & ~self.pending & ~self.waiting
-        self.obs[:] = self._read_observations(after)
+        self.obs[:], self.given = self._read_observations(after)
         row.after[:] = self.obs
         row.reward[:] = self._numbers("reward", reward)
         row.terminated[:], row.truncated[:] = (
@@ -90,9 +127,10 @@ class VectorLanes:
         )
         self.ended = row.terminated | row.truncated
         for i in np.flatnonzero(row.valid).tolist():
-            info = self._info(i, infos)
+            after, info = self._last(i, infos)
             if self.names:
-                row.cost[i] = self._cost(i, obs[i], native[i], None if cost is None else cost[i], info)
+                step = before[i], acted[i], after, info
+                row.cost[i] = self._cost(i, None if cost is None else cost[i], *step)
         return row
 
     def next(self, over: Mask, seeds: Sequence[int]) -> Any:
@@ -105,41 +143,37 @@ class VectorLanes:
     def close(self) -> None:
         self.env.close()
 
-    def _info(self, i: int, infos: Any) -> dict[str, Any]:
-        """The info of lane i for the step just made; with SAME_STEP the last observation is put right, too."""
+    def _last(self, i: int, infos: Any) -> tuple[Any, Any]:
+        """Observation and info of lane i after the step just made; SAME_STEP has the true ones elsewhere."""
         if not (self.mode == "SAME_STEP" and self.ended[i]):
-            return lane_info(infos, i, self.n)
+            return self.given[i], lane_info(infos, i, self.n)
         last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i, self.n)
         if "final_obs" not in last or "final_info" not in last:
             raise Fault(i, "SAME_STEP autoreset must give final_obs and final_info at an end", sorted(infos))
         self.row.after[i] = self.observe(last["final_obs"])
-        return last["final_info"]
+        return last["final_obs"], last["final_info"]
 
-    def _cost(self, i: int, obs: Array, a: Any, cost: Any, info: dict[str, Any]) -> Any:
+    def _cost(self, i: int, cost: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
         if self.own is not None:
-            try:
-                cost = self.own(obs, a, self.row.after[i], info)
-            except Exception as e:
-                raise Fault(i, f"constraints raised {env_lanes.describe_error(e)}", a) from e
+            cost = env_lanes.own_cost(i, self.own, obs, a, after, info)
         elif not self.six:
             cost = env_lanes.from_info(i, info)
         return env_lanes.vector(i, cost, self.names)
 
-    def _read_observations(self, obs: Any) -> Any:
+    def _read_observations(self, obs: Any) -> tuple[Any, list[Any]]:
+        """The observations as vectors [n, …], and as the environment gave them."""
         if isinstance(obs, np.ndarray) and obs.shape == self.obs.shape:
-            return obs
+            return obs, list(obs.copy())
         from gymnasium.vector.utils import iterate
 
         try:
-            rows = np.stack([self.observe(x) for x in iterate(self.env.observation_space, obs)])
+            given = [env_lanes.copy_data(x) for x in iterate(self.env.observation_space, obs)]
+            rows = np.stack([self.observe(x) for x in given])
         except Exception as e:
             raise Fault(0, f"the observations do not fit their space: {env_lanes.describe_error(e)}", None) from e
         if rows.shape != self.obs.shape:
             raise Fault(0, f"the observations have shape {rows.shape}, expected {self.obs.shape}", None)
-        return rows
-
-    def _batch(self, native: Any) -> Any:
-        return np.asarray(native, self.env.single_action_space.dtype)
+        return rows, given
 
     def _numbers(self, what: str, x: Any) -> Array:
         a = np.asarray(x)

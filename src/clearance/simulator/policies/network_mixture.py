@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import load_npz, save_npz
+from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+
+ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,23 +73,31 @@ class NetworkMixture:
         """Draw the component for one episode."""
         return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write `policy.npz`: weights [M], theta [M, d], the description as JSON, and the normaliser."""
         texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
         normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
         save_npz(path, {**texts, "weights": self.weights, "theta": self.theta, **normaliser})
 
     @classmethod
-    def load(cls, path: str | Path) -> NetworkMixture:
-        z = load_npz(path)
-        missing = [k for k in ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count") if k not in z]
+    def load(cls, path: AnyPath) -> NetworkMixture:
+        z = read_arrays(path, ARRAYS, _most_numbers)
+        missing = [k for k in ARRAYS if k not in z]
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; this is no policy of a simulator")
         try:
             policy = NetworkPolicy.from_description(str(z["policy"]))
+            if policy.weight_count > z["theta"].shape[-1:][0]:  # before the network is made
+                raise InputError(f"theta has shape {z['theta'].shape}, its description asks for {policy.weight_count}")
             return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+
+def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the normaliser may have: far fewer than the first layer of a network."""
+    inputs = math.prod(shapes.get("theta", (0,))[-1:])
+    return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": shapes.get("theta", (0,))[0], "policy": 1}
 
 
 @dataclass(frozen=True, eq=False)

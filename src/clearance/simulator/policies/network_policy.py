@@ -9,6 +9,7 @@ computes with (float32 as shipped) inside.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -18,7 +19,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from clearance.core.array_files import max_memory
 from clearance.core.arrays import Array
+from clearance.core.atomic_files import parse_json
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, describe_space, restore_space
 from clearance.simulator.jax_backend import eqx, jax, jnp, real
@@ -141,14 +144,24 @@ class NetworkPolicy:
 
     @property
     def inputs(self) -> int:
-        return int(np.prod(self.obs_shape, dtype=int))
+        return math.prod(int(n) for n in self.obs_shape)
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        head = self.head
+        outputs = head.size if not isinstance(head, Gaussian) or self.design.scale == "state" else head.m
+        return (self.inputs, *self.design.hidden, outputs)
+
+    @property
+    def weight_count(self) -> int:
+        """Weights and biases, known before any memory is taken; d is this, and the learned σ."""
+        return sum((a + 1) * b for a, b in pairwise(self.layer_sizes))
 
     @property
     def _template(self) -> Net:
         """The network at its beginning: a last layer near 0, so that no action is preferred."""
         d, head = self.design, self.head
-        outputs = head.size if not isinstance(head, Gaussian) or d.scale == "state" else head.m
-        layers = network(jax.random.key(self.seed), (self.inputs, *d.hidden, outputs), 0.01 if d.hidden else 0.0)
+        layers = network(jax.random.key(self.seed), self.layer_sizes, 0.01 if d.hidden else 0.0)
         free = isinstance(head, Gaussian) and d.scale == "free"
         return Net(layers, jnp.full(head.m, np.log(d.std)) if free else None)  # type: ignore[union-attr]
 
@@ -223,11 +236,15 @@ class NetworkPolicy:
     @classmethod
     def from_description(cls, text: str) -> NetworkPolicy:
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             design = Design(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
-            return cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
-        except (ValueError, KeyError, TypeError) as e:
+            policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
+            size = 8 * policy.weight_count
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None
+        if size > max_memory(0):
+            raise InputError(f"policy: its description asks for a network of {size / 1e9:.3g} GB: see --max-memory")
+        return policy
 
 
 @cache

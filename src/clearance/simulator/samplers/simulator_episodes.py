@@ -11,7 +11,6 @@ has no confidence bound.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,33 +171,6 @@ class NetworkEpisodes:
         t = np.cumsum(steps.valid, axis=0) - steps.valid
         X = np.sum(self.factor ** t[..., None] * np.where(counted[..., None], steps.h, 0.0), axis=0)
         return X, int(steps.valid.sum())
-
-
-@dataclass(frozen=True, eq=False)
-class OwnRuleEpisodes(NetworkEpisodes):
-    """Episodes of a rule `observation -> action`, which knows the environment's own actions; in this process.
-
-    Every lane has a copy of the rule. Its method `reset`, if there is one, is called at the beginning of every episode.
-    """
-
-    mixture: Any = None
-    rule: Any = None
-
-    @cached_property
-    def _rules(self) -> list[Any]:
-        return [copy.deepcopy(self.rule) for _ in range(self.simulator.n)]
-
-    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        return join([self._block(key, *job) for job in blocks(begin, n, self.simulator.n)])
-
-    def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        return np.zeros(n, np.int64)
-
-    def _acting(self, rng: np.random.Generator, component: Any) -> Any:
-        for rule in self._rules:
-            getattr(rule, "reset", lambda: None)()
-        space = self.simulator.action
-        return lambda obs, t: np.stack([space.own(f(x)) for f, x in zip(self._rules, obs, strict=True)])
 
 
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:

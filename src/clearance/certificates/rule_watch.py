@@ -1,0 +1,124 @@
+"""A rule of the user's own, watched for random generators that are put back to a state they have been in before.
+
+A rule whose `reset` seeds its generator again draws the same random numbers in every episode. Its episodes are then no
+independent samples of the rule that its author has in mind. From outside it looks like a deterministic rule, which is
+fine; so the generators themselves are looked at: one that was used in an earlier episode, and begins this one in the
+state in which it began that one, has been seeded again. Deterministic rules use none and are never accused.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import InputError
+
+EPISODES = 64  # that are watched
+DEPTH, OBJECTS = 4, 1000  # how far the search for generators goes
+GENERATORS = np.random.Generator | np.random.RandomState | random.Random
+
+
+class WatchedRule:
+    """A rule, and the states of its generators at the beginning of episodes in which they were used."""
+
+    def __init__(self, rule: Callable[[Any], Any]) -> None:
+        self.act, self.episode = rule, 0
+        reset = getattr(rule, "reset", None)
+        self.reset = reset if callable(reset) else None
+        self.began: dict[str, int] = {}
+        self.used: dict[str, set[int]] = defaultdict(set)
+
+    def begin(self) -> None:
+        """Begin an episode: call the rule's `reset`; an error if it seeds a generator again that the rule uses."""
+        watched, self.episode = self.episode < EPISODES, self.episode + 1
+        ended = generator_states(self.act) if watched else {}
+        for name, state in self.began.items():
+            if ended.get(name, state) != state:
+                self.used[name].add(state)
+        if self.reset is not None:
+            self.reset()
+        self.began = generator_states(self.act) if watched else {}
+        for name, state in self.began.items():
+            if state in self.used[name]:
+                self._accuse(name, by_reset=ended.get(name) != state)
+
+    def _accuse(self, name: str, *, by_reset: bool) -> None:
+        again = (
+            f"{name} begins episode {self.episode} in the same state as an earlier one, so its random numbers repeat"
+        )
+        if by_reset:
+            raise InputError(f"policy.reset() seeds a generator again: {again}; seed it once, when the policy is made")
+        warnings.warn(f"{again}: the policy or the environment seeds it again in every episode", stacklevel=2)
+        self.episode = EPISODES  # once is enough
+
+
+def generator_states(rule: Any) -> dict[str, int]:
+    """The states of the random generators that a rule can be seen to have, and of the global ones, by their names."""
+    found = {name: _state(g) for name, g in _reachable(rule)}
+    return found | {"np.random": _state(np.random.mtrand._rand), "random": hash(random.getstate())}
+
+
+def _state(generator: Any) -> int:
+    if isinstance(generator, np.random.Generator):
+        return hash(repr(generator.bit_generator.state))
+    if isinstance(generator, np.random.RandomState):
+        state: Any = generator.get_state(legacy=False)
+        return hash((state["state"]["key"].tobytes(), state["state"]["pos"], state["has_gauss"]))
+    return hash(generator.getstate())
+
+
+def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
+    """Generators among a rule's attributes, the variables that its functions close over, and what these hold."""
+    waiting, seen = [("the policy", rule, 0)], set[int]()
+    while waiting and len(seen) < OBJECTS:
+        name, x, depth = waiting.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, GENERATORS):
+            yield name, x
+        elif depth < DEPTH:
+            waiting += [(f"{name}{part}", y, depth + 1) for part, y in _parts(x)]
+
+
+def _parts(x: Any) -> list[tuple[str, Any]]:
+    if isinstance(x, str | bytes | int | float | complex | np.ndarray | type | ModuleType | None):
+        return []
+    if isinstance(x, dict):
+        return [(f"[{k!r}]", v) for k, v in islice(x.items(), OBJECTS)]
+    if isinstance(x, list | tuple | set | frozenset):
+        return [(f"[{i}]", v) for i, v in enumerate(islice(x, OBJECTS))]
+    if isinstance(x, FunctionType):
+        return _of_function(x)
+    parts = [(f".{k}", v) for k, v in getattr(x, "__dict__", {}).items()]
+    parts += [(f".{k}", getattr(x, k, None)) for k in ("__self__", "__func__", "func", "args", "keywords", *_slots(x))]
+    own = [(k, v) for c in type(x).__mro__ for k, v in vars(c).items()]
+    parts += [(f".{k}", v) for k, v in own if isinstance(v, GENERATORS)]
+    return parts + [("", v) for k, v in own if k in ("__call__", "reset")]
+
+
+def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
+    """What a function closes over, its defaults, and the generators among the global variables that it names."""
+    parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
+    parts += [("defaults", f.__defaults__), ("keywords", f.__kwdefaults__)]
+    named = ((k, f.__globals__.get(k)) for k in f.__code__.co_names)
+    return [(f".{k}", v) for k, v in [*parts, *((k, v) for k, v in named if isinstance(v, GENERATORS))]]
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
+
+
+def _slots(x: Any) -> list[str]:
+    slots = [getattr(c, "__slots__", ()) for c in type(x).__mro__]
+    return [k for s in slots for k in ((s,) if isinstance(s, str) else s)]

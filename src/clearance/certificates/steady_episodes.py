@@ -1,0 +1,78 @@
+"""Episodes that are compared, early with late: a source whose law changes while it is drawn from gives no certificate.
+
+The first half of the episodes so far and the second are compared by the Kolmogorov–Smirnov distance D. With n samples
+each of one law, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th look spends 1/k(k+1) of FALSE_ALARM, so that a
+source that does not change is warned of with at most this probability over any number of looks.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.episode_source import Batch, Episodes
+from clearance.core.arrays import Array
+
+FALSE_ALARM = 1e-3
+LEAST = 64  # episodes in each half
+
+
+@dataclass(eq=False)
+class SteadyEpisodes:
+    """Episodes of a source; warns, once, if early and late ones differ.
+
+    names  of the reward and the constraints [1+I]
+    """
+
+    source: Episodes
+    name: str
+    names: tuple[str, ...]
+    seen: list[Array] = field(default_factory=list)
+    looks: int = 0
+    warned: bool = False
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        return self.source.bounds
+
+    @property
+    def bias(self) -> Array:
+        return self.source.bias
+
+    @property
+    def episode_steps(self) -> float:
+        return self.source.episode_steps
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        found = self.source.draw(key, begin, n)
+        self.seen.append(found[0])
+        self._look()
+        return found
+
+    @property
+    def constant(self) -> bool:
+        """Whether all episodes so far gave the same sums."""
+        return bool(self.seen) and all(bool((self.seen[0][0] == X).all()) for X in self.seen)
+
+    def _look(self) -> None:
+        X, self.looks = np.concatenate(self.seen), self.looks + 1
+        n = len(X) // 2
+        if self.warned or n < LEAST:
+            return
+        D = np.array([distance(x[:n], x[n : 2 * n]) for x in X.T])
+        share = FALSE_ALARM / (self.looks * (self.looks + 1) * len(D))
+        if D.max() >= np.sqrt((1 - np.log(share)) / n):
+            self.warned = True
+            which = self.names[int(D.argmax())]
+            told = f"{self.name}: {which} of the first {n} episodes is distributed otherwise than of the {n} after them"
+            warnings.warn(f"{told}: the simulator or the policy changes over time, so nothing is certain", stacklevel=2)
+
+
+def distance(x: Array, y: Array) -> float:
+    """The largest difference between the distribution functions of two samples of one size."""
+    x, y = np.sort(x), np.sort(y)
+    at: Any = np.concatenate([x, y])
+    return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

@@ -1,0 +1,205 @@
+"""Arrays from `.npz` files, sizes before memory: nothing is unpacked before its shape and its type are known.
+
+A few kilobytes can unpack to many gigabytes. So the headers are read first; only the arrays that are asked for are
+unpacked, if all of them together stay below a limit: that of `--max-memory` (the variable CLEARANCE_MAX_MEMORY), else
+half of the free memory, and no more than 64 times what the file has on the disk or 1 GiB, whichever is larger.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, open_to_read
+
+VARIABLE = "CLEARANCE_MAX_MEMORY"  # bytes; worker processes inherit it
+RATIO, PLENTY = 64, 2**30
+UNPACKED = 8  # times its size on the disk is what a file that is not packed needs: a byte for a truth value becomes 8
+SMALL = 2**17  # numbers: what is wrong with so few is said by those who know what they mean
+CHUNK = 2**20
+# Of a container: what it uses, and may use.
+GROUPS = (("memory.current", "memory.max"), ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"))
+HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+Bounds = Callable[[dict[str, tuple[int, ...]]], Mapping[str, int]]
+
+
+class Member(NamedTuple):
+    """An array of a file that is not unpacked yet."""
+
+    info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def numbers(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory: numbers become float64."""
+        return self.numbers * max(self.dtype.itemsize, 8)
+
+
+def read_arrays(
+    path: AnyPath, names: Iterable[str] | None = None, bounds: Bounds | None = None, *, packed: bool = True
+) -> dict[str, NDArray[Any]]:
+    """Return those arrays of an `.npz` that are named and there, or all; never execute what is read (no pickles).
+
+    bounds  from the shapes of all arrays to how many numbers each may have at most, by name
+    packed  False for files that are written without compression: what is packed in them is refused
+    """
+    try:
+        with open_to_read(path) as f:
+            return _read(path, f, names, bounds, packed)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as e:
+        raise InputError(f"{path}: cannot read: {e.strerror or e}") from None
+
+
+def _read(
+    path: AnyPath, f: BinaryIO, names: Iterable[str] | None, bounds: Bounds | None, packed: bool
+) -> dict[str, NDArray[Any]]:
+    what = "the zip directory"
+    try:
+        if not zipfile.is_zipfile(f):
+            raise InputError(f"{path}: not an .npz file, or cut off; write named arrays with numpy.savez")
+        with zipfile.ZipFile(f) as z:
+            infos = _listed(path, z)
+            wanted = infos if names is None else {name: infos[name] for name in names if name in infos}
+            members = {}
+            for what, info in wanted.items():
+                members[what] = _member(path, what, z, info, packed)
+            on_disk = os.fstat(f.fileno()).st_size
+            _check_sizes(path, members, bounds, max_memory(on_disk) if packed else UNPACKED * on_disk)
+            arrays = {}
+            for what, member in members.items():
+                arrays[what] = _unpack(z, member)
+        return arrays
+    except (InputError, OSError):
+        raise
+    except Exception as e:  # zipfile, zlib and NumPy raise a dozen types on bytes that are not what they should be
+        raise InputError(
+            f"{path}: {what} cannot be read ({type(e).__name__}: {e}); write plain arrays with numpy.savez"
+        ) from None
+
+
+def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    infos: dict[str, zipfile.ZipInfo] = {}
+    for info in z.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in infos:
+            raise InputError(f"{path}: {name} is in it twice; write each array once")
+        infos[name] = info
+    return infos
+
+
+def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
+    """What the header of an array says, and that the file has as many bytes as it needs."""
+    if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
+        raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")
+    with z.open(info) as stream:
+        if stream.read(len(npy.MAGIC_PREFIX)) != npy.MAGIC_PREFIX:
+            raise InputError(f"{path}: {name} is not an array; write plain arrays with numpy.savez")
+        version: Any = tuple(stream.read(2))
+        if version not in HEADERS:
+            raise ValueError(f"its version {version} is not known")
+        shape, fortran, dtype = HEADERS[version](stream)
+        begin = stream.tell()
+    if dtype.hasobject:
+        why = "it holds Python objects, which are never loaded"
+        raise InputError(f"{path}: {name} cannot be read ({why}); write plain arrays with numpy.savez")
+    if any(n < 0 for n in shape) or begin + math.prod(shape) * dtype.itemsize != info.file_size:
+        raise ValueError(f"its header asks for other data than the file has, shape {shape}")
+    return Member(info, tuple(map(int, shape)), fortran, dtype)
+
+
+def _check_sizes(path: AnyPath, members: dict[str, Member], bounds: Bounds | None, limit: float) -> None:
+    most = {} if bounds is None else bounds({name: m.shape for name, m in members.items()})
+    for name, m in members.items():
+        if name in most and m.numbers > max(most[name], SMALL):
+            raise InputError(f"{path}: {name} has shape {m.shape}, too large for what the other arrays declare")
+        if m.dtype.kind in "SU" and m.dtype.itemsize > 64 * SMALL:
+            raise InputError(f"{path}: {name} has texts of {m.dtype.itemsize} bytes, which is too long")
+    total = sum(m.size for m in members.values())
+    if total > limit:
+        sizes = f"its arrays need {total / 1e9:.3g} GB of memory, a file of its size may take {limit / 1e9:.3g} GB"
+        raise InputError(f"{path}: {sizes}: raise the limit with --max-memory, or write a smaller file")
+
+
+def _unpack(z: zipfile.ZipFile, member: Member) -> NDArray[Any]:
+    a = np.empty(member.numbers, member.dtype)
+    flat: Any = a.view(np.uint8) if a.nbytes else b""
+    view, at = memoryview(flat), 0
+    with z.open(member.info) as opened:
+        stream: Any = opened
+        stream.read(member.info.file_size - a.nbytes)
+        while at < len(view) and (n := stream.readinto(view[at : at + CHUNK])):
+            at += n
+        if at < len(view):
+            raise EOFError("it is cut off")
+        stream.read(1)  # at the end the checksum is compared
+    return a.reshape(member.shape[::-1]).T if member.fortran else a.reshape(member.shape)
+
+
+def max_memory(on_disk: int) -> float:
+    """How many bytes the arrays of a file of this size may have in memory."""
+    given = os.environ.get(VARIABLE, "")
+    if given:
+        return read_size(given)
+    return min(free_memory() / 2, max(PLENTY, RATIO * on_disk))
+
+
+def read_size(text: str) -> float:
+    """Return the bytes that a text names: 500MB, 4GB, or a plain number.
+
+    >>> read_size("1.5GB")
+    1500000000.0
+    """
+    units = {"KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+    number, unit = (text[:-2], units[text[-2:].upper()]) if text[-2:].upper() in units else (text, 1.0)
+    try:
+        size = float(number) * unit
+    except ValueError:
+        size = math.nan
+    if not 1 <= size < math.inf:
+        raise InputError(f"must be a size as 500MB or 4GB, got {text!r}")
+    return size
+
+
+def free_memory() -> float:
+    """Bytes that this process may still take, as far as the system tells."""
+    found = [_machine_memory()]
+    for usage, limit in GROUPS:
+        used, most = (_number(f"/sys/fs/cgroup/{name}") for name in (usage, limit))
+        found += [] if used is None or most is None else [max(most - used, 0)]
+    return min(found)
+
+
+def _machine_memory() -> float:
+    try:
+        with open("/proc/meminfo") as f:
+            return next(1024.0 * int(line.split()[1]) for line in f if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return 8.0 * 2**30
+
+
+def _number(path: str) -> float | None:
+    try:
+        with open(path) as f:
+            return float(f.read(32))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,173 @@
+"""Files inside a folder that may come from a stranger: opened from the folder's handle, never through a link.
+
+The path of the folder itself is the user's own, and may lead through links. What lies inside may be planted: a link to
+a file elsewhere, a pipe that blocks, a device without end, a file of another user. None of it is opened or written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+from clearance.core.errors import InputError
+
+AnyPath = str | os.PathLike[str]
+HANDLES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")  # not on Windows: there, names are checked first
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+BINARY = getattr(os, "O_BINARY", 0)
+
+
+@dataclass(frozen=True)
+class Inside(os.PathLike[str]):
+    """The path of `name` ("policy.npz", "trace/000001.npz") inside `folder`; `handle` is the folder, if it is open."""
+
+    folder: Path
+    name: str
+    handle: int | None = None
+
+    def __fspath__(self) -> str:
+        return str(self.folder / self.name)
+
+    def __str__(self) -> str:
+        return self.__fspath__()
+
+    @property
+    def stem(self) -> str:
+        return Path(self.name).stem
+
+
+class Place(NamedTuple):
+    """A folder to work in, by its handle; by its path where there are no handles."""
+
+    path: Path
+    handle: int | None
+
+    def at(self, name: str) -> str:
+        return name if self.handle is not None else str(self.path / name)
+
+    def lstat(self, name: str) -> os.stat_result | None:
+        """What has this name, if only a link; None if nothing has."""
+        try:
+            return os.stat(self.at(name), dir_fd=self.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def refuse_link(self, name: str) -> None:
+        """Refuse a link, a device, a pipe or a folder of this name."""
+        found = self.lstat(name)
+        _refuse_unless(found is None or stat.S_ISREG(found.st_mode), self.path / name)
+
+    def open(self, name: str, flags: int, mode: int = 0o666) -> int:
+        """Open a plain file; refuse a link, a device, a pipe or a folder."""
+        self.refuse_link(name)
+        try:
+            fd = os.open(self.at(name), flags | NO_FOLLOW | BINARY, mode, dir_fd=self.handle)
+        except OSError as e:
+            _refuse_unless(e.errno not in (errno.ELOOP, errno.EMLINK, errno.ENXIO), self.path / name)
+            raise
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+        raise _refusal(self.path / name)
+
+    def enter(self, name: str) -> int | None:
+        """Open a folder in this one; refuse a link to one."""
+        found = self.lstat(name)
+        _refuse_unless(found is None or stat.S_ISDIR(found.st_mode), self.path / name, "folder")
+        return None if self.handle is None else _open_folder(name, self.handle, os.O_NOFOLLOW)
+
+
+@contextlib.contextmanager
+def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
+    """Yield the folder in which a file lies; inside a folder no link is followed. With `make`, create it there."""
+    if not isinstance(path, Inside):
+        with _closing(_open_folder(os.path.dirname(os.fspath(path)) or ".") if HANDLES else None) as handle:
+            yield Place(Path(path).parent, handle)
+        return
+    *parts, _ = path.name.split("/")
+    with contextlib.ExitStack() as stack:
+        opened = path.handle
+        if opened is None and HANDLES:
+            opened = stack.enter_context(_closing(_open_folder(path.folder)))
+        place = Place(path.folder, opened)
+        for part in parts:
+            if make and place.lstat(part) is None:
+                os.mkdir(place.at(part), dir_fd=place.handle)
+            place = Place(place.path / part, stack.enter_context(_closing(place.enter(part))))
+        yield place
+
+
+def open_to_read(path: AnyPath) -> BufferedReader:
+    """Open a file to read it; inside a folder, only a plain file."""
+    if not isinstance(path, Inside):
+        return open(path, "rb")
+    with folder_of(path) as place:
+        return open(place.open(Path(path.name).name, os.O_RDONLY), "rb")
+
+
+def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
+    """Return the names in a folder inside `folder`, sorted; none if it is not there."""
+    try:
+        with folder_of(Inside(folder, f"{name}/", handle)) as place:
+            return sorted(os.listdir(place.path if place.handle is None else place.handle))
+    except FileNotFoundError:
+        return []
+
+
+def exists_inside(path: Inside) -> bool:
+    """Whether a plain file, and not a link, has this name."""
+    try:
+        with folder_of(path) as place:
+            found = place.lstat(Path(path.name).name)
+            return found is not None and stat.S_ISREG(found.st_mode)
+    except (OSError, InputError):
+        return False
+
+
+def remove(path: Inside) -> None:
+    """Remove a file, or a link in its place; what a link leads to stays."""
+    with contextlib.suppress(FileNotFoundError), folder_of(path) as place:
+        os.unlink(place.at(Path(path.name).name), dir_fd=place.handle)
+
+
+def refuse_strange(folder: Path, below: tuple[str, ...] = ()) -> None:
+    """Refuse a folder to write in that holds links, devices, pipes or files of another user, there or in `below`."""
+    owners = {os.stat(folder).st_uid, *([os.geteuid()] if hasattr(os, "geteuid") else [])}
+    for part in (folder, *(folder / name for name in below if (folder / name).is_dir())):
+        with os.scandir(part) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+                _refuse_unless(plain, Path(entry.path))
+                if found.st_uid not in owners:
+                    whose = f"belongs to another user (number {found.st_uid})"
+                    raise InputError(f"{entry.path}: {whose}: nothing is written beside it; copy the folder first")
+
+
+@contextlib.contextmanager
+def _closing(handle: int | None) -> Iterator[int | None]:
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _open_folder(path: AnyPath, inside: int | None = None, more: int = 0) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | more, dir_fd=inside)
+
+
+def _refuse_unless(right: bool, path: Path, kind: str = "file") -> None:
+    if not right:
+        raise _refusal(path, kind)
+
+
+def _refusal(path: Path, kind: str = "file") -> InputError:
+    return InputError(f"{path}: is a link, a device or a pipe where a plain {kind} belongs: remove it first")

@@ -1,0 +1,264 @@
+"""Whether the limits can be met: the safest policy, the Slater margin, and the proof that no policy meets them.
+
+    φ = max_π min_i (J_gi − b_i)
+    no policy meets the limits  ⇐  max_π Σ_i λ_i (J_gi − b_i) < 0 for some λ ≥ 0   (Farkas)
+
+A solver's margin is no proof of either. The limits can be met where a policy provably meets them; they cannot where
+multipliers prove it, with that maximum enclosed. Between the two, within rounding, they are on the border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError, SolverError
+from clearance.core.validation import check_model
+from clearance.exact import column_generation, linear_program
+from clearance.exact.bellman import Operator
+from clearance.exact.enclosure import U, dual_function
+from clearance.exact.policy_bounds import meets_limits
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+
+# Up to this many pairs (s, a) the whole program is solved at once.
+LP_PAIRS = 1500
+# The proven gap at which column generation stops, relative to the scale of J.
+GAP = 5e-8
+
+Method = Literal["auto", "lp", "columns"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A problem in units in which r and every g_i are of size 1, since solvers have absolute tolerances.
+
+    r_unit = r / r_size,  g_i and b_i likewise by g[i]; then λ = λ_unit · r_size / g[i].
+    """
+
+    cmdp: CMDP
+    unit: CMDP
+    r: float
+    g: Array
+
+    @classmethod
+    def of(cls, cmdp: CMDP) -> Scaled:
+        r = float(np.abs(cmdp.r).max()) or 1.0
+        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) * (1 - cmdp.gamma)) if cmdp.I else np.zeros(0)
+        g = np.where(g > 0, g, 1.0)
+        size = np.concatenate([[r], g])
+        return cls(cmdp, cmdp.replace(h=cmdp.h / size[:, None, None], b=cmdp.b / g), r, g)
+
+    @cached_property
+    def found(self) -> column_generation.Columns:
+        """The columns found so far."""
+        model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
+        return column_generation.Columns(model, self.unit.b)
+
+    @property
+    def margin_unit(self) -> Array:
+        """The same margin in every J_gi, seen in the units of each: the smallest size is 1.
+
+        Beyond a factor of 10⁶ between two constraints it would be lost in the solvers' tolerance, and is cut.
+        """
+        return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
+
+    def own_margin(self, J: Array) -> float:
+        """min_i (J_gi − b_i) with each in its own units; inf without constraints."""
+        return float(np.min((J[1:] - self.cmdp.b) / self.g, initial=np.inf))
+
+
+class Safest(NamedTuple):
+    """A policy π [S, A] with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1."""
+
+    d: Array
+    J: Array
+    policy: Array
+    lam: Array
+
+
+class FarkasProof(NamedTuple):
+    """λ ≥ 0 [I] and V [S] that prove max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0: no policy meets the limits."""
+
+    lam: Array
+    bound: float
+    V: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Feasibility:
+    """What is known of the limits.
+
+    verdict  "feasible": `policy` provably meets them. "infeasible": `proof`. "borderline": neither, within rounding
+    slater   min_i (J_gi − b_i) that `policy` attains; inf without constraints
+    """
+
+    verdict: Literal["feasible", "infeasible", "borderline"]
+    slater: float
+    policy: Array
+    proof: FarkasProof | None = None
+
+
+def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
+    """Decide whether the limits can be met, by proof."""
+    check_model(cmdp)
+    safest = find_safest(Scaled.of(cmdp), method)
+    slater = margin_of(cmdp, safest.J)
+    for pi in safest_candidates(cmdp, safest):
+        if meets_limits(cmdp, pi):
+            return Feasibility("feasible", slater, pi)
+    proof = prove_infeasible(cmdp, safest.lam, method)
+    return Feasibility("borderline" if proof is None else "infeasible", slater, safest.policy, proof)
+
+
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]:
+    """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
+
+    The margin is the exact one of the policy returned, so it is attained, not a solver's word.
+    """
+    check_model(cmdp)
+    safest = find_safest(Scaled.of(cmdp), method)
+    return margin_of(cmdp, safest.J), safest.policy
+
+
+def margin_of(cmdp: CMDP, J: Array) -> float:
+    """min_i (J_gi − b_i); inf without constraints."""
+    return float(np.min(J[1:] - cmdp.b, initial=np.inf))
+
+
+# ---------------------------------------------------------------------------------------------------------- the proof
+
+
+def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
+    """A proof that no policy meets the limits, from λ or, should it not do, from margins in each one's own units."""
+    for candidate in _multipliers(cmdp, lam, method):
+        bound, V, _ = enclose_farkas(cmdp, candidate)
+        if bound < 0:
+            return FarkasProof(candidate, bound, V)
+    return None
+
+
+def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
+    yield lam
+    scaled = Scaled.of(cmdp)
+    if np.any(scaled.margin_unit < 1):
+        yield safest_policy(scaled, np.ones(cmdp.I), method).lam
+
+
+def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
+    """max_π Σ_i λ_i (J_gi − b_i), rounded up, V [S] that proves it, and the greedy actions [S]."""
+    return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)
+
+
+def farkas_bound(cmdp: CMDP, lam: Array) -> float:
+    """max_π Σ_i λ_i (J_gi − b_i), rounded up: if negative for some λ ≥ 0, no policy meets all limits, proven."""
+    return enclose_farkas(cmdp, lam)[0]
+
+
+def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
+    """Whether the proof also holds for a model whose averages `cmdp` has only up to rounding (a policy class).
+
+    Rows of P that are off by ε, and signals by ε of their size, change J_gi by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
+    """
+    error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma) ** 2
+    return proof.bound + float(proof.lam @ error) < 0
+
+
+# --------------------------------------------------------------------------------------------------- the safest policy
+
+
+def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
+    """The policy with the largest margin; where it gets lost between scales that lie far apart, the one whose margin is
+    the largest in the units of each constraint.
+    """
+    found = safest_policy(scaled, scaled.margin_unit, method, enough)
+    rounding = 1e-9 / (1 - scaled.cmdp.gamma)
+    if scaled.own_margin(found.J) > rounding or not np.any(scaled.margin_unit < 0.1):
+        return found
+    own = safest_policy(scaled, np.ones(scaled.cmdp.I), method, enough)
+    return own if scaled.own_margin(own.J) > max(scaled.own_margin(found.J), -rounding) else found
+
+
+def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array]:
+    """The safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
+
+    One without what may be a solver's rounding; and the deterministic one that is greedy for λ, which attains the
+    largest J_gi exactly where one limit alone is the conflict.
+    """
+    yield safest.policy
+    if cmdp.I:
+        yield snap(safest.policy)
+        yield np.eye(cmdp.A)[enclose_farkas(cmdp, safest.lam)[2]]
+
+
+def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float = np.inf) -> Safest:
+    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long)."""
+    cmdp = scaled.cmdp
+    if cmdp.I == 0:
+        uniform = policy_from_occupancy(np.zeros((cmdp.S, cmdp.A)), cmdp.available)
+        return Safest(uniform, np.zeros(1), uniform, np.zeros(0))  # nothing to measure
+
+    def solved(by: Method) -> tuple[Array, Array]:
+        if uses_columns(cmdp, by):
+            return _safest_by_columns(scaled, measure, enough)
+        return _safest_by_lp(scaled, measure)
+
+    pi, lam = or_by_columns(solved, cmdp, method)
+    lam = lam / scaled.g
+    d = occupancy(cmdp, pi)
+    return Safest(d, values_from_occupancy(cmdp, d), pi, lam / max(lam.sum(), 1e-300))
+
+
+def _safest_by_lp(scaled: Scaled, measure: Array) -> tuple[Array, Array]:
+    x, lam = linear_program.safest(scaled.unit, measure)
+    return policy_from_occupancy(x, scaled.cmdp.available), lam
+
+
+def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
+    found = scaled.found
+    found.b = scaled.unit.b
+    mixed = column_generation.slater(found, measure, GAP / (1 - scaled.cmdp.gamma), enough=enough)
+    return stationary_policy(*column_generation.mixture_of(found, mixed)), mixed.lam
+
+
+def snap(pi: Array) -> Array:
+    """π [S, A] without the actions that it takes with a probability that may be a solver's rounding."""
+    kept = np.where(pi >= 1e-6 * pi.max(1, keepdims=True), pi, 0.0)
+    return kept / kept.sum(1, keepdims=True)
+
+
+def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
+    """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
+    total = np.einsum("m,msa->sa", weights, d)
+    return np.where(total.sum(1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
+
+
+# ---------------------------------------------------------------------------------------------------- which solver
+
+
+def uses_columns(cmdp: CMDP, method: Method) -> bool:
+    if method not in get_args(Method):
+        raise InputError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
+    return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
+
+
+def or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> T:
+    """The answer of the method; of column generation where "auto" took a linear program that was refused: near the
+    border of the feasible, with γ near 1, it stands where the linear program falls.
+    """
+    try:
+        return solve(method)
+    except SolverError as refused:
+        if method != "auto" or uses_columns(cmdp, method):
+            raise
+        try:
+            return solve("columns")
+        except SolverError:
+            raise refused from None

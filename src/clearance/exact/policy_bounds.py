@@ -1,0 +1,65 @@
+"""What is proven of the values of one policy: enclosed in floating point, and where that leaves a limit open, exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from clearance.certificates.certificate import Verdict, verdict_of
+from clearance.core.arrays import Array
+from clearance.core.rational_algebra import Matrix
+from clearance.exact import rational
+from clearance.exact.enclosure import approximate_values, enclose, mix
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyBounds:
+    """Bounds of J of a policy, and what they rest on.
+
+    verdict       on the limits of the model
+    J             [1+I], as computed;  lower, upper  proven bounds of it
+    parts         J of the components [M, 1+I]
+    V             values [M, 1+I, S] whose residuals prove the bounds
+    fractions     the exact values [M, 1+I, S], where they were needed
+    """
+
+    verdict: Verdict
+    J: Array
+    lower: Array
+    upper: Array
+    parts: Array
+    V: Array
+    fractions: list[Matrix] | None = None
+
+
+def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
+    """Return proven bounds of J; the values V [M, 1+I, S] may be given, the bounds hold whatever they are."""
+    V = approximate_values(cmdp, mixture.pi) if V is None else V
+    parts, lower, upper = enclose(cmdp, mixture.pi, V)
+    lower, upper = mix(mixture.weights, lower, upper)
+    verdict = verdict_of(lower[1:], upper[1:], cmdp.b)
+    found = PolicyBounds(verdict, mixture.weights @ parts, lower, upper, parts, V)
+    small = cmdp.S <= rational.MOST_STATES and mixture.M <= rational.MOST_COMPONENTS
+    return _bound_exactly(cmdp, mixture, found) if verdict == "UNDECIDED" and small else found
+
+
+def meets_limits(cmdp: CMDP, pi: Array, V: Array | None = None) -> bool:
+    """Whether it is proven that the policy π [S, A], with values near V [1+I, S], meets every limit."""
+    return bound_policy(cmdp, Mixture.single(pi), None if V is None else V[None]).verdict == "CERTIFIED"
+
+
+def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
+    """The same from values in rational arithmetic, which leave nothing open."""
+    fractions = [rational.exact_values(cmdp, pi) for pi in mixture.pi]
+    J_parts = [[rational.expect(cmdp.rho, v) for v in values] for values in fractions]
+    J = [rational.expect(mixture.weights, [part[h] for part in J_parts]) for h in range(1 + cmdp.I)]
+    ends = np.array([rational.round_outwards(x) for x in J])
+    met = [x >= Fraction(float(b)) for x, b in zip(J[1:], cmdp.b, strict=True)]
+    J_float, parts = np.array([float(x) for x in J]), np.array([[float(x) for x in part] for part in J_parts])
+    return PolicyBounds(
+        "CERTIFIED" if all(met) else "VIOLATED", J_float, ends[:, 0], ends[:, 1], parts, near.V, fractions
+    )

@@ -1,0 +1,100 @@
+"""Whether the lanes of a problem are independent: whether each is a function of its own seed and actions alone.
+
+Episodes of different lanes are independent samples only then. It is found out by walks with random actions: a lane
+whose own seed and actions stay while those of its neighbours change must repeat itself to the last bit, and lanes with
+the same seed and the same actions must do the same. An environment that ignores its seed, a generator or a simulator
+that lanes share, one seed for a whole vector environment: all of them fail. A vector environment that is not made of
+separate environments is not tried: what its lanes share may show in a cost so rare that no short walk meets it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.errors import EnvironmentFault
+from clearance.core.spaces import Box, Space
+from clearance.simulator.simulator import LaneCheck, Steps
+
+STEPS, LONGEST = 256, 128  # of all lanes together in one kind of walk, about; of one lane in one walk
+KINDS = 4  # of walks
+ROWS, WALKS = 8, 128  # steps of each lane at least; walks at most
+DIFFERENT = "lanes with the same seed differ"
+COMPARED = "obs", "h", "terminated", "truncated", "after"
+
+
+def check_lanes(problem: Any) -> LaneCheck:
+    """Look for a sign that lanes depend on each other."""
+    if not getattr(problem.lanes, "separate", True):
+        return LaneCheck("the vector environment is not known to run separate environments", 0)
+    T, steps, needed = int(np.clip(STEPS // problem.n, 8, LONGEST)), [0], max(STEPS, ROWS * problem.n)
+    for k in range(WALKS):
+        try:
+            why = _compare_walks(problem, np.random.default_rng([k, 17]), T, steps)
+        except EnvironmentFault as e:
+            why = f"it could not be checked ({e})"
+        if why or sum(steps) >= KINDS * needed:
+            return LaneCheck(why, sum(steps))
+    return LaneCheck("", sum(steps))
+
+
+def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[int]) -> str:
+    """Return what is wrong with one episode of every lane; the steps of each walk are added to `steps`."""
+    n, even = problem.n, np.arange(problem.n) % 2 == 0
+    own, other = (_Script(rng, problem, T) for _ in range(2))
+    first = own.walk(problem, steps)
+    if getattr(problem.lanes, "one_seed", False):
+        return "the environment takes one seed for all lanes"
+    for kept in (even, ~even):
+        again = own.mixed(other, kept).walk(problem, steps)
+        if any(not _same(first, i, again, i) for i in np.flatnonzero(kept).tolist()):
+            return "an episode is not a function of its own seed and actions"
+    alike = own.mixed(own.of_lane(0), np.zeros(n, bool)).walk(problem, steps)
+    return "" if all(_same(alike, 0, alike, i) for i in range(1, n)) else DIFFERENT
+
+
+class _Script:
+    """Seeds [n] and actions [T, n, …] of all lanes."""
+
+    def __init__(self, rng: np.random.Generator | None, problem: Any, T: int) -> None:
+        if rng is not None:
+            self.seeds: Any = rng.integers(2**31, size=problem.n)
+            self.actions: Any = np.stack([draw_actions(rng, problem.action, problem.n) for _ in range(T)])
+
+    def mixed(self, other: _Script, kept: NDArray[np.bool_]) -> _Script:
+        """The other script, but for the lanes that are kept."""
+        new = _Script(None, None, 0)
+        shape = len(kept), *[1] * (self.actions.ndim - 2)
+        new.seeds = np.where(kept, self.seeds, other.seeds)
+        new.actions = np.where(kept.reshape(shape), self.actions, other.actions)
+        return new
+
+    def of_lane(self, i: int) -> _Script:
+        """All lanes with the script of one."""
+        new = _Script(None, None, 0)
+        new.seeds = np.full_like(self.seeds, self.seeds[i])
+        new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)
+        return new
+
+    def walk(self, problem: Any, steps: list[int]) -> Steps:
+        found = problem.walk(lambda obs, t: self.actions[t], self.seeds, len(self.actions), once=True)
+        steps.append(int(found.valid.sum()))
+        return found
+
+
+def _same(a: Steps, i: int, b: Steps, j: int) -> bool:
+    """Whether lane i of one walk is lane j of another, to the last bit."""
+    rows = a.valid[:, i], b.valid[:, j]
+    pairs = ((getattr(a, name)[rows[0], i], getattr(b, name)[rows[1], j]) for name in COMPARED)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def draw_actions(rng: np.random.Generator, space: Space, n: int) -> Any:
+    """n random actions: uniform where there are bounds, normal where there are none."""
+    if not isinstance(space, Box):
+        return rng.integers(0, space.nvec, (n, len(space.nvec))).reshape(n, *space.shape)
+    low, high = (np.where(space.bounded, x, sign) for x, sign in ((space.low, -1.0), (space.high, 1.0)))
+    inside, free = rng.uniform(low, high, (n, len(low))), rng.standard_normal((n, len(low)))
+    return np.where(space.bounded, inside, np.clip(free, space.low, space.high))
