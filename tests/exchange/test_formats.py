@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from archives import pack
+from documents import blocks, lines_of
 from same_models import assert_same
 from scipy import sparse
 
@@ -155,6 +156,7 @@ def write_prism(folder: Path) -> Path:
     return folder / "m.tra"
 
 
+STORM = Path(__file__).resolve().parents[1] / "data" / "storm"
 HOW: dict[str, Any] = {"gamma": 0.9, "reward": "profit", "limits": {"energy": 4}}
 
 
@@ -185,17 +187,17 @@ def test_every_importer_reads_the_same_model(tmp_path: Path) -> None:
     assert_same(made, named, tolerance=1e-12)
 
 
-def test_what_storm_builds_is_what_it_means(tmp_path: Path) -> None:
+def test_files_that_storm_wrote() -> None:
+    """UMB and DRN by Storm 2.0, built from machine.prism beside them."""
+    named = by_hand(["s=0", "s=1", "s=2"])
+    assert_same(cl.load_model(STORM / "machine.umb", **HOW), named, tolerance=1e-12)
+    assert_same(cl.load_model(STORM / "machine.drn", **HOW), named, tolerance=1e-9)  # ten digits
+
+
+def test_what_storm_builds_is_what_it_means() -> None:
     """PRISM's language, through stormpy where it is installed."""
     pytest.importorskip("stormpy")
-    (tmp_path / "m.prism").write_text(
-        "mdp\nmodule m\n s : [0..2] init 0;\n [go] s=0 -> 0.3:(s'=1) + 0.7:(s'=0);\n [stop] s=0 -> 1:(s'=2);\n"
-        " [go] s=1 -> 1/3:(s'=2)+2/3:(s'=0);\n [] s=2 -> true;\nendmodule\n"
-        'rewards "profit"\n s=1 : 2;\n [go] true : 1.5;\nendrewards\nrewards "energy"\n [go] s=0 : 3;\nendrewards\n'
-    )
-    found = cl.load_model(tmp_path / "m.prism", **HOW)
-    best, own = cl.optimum(found), cl.optimum(by_hand(None))
-    assert best.J_r == pytest.approx(own.J_r, abs=1e-8) and found.states == ("s=0", "s=1", "s=2")
+    assert_same(cl.load_model(STORM / "machine.prism", **HOW), by_hand(["s=0", "s=1", "s=2"]), tolerance=1e-12)
 
 
 def test_prism_source_without_stormpy_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,3 +373,15 @@ def test_sparse_models_come_back_too(tmp_path: Path) -> None:
         cl.save_model(model, tmp_path / f"m{suffix}")
         found = cl.load_model(tmp_path / f"m{suffix}", **asked(model))
         assert found.is_sparse and abs(found.P - model.P).nnz == 0 and np.array_equal(found.h, model.h)
+
+
+def test_the_page_is_as_short_as_it_says() -> None:
+    """From a table of 2,000 states to a certified policy: at most ten lines of Python, two commands. They run in
+    `test_blocks_run`.
+    """
+    page = Path(__file__).resolve().parents[2] / "docs" / "import.md"
+    found = blocks(page.read_text(encoding="utf-8"))
+    python = next(block.text for block in found if 'from_table("plant.csv"' in block.text)
+    assert "save_policy" in python and len(python.splitlines()) <= 10
+    shell = next(block for block in found if "optimum plant.csv" in block.text)
+    assert len(lines_of(shell)) == 2
