@@ -11,6 +11,7 @@ from same_models import assert_same, dense
 from scipy import sparse
 
 import clearance as cl
+from clearance.core.validation import order_rows
 
 
 def queue() -> cl.CMDP:
@@ -44,13 +45,40 @@ def test_a_stack_of_one_matrix_per_action_is_not_read_as_ours() -> None:
     assert np.array_equal(dense(with_rows(P, model, order="action")), dense(model))
 
 
-@pytest.mark.parametrize(
-    "name", ["inventory", "maintenance", "queue-power", "lazar", "streaming", "grid-obstacles", "taxi"]
-)
-def test_rows_in_our_order_are_not_refused(name: str) -> None:
+LOCAL = ["altman-queue", "cliff", "frozen-lake", "grid-obstacles", "harvesting", "lazar", "maintenance", "queue-power"]
+LOCAL += ["streaming", "sutton-barto", "taxi"]
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_the_orders_of_models_with_near_moves_are_told_apart(name: str) -> None:
     model = cl.zoo.MODELS[name]()
     rows = sparse.csr_array(model.rows)
     assert np.array_equal(dense(with_rows(rows, model, available=model.available)), dense(model))
+    with pytest.raises(cl.InputError, match="one matrix per action"):
+        with_rows(stacked(model), model)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_wrong_numbers_in_a_stack_keep_their_message(bad: float) -> None:
+    P = sparse.csr_array(np.array([[bad, 1.0], [1, 0], [0, 1], [1, 0]]))
+    with pytest.raises(
+        cl.InputError, match=r"^P\[0, 0\] has a (value that is not finite|negative value) at next state 0"
+    ):
+        cl.CMDP(P, np.zeros((2, 2)), gamma=0.9)
+
+
+def test_models_without_structure_are_rarely_refused() -> None:
+    """Moves to a random state: less than one of a hundred is refused, even if there are two states."""
+    rng = np.random.default_rng(0)
+    for S in (2, 3, 5, 10):
+        refused = 0
+        for _ in range(500):
+            P = sparse.csr_array((np.ones(3 * S), (np.arange(3 * S), rng.integers(0, S, 3 * S))), shape=(3 * S, S))
+            try:
+                order_rows(P, S, 3, None)
+            except cl.InputError:
+                refused += 1
+        assert refused <= 10, S
 
 
 @pytest.mark.parametrize("seed", range(5))

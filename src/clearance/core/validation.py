@@ -228,10 +228,16 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 
 
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
+    """Whether the mean distance is clearly shorter with rows a·S + s: by a quarter, and by four standard errors, which
+    a model without structure has by chance in less than one case of a hundred, however small it is.
+    """
     entries = sparse.coo_array(P)
     row, s_next, p = entries.row.astype(np.int64), entries.col.astype(np.int64), np.abs(entries.data)
-    by_state, by_action = (float(p @ np.abs(s_next - s)) for s in (row // A, row % S))
-    return by_action < 0.5 * by_state
+    if not np.all(p <= LARGEST):  # refused later, with the place
+        return False
+    by_state, by_action = (np.bincount(row, p * np.abs(s_next - s), S * A) for s in (row // A, row % S))
+    gain = by_state - by_action
+    return bool(by_action.sum() < 0.75 * by_state.sum() and gain.mean() > 4 * gain.std() / np.sqrt(S * A))
 
 
 def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> sparse.csr_array:
