@@ -45,8 +45,8 @@ from clearance.core.validation import (
     read_transitions,
 )
 
-ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "available")
-ARRAYS += ("costs", "states", "actions")  # how it is shown
+ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
+ARRAYS += ("states", "actions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,6 +247,6 @@ def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0
     sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
-    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I}
-    shown = {"costs": I, "states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
-    return sparse_P | signals_of | shown | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}
+    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I, "costs": I}
+    labels = {"states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
+    return sparse_P | signals_of | labels | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}
