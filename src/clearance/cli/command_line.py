@@ -26,7 +26,7 @@ BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 COMMANDS = {
     "solve": "learn a policy, select the best one that meets every limit, and certify it",
     "sweep": "solve every point of a grid, each into its own run folder",
-    "export": "write the trace of a run folder as a table",
+    "export": "write a model in another format, or the trace or policy of a run folder as a table",
     "optimum": "compute the exact optimum of a finite model by linear programming",
     "certify": "prove, or show with confidence, whether a policy meets every limit",
     "check": "check that a problem is well formed and that its limits can be met",

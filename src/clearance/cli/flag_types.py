@@ -87,11 +87,11 @@ def check_folder(out: str) -> None:
 
 
 def check_file(out: str, problem: str, suffixes: tuple[str, ...] = (), flag: str = "--out") -> None:
+    if os.path.isdir(out):
+        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
     if suffixes and not out.endswith(suffixes):
         raise InputError(f"{flag} {out}: must end in one of {', '.join(suffixes)}")
     _check_writable(out, flag)
-    if os.path.isdir(out):
-        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise InputError(f"{flag} {out}: there is no folder {os.path.dirname(out)}; make it first")
     if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):

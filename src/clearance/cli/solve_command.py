@@ -22,7 +22,7 @@ from clearance.runs import run_reader
 from clearance.runs.field_values import is_code
 from clearance.runs.method_settings import method_class
 from clearance.runs.method_table import METHODS
-from clearance.runs.problem_text import names_code
+from clearance.runs.problem_text import OF_MODEL_FILE, names_code
 from clearance.runs.resume import resume
 from clearance.runs.run_folder import refuse_other_version
 from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
@@ -145,9 +145,8 @@ def recall(spec: RunSpec, folder: str) -> RunSpec:
             f"PROBLEM {spec.problem} is not as in the run in {folder}, where it was {begun}: give that one"
         )
     spec.check_agreement(flags, folder, simulated=simulated)
-    if not simulated:
-        return spec
-    asked = [name for name in OF_ENVIRONMENT if name != "constraints" and getattr(spec, name) is None]
+    known = OF_ENVIRONMENT if simulated else OF_MODEL_FILE
+    asked = [name for name in known if name != "constraints" and getattr(spec, name) is None]
     return replace(spec, **{n: parse_flag(n, to_text(n, flags[n])) for n in asked if flags and n in flags})
 
 
