@@ -70,6 +70,7 @@ def _cell(text: str) -> str:
 # Rooms or modules of the public names, in the order of the page; the longest one that fits a name's home counts.
 GROUPS = {
     "Finite models": ("finite.cmdp", "finite.evaluation"),
+    "Models in, policies out": ("exchange",),
     "Simulators": ("simulator.gymnasium_envs", "simulator.jax_envs", "simulator.remote_lanes", "core.spaces"),
     "The optimum, and what limits cost": (
         "exact.optimum",

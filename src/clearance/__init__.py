@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
     from clearance.exact.optimum import Optimum, optimum
+    from clearance.exchange.env_tables import from_toy_text
+    from clearance.exchange.function_model import model
+    from clearance.exchange.matrices import from_matrices, from_quantecon
+    from clearance.exchange.model_files import load_model, save_model
+    from clearance.exchange.policy_files import save_policy
+    from clearance.exchange.table_format import from_table
     from clearance.finite.cmdp import CMDP
     from clearance.finite.evaluation import evaluate, occupancy
     from clearance.finite.mixture import Mixture
@@ -131,16 +137,24 @@ _HOME = {
     "evaluate": "finite.evaluation",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
+    "from_matrices": "exchange.matrices",
+    "from_quantecon": "exchange.matrices",
+    "from_table": "exchange.table_format",
+    "from_toy_text": "exchange.env_tables",
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
     "linear_softmax": "finite.softmax_policy",
+    "load_model": "exchange.model_files",
+    "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
     "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
+    "save_model": "exchange.model_files",
+    "save_policy": "exchange.policy_files",
     "slater_margin": "exact.feasibility",
     "softmax": "finite.softmax_policy",
     "solve": "runs.solve",
@@ -208,10 +222,16 @@ __all__ = [
     "evaluate",
     "from_brax",
     "from_gymnax",
+    "from_matrices",
+    "from_quantecon",
+    "from_table",
+    "from_toy_text",
     "frontier",
     "gaussian",
     "gymnasium",
     "linear_softmax",
+    "load_model",
+    "model",
     "occupancy",
     "optimum",
     "plot",
@@ -219,6 +239,8 @@ __all__ = [
     "resume",
     "run",
     "run_all",
+    "save_model",
+    "save_policy",
     "slater_margin",
     "softmax",
     "solve",

@@ -142,3 +142,10 @@ def test_class_model_has_the_values_of_the_class() -> None:
 
 def _sparse(cmdp: cl.CMDP) -> cl.CMDP:
     return cl.CMDP(sparse.csr_array(cmdp.rows), cmdp.r, cmdp.g, cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma)
+
+
+def test_costs_are_costs_after_a_file(tmp_path: Path) -> None:
+    """How a constraint was written is not lost on the way through a file."""
+    for model in (cl.zoo.maintenance(), cl.zoo.two_state()):
+        model.save(tmp_path / "m.npz")
+        assert cl.CMDP.load(tmp_path / "m.npz").costs == model.costs

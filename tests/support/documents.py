@@ -79,6 +79,7 @@ def resolve(name: str) -> Any:
         return fields[last]
 
 
+FILE = re.compile(r"\.(npz|csv|drn|umb|tra|prism|toml)$|:")
 SHELLS = ("console", "sh", "bash", "shell")
 
 
@@ -117,7 +118,7 @@ def parse(argv: list[str]) -> None:
         assert not e.code, argv
         return
     problem = getattr(args, "problem", None)
-    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or re.search(r"\.npz$|\.toml$|:", problem), (
+    assert problem is None or problem in {**zoo.MODELS, **zoo.SIMULATORS} or FILE.search(problem), (
         f"no such problem: {argv}"
     )
 

@@ -18,8 +18,8 @@ from scipy import sparse
 import clearance as cl
 from clearance import zoo
 from clearance.core.errors import InputError, MissingExtraError
+from clearance.finite.transition_rows import transitions
 from clearance.zoo.grid_worlds import obstacles
-from clearance.zoo.transition_rows import transitions
 
 # Optimum J_r*, multipliers λ*, Slater margin; from the linear program over occupancy measures.
 KNOWN: dict[str, tuple[float, list[float], float]] = {

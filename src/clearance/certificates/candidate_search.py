@@ -23,7 +23,14 @@ from clearance.certificates.best_mixture import (
     tolerated_loss,
 )
 from clearance.certificates.episode_source import Episodes
-from clearance.certificates.sequential_test import Component, Evidence, affordable_episodes, gather, slack_needed
+from clearance.certificates.sequential_test import (
+    Component,
+    Evidence,
+    affordable_episodes,
+    gather,
+    should_pass,
+    slack_needed,
+)
 from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 
@@ -34,6 +41,7 @@ PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the fir
 PLANNED = 0.7  # share of a test within which it should pass
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
 WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
+SPREADS = 4  # solutions of the program until the spread of its answer is the one planned with
 GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, at least
 
 
@@ -151,7 +159,7 @@ class CandidateSearch:
             if left < SMALLEST * self.episode and self.attempts:
                 break
             if j == len(LEVELS) - 1 and self.fallback is not None and not self.certified:
-                self._test(j, self.fallback, left, share * self.delta, patient=True)
+                self._test(j, self.fallback, left, left, share * self.delta, patient=True)
             elif not self._next(j, share * self.delta, left):
                 break
         J_r = self.J[:, 0]
@@ -168,7 +176,8 @@ class CandidateSearch:
             return False
         if w is None:
             w = self._safest() if self.fallback is None else self.fallback
-        self._test(j, w, part * max(end - self.steps, 0.0), delta)
+        most = max(end - self.steps, 0.0)
+        self._test(j, w, part * most, most, delta)
         return True
 
     def _safest(self) -> Array:
@@ -196,14 +205,34 @@ class CandidateSearch:
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
         """Solve the program for values lowered by their standard errors, for the shortest test that it can pass."""
-        sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
         low = self.J - pessimism * self.doubt
         for part in parts:
             episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = choose_weights(low, self.b, slack_needed(sd, self.width, episodes, delta), self.single)
+            w = self._best_for(low, episodes, delta)
             if w is not None:
                 return w, part
         return None, 1.0
+
+    def _best_for(self, low: Array, episodes: float, delta: float) -> Array | None:
+        """The best weights that a test of so many episodes should pass; None if there are none.
+
+        How far episodes spread depends on the weights, because components differ: the program is solved again with
+        the spread of its own answer, until that is no larger than what was planned with.
+        """
+        sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
+        for _ in range(SPREADS):
+            w = choose_weights(low, self.b, slack_needed(sd, self.width, episodes, delta), self.single)
+            if w is None:
+                return None
+            spread = self._spread(w)[1:]
+            if np.all(spread <= sd):
+                break
+            sd = np.maximum(sd, spread)
+        return w
+
+    def _spread(self, w: Array) -> Array:
+        """The standard deviation of one episode's estimate of a mixture [1+I]: within its components, and between."""
+        return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
         """Measure half as many episodes again of what the program uses, in proportion to its weight."""
@@ -218,13 +247,16 @@ class CandidateSearch:
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt
 
-    def _test(self, j: int, w: Array, budget: float, delta: float, *, patient: bool = False) -> None:
-        """Test one mixture on fresh episodes; what they say of its components is for the next choice."""
-        used, mean = np.flatnonzero(w), w @ self.J
-        spread = np.sqrt(w @ (self.variance + (self.J - mean) ** 2))
-        mixture = self.candidates.mixture(w)
-        source, likely = self.candidates.episodes(mixture), (mean[1:] - self.b, spread[1:])
+    def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
+        """Test one mixture on fresh episodes, with `budget` steps, or up to `most` if it should pass then.
+
+        What they say of its components is for the next choice.
+        """
+        used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
+        source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])
         seen = gather(source, self.b, delta, fold(self.key, j), budget, likely=likely, impatient=not patient)
+        if should_pass(seen, self.b, affordable_episodes(most, self.episode)):  # a test that nearly passed has no price
+            seen = gather(source, self.b, delta, seen.key, most, impatient=not patient, start=seen.standing)
         self.steps += seen.steps
         self.attempts.append(Attempt(mixture, seen, delta, float(seen.mean[0])))
         self.weights.append(w)

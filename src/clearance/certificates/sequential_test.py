@@ -134,6 +134,11 @@ class Evidence:
     def components(self) -> dict[int, Component]:
         return self.tally.parts
 
+    @property
+    def standing(self) -> Standing:
+        """Where the test stopped, to continue it."""
+        return Standing(self.key, self.episodes, self.steps, self.tally)
+
 
 def gather(
     source: Episodes,
@@ -168,7 +173,7 @@ def gather(
         verdict = tally.verdict(delta)
         if keep:
             keep(Evidence(verdict, n, steps, delta, tally, key))
-        if impatient and _unlikely(tally, b, delta, n, n + affordable - size):
+        if impatient and not _can_pass(tally, b, delta, n, n + affordable - size, 3.0):
             break
     return Evidence(verdict, n, steps, delta, tally, key)
 
@@ -178,11 +183,17 @@ def affordable_episodes(steps: float, each: float) -> int:
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
-def _unlikely(tally: Tally, b: Array, delta: float, n: int, most: int) -> bool:
-    """Whether some limit would not pass within `most` episodes even if its slack were three standard errors larger."""
+def should_pass(seen: Evidence, b: Array, most: int) -> bool:
+    """Whether an undecided test should end with CERTIFIED within `most` episodes in all, by what it has seen."""
+    n = seen.episodes
+    return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, 0.0)
+
+
+def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
+    """Whether every limit would pass within `most` episodes if its slack were so many standard errors larger."""
     bets = tally.up[1:]
     mean, sd, width = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "width"))
-    return bool(np.any(mean - b + 3 * sd / np.sqrt(n) < slack_needed(sd, width, most, delta)))
+    return bool(np.all(mean - b + errors * sd / np.sqrt(n) >= slack_needed(sd, width, most, delta)))
 
 
 def slack_needed(sd: Array, width: Array, n: float, delta: float) -> Array:

@@ -1,6 +1,7 @@
 """The command line: the same verbs as the library, flags that are the dataclass fields, one line per error.
 
-Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130 interrupted.
+Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or 129
+interrupted by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from functools import partial
 from typing import Any, NoReturn
 
 from clearance import __version__
-from clearance.cli import tables
+from clearance.cli import interrupts, tables
 from clearance.core import import_path
 from clearance.core.errors import InfeasibleError, InputError, MissingExtraError, SolverError
 from clearance.core.text import first_line
 
-BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
+BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
 EXIT_STATUS = (
-    "exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; "
-    "130 interrupted"
+    "Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
+    " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal)."
 )
 
 # Every command has a module `<command>_command` with `add_flags(parser, words)`, `run(args)` and, where flags that are
@@ -31,7 +32,7 @@ EXIT_STATUS = (
 COMMANDS = {
     "solve": "learn a policy, select the best one that meets every limit, and certify it",
     "sweep": "solve every point of a grid, each into its own run folder",
-    "export": "write the trace of a run folder as a table",
+    "export": "write a model in another format, or the trace or policy of a run folder as a table",
     "optimum": "compute the exact optimum of a finite model by linear programming",
     "certify": "prove, or show with confidence, whether a policy meets every limit",
     "check": "check that a problem is well formed and that its limits can be met",
@@ -46,6 +47,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable failure into one line and an exit status."""
     tables.accept_any_encoding()
+    interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
     fail = partial(tables.error, as_json="--json" in words)
     try:
@@ -60,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SolverError as e:
         return fail(str(e), BAD_INPUT)
     except KeyboardInterrupt:
-        return fail("interrupted", INTERRUPTED)
+        return fail("interrupted", interrupts.exit_status())
     finally:
         tables.flush()
 
@@ -82,6 +84,10 @@ def _run(args: argparse.Namespace) -> int:
             names = () if e.cmdp is None else e.cmdp.names
             tables.answer(args, result | diagnosis_of(e.cmdp), on, names=names)
             return INFEASIBLE
+        except Exception:
+            if interrupts.was_interrupted():  # a library has made another error of it
+                raise KeyboardInterrupt from None
+            raise
 
 
 # ----------------------------------------------------------------------------------------------------- the parser

@@ -59,7 +59,8 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
         "--cluster",
         type=cluster,
         metavar="ray|ADDRESS",
-        help="run on Ray: on this machine (ray), or on the cluster at HOST:PORT or ray://HOST:PORT (default: threads)",
+        help="run on Ray: one started for this command, or named by RAY_ADDRESS (ray), or the cluster at HOST:PORT or "
+        "ray://HOST:PORT (default: threads)",
     )
 
 
@@ -86,11 +87,11 @@ def check_folder(out: str) -> None:
 
 
 def check_file(out: str, problem: str, suffixes: tuple[str, ...] = (), flag: str = "--out") -> None:
+    if os.path.isdir(out):
+        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
     if suffixes and not out.endswith(suffixes):
         raise InputError(f"{flag} {out}: must end in one of {', '.join(suffixes)}")
     _check_writable(out, flag)
-    if os.path.isdir(out):
-        raise InputError(f"{flag} {out}: is a folder; give the name of a file")
     if not os.path.isdir(os.path.dirname(out) or "."):
         raise InputError(f"{flag} {out}: there is no folder {os.path.dirname(out)}; make it first")
     if os.path.exists(out) and os.path.exists(problem) and os.path.samefile(out, problem):

@@ -11,7 +11,6 @@ from clearance.certificates.verdict_words import as_written, bound_words
 from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.reporting import plots
 from clearance.runs import progress as watch
-from clearance.runs.problem_text import load_model
 from clearance.studies.frontier import check_arguments, frontier
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ MOST = 10_000
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     run_flags.add_problem(p)
+    run_flags.add_model_flags(p)
     p.add_argument("--constraint", metavar="NAME", help="the limit that varies, by name or index (default: the first)")
     p.add_argument(
         "--over", choices=["b", "kappa"], default="b", help="vary one limit, or tighten all alike (default: b)"
@@ -42,7 +42,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Refuse what can be refused before the work."""
-    cmdp = load_model(args.problem)
+    cmdp = run_flags.read_model(args)
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
         if args.out.endswith(FIGURES):

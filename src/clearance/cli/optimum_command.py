@@ -10,23 +10,29 @@ from clearance.cli.diagnosis import diagnosis_of
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.optimum import optimum
+from clearance.exchange.policy_files import SUFFIXES, save_policy
 from clearance.finite.mixture import Mixture
 from clearance.runs.certify import certify
-from clearance.runs.problem_text import load_model
 
 INFEASIBLE, NOT_CERTIFIED = 3, 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     run_flags.add_problem(p)
+    run_flags.add_model_flags(p)
     add_policy_flag(p)
-    p.add_argument("--out", type=flag_types.place, metavar="POLICY", help="write the optimal policy (.npz) here")
+    p.add_argument(
+        "--out",
+        type=flag_types.place,
+        metavar="POLICY",
+        help="write the optimal policy here: .npz, or by name .csv, .json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    cmdp = load_model(args.problem)
     if args.out:
-        flag_types.check_file(args.out, args.problem)
+        flag_types.check_file(args.out, args.problem, SUFFIXES)
+    cmdp = run_flags.read_model(args)
     best = optimum(cmdp)
     certificate = certify(cmdp, best.policy, best=best)
     feasible = best.status != "infeasible"
@@ -39,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if best.status == "borderline":
         result |= {"message": no_room_message(best.attained_margin)}
     if args.out:
-        Mixture.single(best.policy).save(args.out)
+        save_policy(best.policy, args.out, cmdp)
     result |= policy_answer(args, cmdp, Mixture.single(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

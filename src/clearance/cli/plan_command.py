@@ -9,12 +9,12 @@ from clearance.cli import flag_types, run_flags, tables
 from clearance.exact.theory_plan import plan_for
 from clearance.runs.field_values import parse_real
 from clearance.runs.named_parts import make_policy_class
-from clearance.runs.problem_text import load_model
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     real = flag_types.flag(parse_real)
     run_flags.add_problem(p)
+    run_flags.add_model_flags(p)
     p.add_argument("--epsilon", type=real, required=True, help="the accuracy wanted of J_r")
     p.add_argument("--policy", default="tabular", help="policy class, as for solve (default: tabular)")
     p.add_argument("--mu_F", type=real, default=None, help="μ_F (default: estimated at the uniform policy)")
@@ -23,7 +23,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    cmdp = load_model(args.problem)
+    cmdp = run_flags.read_model(args)
     policy = make_policy_class(args.policy, cmdp)
     plan, notes = plan_for(cmdp, policy, args.epsilon, mu_F=args.mu_F, eps_bias=args.eps_bias, eps_bias2=args.eps_bias2)
     tables.answer(args, {"status": "done", **plan, "message": "; ".join(notes)}, f"Theorem 1 on {args.problem}")

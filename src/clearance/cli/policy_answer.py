@@ -18,6 +18,6 @@ def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[s
     """Return `policy_words` and, where it was asked for, `policy`; nothing for the networks of a simulator."""
     if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
         return {}
-    names = {"states": getattr(problem, "states", None), "actions": getattr(problem, "actions", None)}
+    names = {"states": problem.states, "actions": problem.actions}
     found: dict[str, Any] = {"policy_words": describe_policy(problem, policy, **names)}
     return found | ({"policy": list_policy(policy, **names)} if args.show_policy else {})

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from clearance.cli import flag_types
+from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import OneOf, is_code
 from clearance.runs.method_settings import METAVARS, Setting, all_settings, help_of, method_class
 from clearance.runs.method_table import METHODS
+from clearance.runs.problem_text import OF_MODEL_FILE, load_model
 from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
 
 GROUPS = {
-    "limits": "limits of an environment (gym:ENV_ID, or package.module:factory)",
+    "limits": "limits of an environment (gym:ENV_ID, package.module:factory) or an imported model (.csv, .umb, …)",
     "method": "method",
     "settings": "settings of the method",
     "evidence": "evidence and budget",
@@ -22,7 +24,7 @@ GROUPS = {
 }
 
 
-PROBLEM = "a model file (.npz), a zoo name, gym:ENV_ID, or package.module:factory"
+PROBLEM = "a model file (.npz, .csv, .drn, .umb, .tra), a zoo name, gym:ENV_ID, or package.module:factory"
 
 
 def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
@@ -47,8 +49,20 @@ def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> dict[str,
 def add_environment_flags(p: argparse.ArgumentParser) -> None:
     """Add the flags that say what is asked of an environment."""
     group = p.add_argument_group(GROUPS["limits"])
-    for name in OF_ENVIRONMENT:
+    for name in dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE)):
         _add(group, name)
+
+
+def add_model_flags(p: argparse.ArgumentParser) -> None:
+    """Add the flags that say what is asked of an imported model."""
+    group = p.add_argument_group("limits of an imported model (.csv, .drn, .umb, .tra)")
+    for name in OF_MODEL_FILE:
+        _add(group, name)
+
+
+def read_model(args: argparse.Namespace) -> CMDP:
+    """Return the finite model that PROBLEM names, with what the flags ask of it."""
+    return load_model(args.problem, read_spec(args).environment)
 
 
 def add_evidence_flags(p: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -83,7 +97,24 @@ def _add(group: Any, name: str, default: Any = None) -> None:
         group.add_argument("--printed", action="store_true", default=None, help=help)
         return
     metavar = about["metavar"] or _metavar(name, about["parse"])
+    if name == "limits":
+        kind = flag_types.flag(about["parse"])
+        group.add_argument("--limits", type=kind, action=_Collect, metavar=metavar, help=help)
+        group.add_argument("--limit", dest="limits", type=kind, action=_Collect, help=argparse.SUPPRESS)
+        return
     group.add_argument(f"--{name}", type=flag_types.flag(about["parse"]), default=default, metavar=metavar, help=help)
+
+
+class _Collect(argparse.Action):
+    """Limits by name may be given one by one."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest)
+        if before is not None and (
+            not isinstance(before, dict) or not isinstance(values, dict) or before.keys() & values
+        ):
+            parser.error(f"argument {option_string}: give each limit once, by name")
+        setattr(namespace, self.dest, values if before is None else before | values)
 
 
 def _add_setting(group: Any, setting: Setting) -> None:

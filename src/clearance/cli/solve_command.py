@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, tables
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
 from clearance.core.import_path import import_rule
@@ -23,7 +23,7 @@ from clearance.runs import run_reader
 from clearance.runs.field_values import is_code
 from clearance.runs.method_settings import method_class
 from clearance.runs.method_table import METHODS
-from clearance.runs.problem_text import names_code
+from clearance.runs.problem_text import OF_MODEL_FILE, names_code
 from clearance.runs.resume import resume
 from clearance.runs.run_folder import refuse_other_version
 from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
@@ -31,7 +31,7 @@ from clearance.runs.solve import solve
 from clearance.runs.worlds.dispatch import world_of
 from clearance.zoo import SIMULATORS
 
-CERTIFIED, NOT_CERTIFIED, INTERRUPTED = 0, 4, 130
+CERTIFIED, NOT_CERTIFIED = 0, 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -147,9 +147,8 @@ def recall(spec: RunSpec, folder: str) -> RunSpec:
             f"PROBLEM {spec.problem} is not as in the run in {folder}, where it was {begun}: give that one"
         )
     spec.check_agreement(flags, folder, simulated=simulated)
-    if not simulated:
-        return spec
-    asked = [name for name in OF_ENVIRONMENT if name != "constraints" and getattr(spec, name) is None]
+    known = OF_ENVIRONMENT if simulated else OF_MODEL_FILE
+    asked = [name for name in known if name != "constraints" and getattr(spec, name) is None]
     return replace(spec, **{n: parse_flag(n, to_text(n, flags[n])) for n in asked if flags and n in flags})
 
 
@@ -190,7 +189,8 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
             raise
-        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED, as_json=args.json)
+        message = f"interrupted; saved in {folder}: {go_on}"
+        return tables.error(message, interrupts.exit_status(), as_json=args.json)
     except (SolverError, InputError) as e:
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
@@ -200,7 +200,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     if solution.status == "interrupted":
         where = f"; saved in {folder}: {go_on}" if folder else ""
         done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
-        return tables.error(f"{done}{where}", INTERRUPTED)
+        return tables.error(f"{done}{where}", interrupts.exit_status())
     return status
 
 

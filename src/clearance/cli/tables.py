@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clearance.studies.reproduce import Study
 
 
-INTERRUPTED = 130  # an exit status
+INTERRUPTED = 128  # and a signal: an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
 IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
@@ -300,7 +300,7 @@ def error(message: str, status: int, *, as_json: bool = False) -> int:
     _complain(message)
     if as_json:
         with contextlib.suppress(InputError):  # the error may be that nothing can be written there
-            kind = "interrupted" if status == INTERRUPTED else "error"
+            kind = "interrupted" if status > INTERRUPTED else "error"
             say(json.dumps({"status": kind, "message": visible(message), "exit_status": status}) + "\n")
     return status
 

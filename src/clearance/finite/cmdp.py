@@ -34,12 +34,14 @@ from clearance.core.inside_folder import AnyPath
 from clearance.core.statement import read_limits
 from clearance.core.validation import (
     freeze,
+    order_rows,
     read_available,
     read_constraints,
     read_csr,
     read_discount,
     read_flags,
     read_initial,
+    read_labels,
     read_names,
     read_number,
     read_numbers,
@@ -47,6 +49,7 @@ from clearance.core.validation import (
 )
 
 ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
+ARRAYS += ("states", "actions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,6 +65,9 @@ class CMDP:
     costs  which constraints were written as costs [I], and are shown as such
     available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
            ignored, and no policy takes them
+    states, actions  their names [S], [A], where they have some; kept in files, no result depends on them
+    order  of the rows of a sparse P (as an argument): "state" (row s·A + a) or "action" (row a·S + s: one matrix per
+           action, stacked). Both have one shape; rows that look like the second are refused unless this is given
 
     Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
     `cost=c, limit=l` adds the constraint g = −c, b = −l.
@@ -77,6 +83,8 @@ class CMDP:
     gamma: float
     names: tuple[str, ...]
     costs: tuple[bool, ...]
+    states: tuple[str, ...] | None
+    actions: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -91,6 +99,9 @@ class CMDP:
         limit: ArrayLike | None = None,
         names: Sequence[str] | None = None,
         available: ArrayLike | None = None,
+        states: Sequence[str] | None = None,
+        actions: Sequence[str] | None = None,
+        order: str | None = None,
     ) -> None:
         r_ = read_numbers("r", r, ndim=2)
         S, A = r_.shape
@@ -104,13 +115,15 @@ class CMDP:
         mask = read_available(available, S, A)
         h = np.concatenate([r_[None], g_, -c_])
         put = object.__setattr__
-        put(self, "P", read_transitions(P, S, A, mask))
+        put(self, "P", read_transitions(order_rows(P, S, A, order), S, A, mask))
         put(self, "h", freeze(h if mask is None else np.where(mask, h, 0.0)))
         put(self, "b", freeze(np.concatenate([b_, -l_])))
         put(self, "rho", read_initial(rho, S))
         put(self, "gamma", read_discount(gamma))
         put(self, "names", read_names(names, self.I))
         put(self, "costs", (False,) * len(b_) + (True,) * len(l_))
+        put(self, "states", read_labels("states", states, S))
+        put(self, "actions", read_labels("actions", actions, A))
 
     def __repr__(self) -> str:
         kind = "sparse" if self.is_sparse else "dense"
@@ -227,6 +240,8 @@ class CMDP:
     def save(self, path: AnyPath) -> None:
         """Write the model as `.npz` (plain arrays, readable without running code)."""
         signs = {"costs": np.array(self.costs)} if any(self.costs) else {}
+        labels = {"states": self.states, "actions": self.actions}
+        signs |= {name: np.array(x, dtype=np.str_) for name, x in labels.items() if x is not None}
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
 
     def arrays(self) -> dict[str, Any]:
@@ -253,8 +268,8 @@ class CMDP:
             P = z["P"] if "P" in z else read_csr(z)
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
             gamma = read_number("gamma", z["gamma"])
-            given = {"rho": z.get("rho"), "available": z.get("available")}
-            model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, **given)
+            given: dict[str, Any] = {name: z.get(name) for name in ("rho", "available", "states", "actions")}
+            model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, order="state", **given)
             object.__setattr__(model, "costs", read_flags("costs", z.get("costs"), model.I))
             return model
         except InputError as e:
@@ -268,4 +283,5 @@ def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0
     sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
     signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I, "costs": I}
-    return sparse_P | signals_of | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}
+    labels = {"states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
+    return sparse_P | signals_of | labels | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}

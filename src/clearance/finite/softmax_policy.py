@@ -145,7 +145,8 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
     P: Any = sparse.block_diag(blocks, format="csr") @ sparse.csr_array(cmdp.rows)
     P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
     h = np.einsum("sab,hsb->hsa", blocks, cmdp.h)
-    return CMDP(P, h[0], h[1:], cmdp.b, rho=cmdp.rho, gamma=cmdp.gamma, names=cmdp.names, available=can)
+    about = {"rho": cmdp.rho, "gamma": cmdp.gamma, "names": cmdp.names, "available": can, "order": "state"}
+    return CMDP(P, h[0], h[1:], cmdp.b, **about)
 
 
 def class_policy(policy: Any, pi: Array) -> Array:

@@ -1,4 +1,7 @@
-"""From PROBLEM, a text, to the problem: a model file, a zoo name, gym:ENV_ID or package.module:factory."""
+"""From PROBLEM, a text, to the problem: a model file, a zoo name, gym:ENV_ID or package.module:factory.
+
+The suffix of a model file says its format (`clearance.exchange.model_files`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
 from clearance.runs.foreign_code import import_function, import_name
@@ -18,14 +22,22 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
+# What the user says of a model in a foreign format: these have neither discount factor nor limits.
+OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
 def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
-    """Return the problem; `asked` is what is asked of an environment: limits, b, gamma, horizon, …
+    """Return the problem; `asked` is what is asked of an environment or an imported model: limits, b, gamma, …
 
     >>> load_problem("two-state", {}).S
     2
     """
+    if is_imported(text):
+        for name in (name for name in asked if name not in OF_MODEL_FILE):
+            raise InputError(f"--{name} is for environments; {text} is a model: leave it out")
+        return model_files.load_model(text, **asked)
+    refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
     if text in SIMULATORS:
         refuse_environment_flags(asked, f"{text} comes with its own limits")
         return SIMULATORS[text]()
@@ -37,11 +49,14 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
     if is_code(text):
         return _from_factory(text, asked)
     known = ", ".join([*MODELS, *SIMULATORS])
-    raise InputError(f"{WHAT} {text!r} is no .npz file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
+    raise InputError(f"{WHAT} {text!r} is no model file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
 
 
-def load_model(text: str) -> CMDP:
-    """Return the finite model that PROBLEM names."""
+def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
+    """Return the finite model that PROBLEM names; `asked` is what is asked of an imported one, None: nothing can be."""
+    if asked is not None and is_imported(text):
+        return load_problem(text, asked)
+    refuse_environment_flags(asked or {}, f"{text} is not an imported model")
     found = load_model_or_none(text)
     if found is None:
         needs = "solve, certify and check take it, this needs a finite model"
@@ -53,6 +68,9 @@ def load_model_or_none(text: str) -> CMDP | None:
     """Return the finite model that PROBLEM names; None if it is a simulator. To know it, a factory is called."""
     if text in SIMULATORS or text.startswith("gym:"):
         return None
+    if is_imported(text):
+        first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
+        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -64,7 +82,17 @@ def load_model_or_none(text: str) -> CMDP | None:
 
 
 def is_model_file(text: str) -> bool:
-    return text.endswith(".npz") or os.path.isfile(text)
+    return text.endswith(".npz") or is_imported(text) or os.path.isfile(text)
+
+
+def names_model(text: str) -> bool:
+    """Whether a text may name a finite model; a folder does not."""
+    return not os.path.isdir(text) and (text in MODELS or is_model_file(text) or is_code(text))
+
+
+def is_imported(text: str) -> bool:
+    """Whether PROBLEM is a file in a foreign format."""
+    return text.lower().endswith(model_files.IMPORTED)
 
 
 def names_code(text: str) -> bool:
@@ -105,4 +133,5 @@ def _wrong_problem(text: str, found: Any) -> InputError:
 
 def refuse_environment_flags(asked: Mapping[str, Any], why: str) -> None:
     for name in asked:
-        raise InputError(f"--{name} is for environments; {why}: leave it out")
+        what = "imported models" if name in ONLY_OF_MODEL_FILE else "environments"
+        raise InputError(f"--{name} is for {what}; {why}: leave it out")

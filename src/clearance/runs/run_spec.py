@@ -34,7 +34,7 @@ from clearance.runs.field_values import (
 from clearance.runs.method_settings import built_in_settings, method_class, parser_of, settings_of
 from clearance.runs.method_table import METHODS
 from clearance.runs.named_parts import make_direction, make_policy_class, make_sampler
-from clearance.runs.problem_text import load_problem
+from clearance.runs.problem_text import OF_MODEL_FILE, load_problem
 from clearance.runs.worlds.dispatch import world_of
 from clearance.simulator.simulator import Simulator
 
@@ -96,7 +96,10 @@ class RunSpec:
         "Algorithm 2 with resets (table) or reset-free (coin), or exact values (default: what the method needs)"
     )  # fmt: skip
     limits: tuple[float, ...] | Mapping[str, float] | None = _flag(
-        parse_limits, "limits", "upper limits of the costs: numbers, or NAME=NUMBER for each", "L1,L2|NAME=L,…"
+        parse_limits,
+        "limits",
+        "upper limits of the costs: numbers, or NAME=NUMBER for each (also --limit)",
+        "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
         parse_limits,
@@ -105,6 +108,10 @@ class RunSpec:
         "B1,B2|NAME=B,…",
     )
     gamma: float | None = _flag(parse_real, "limits", "discount factor (default with --horizon: 1)")
+    reward: str | None = _flag(parse_text, "limits", "what to maximise in an imported model, by name", "NAME")
+    initial: str | None = _flag(
+        parse_text, "limits", "initial state of an imported model, by name or number (default: as in the file)", "STATE"
+    )
     horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
     num_envs: int | None = _flag(
         whole_between(1, 10_000), "limits", "number of environments that run side by side (default: 8)", "N"
@@ -159,8 +166,9 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What is asked of an environment."""
-        return {n: getattr(self, n) for n in OF_ENVIRONMENT if getattr(self, n) is not None}
+        """What is asked of an environment or an imported model."""
+        asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
+        return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 
     def load_problem(self) -> Any:
         if self.problem is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
 from clearance.zoo.garnet import garnet
 from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
@@ -14,7 +15,7 @@ from clearance.zoo.random_cmdp import bai2023, bai2023_policy, ding2020, ding202
 from clearance.zoo.robots import ROBOTS, crpo_acrobot, crpo_cartpole, velocity
 from clearance.zoo.small import altman_queue, two_state
 from clearance.zoo.streaming import streaming
-from clearance.zoo.toy_text import cliff, frozen_lake, gymnasium_signal, gymnasium_table, taxi
+from clearance.zoo.toy_text import cliff, frozen_lake, taxi
 
 # What the command line calls a zoo name: a model that needs no arguments.
 MODELS = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.finite.cmdp import CMDP
-from clearance.zoo.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import start_at, transitions
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.zoo.transition_rows import transitions
+from clearance.finite.transition_rows import transitions
 
 ARRIVALS = (0.5, 0.3, 0.2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.zoo.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import start_at, transitions
 
 
 def maintenance(

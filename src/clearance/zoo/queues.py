@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.zoo.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import start_at, transitions
 
 RATES = (0.2, 0.4, 0.6, 0.8)
 

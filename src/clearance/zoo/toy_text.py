@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy import ndarray as Array
 
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.finite.cmdp import CMDP
-from clearance.zoo.transition_rows import transitions
-
-# f(s, a, s_next, reward, terminated): a signal of one transition.
-Signal = Callable[[int, int, int, float, bool], float]
+from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
 
 
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
@@ -76,89 +71,6 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
     cost = gymnasium_signal(env, enters)
     return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=crossings, names=["quiet street"])
-
-
-def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array, Array]:
-    """P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
-
-    P is dense [S, A, S], or CSR [S·A, S] for large tables (`dense` True or False to choose).
-
-    A state whose every way in ends the episode (a hole, the goal) is absorbing with zero reward; its own rows in the
-    table are never used. Where an episode can end in a state that can also be entered and left again, one extra
-    absorbing state, the last one, takes the endings. ρ is the environment's own; without one, uniform over the states
-    that are not ends.
-    """
-    t = _read(env)
-    loops, every = np.repeat(t.ends, t.A), np.tile(np.arange(t.A), len(t.ends))
-    s, a, s_next = np.append(t.s, loops), np.append(t.a, every), np.append(t.s_next, loops)
-    P = transitions(t.S, t.A, s, a, s_next, np.append(t.prob, np.ones(len(loops))), dense=dense)
-    return P, _expect(t, t.reward), t.rho
-
-
-def gymnasium_signal(env: Any, f: Signal) -> Array:
-    """E f(s, a, s', reward, terminated) [S, A] over the table's transitions, on the states of `gymnasium_table`.
-
-    For costs that the environment knows only by its transitions: falling, entering, bumping. Zero where it is over.
-    """
-    t = _read(env)
-    listed = zip(t.s.tolist(), t.a.tolist(), t.s_table.tolist(), t.reward.tolist(), t.over.tolist(), strict=True)
-    return _expect(t, np.array([f(*transition) for transition in listed], float))
-
-
-class _Table(NamedTuple):
-    """The transitions out of states that are no ends, as columns. S, ends and rho count the extra state, if any.
-
-    s_table is the next state by the table, s_next the one of the model.
-    """
-
-    S: int
-    A: int
-    s: Array
-    a: Array
-    prob: Array
-    s_table: Array
-    s_next: Array
-    reward: Array
-    over: Array
-    ends: Array
-    rho: Array
-
-
-def _read(env: Any) -> _Table:
-    env = getattr(env, "unwrapped", env)
-    table = getattr(env, "P", None)
-    if not isinstance(table, dict):
-        raise InputError("the environment has no transition table: `env.unwrapped.P` is what FrozenLake, Taxi, … have")
-    S, A = len(table), len(table[0])
-    listed = [(s, a, *outcome) for s in range(S) for a in range(A) for outcome in table[s][a] if outcome[0] > 0]
-    columns = (np.array(column) for column in zip(*listed, strict=True))
-    s, a, prob, s_table, reward, over = (
-        x.astype(kind) for x, kind in zip(columns, (int, int, float, int, float, bool), strict=True)
-    )
-    rho, is_end = _start_and_ends(S, s, s_table, over, getattr(env, "initial_state_distrib", None))
-    keep = ~is_end[s]
-    s, a, prob, s_table, reward, over = (x[keep] for x in (s, a, prob, s_table, reward, over))
-    elsewhere = over & ~is_end[s_table]  # ends in a state that is not an end: in the extra one
-    ends = np.append(np.flatnonzero(is_end), np.full(int(elsewhere.any()), S))
-    rho = np.append(rho, np.zeros(int(elsewhere.any())))
-    return _Table(len(rho), A, s, a, prob, s_table, np.where(elsewhere, S, s_table), reward, over, ends, rho)
-
-
-def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
-    """ρ [S], and which states [S] are entered by endings only; a loop is no way in."""
-    is_end = np.zeros(S, bool)
-    is_end[s_next[over]] = True
-    is_end[s_next[~over & (s != s_next)]] = False
-    if rho is None:
-        return ~is_end / (~is_end).sum(), is_end
-    rho = np.asarray(rho, float)
-    return rho, is_end & (rho == 0)
-
-
-def _expect(t: _Table, x: Array) -> Array:
-    out = np.zeros((t.S, t.A))
-    np.add.at(out, (t.s, t.a), t.prob * x)
-    return out
 
 
 def _make(name: str, **kwargs: Any) -> Any:

@@ -63,7 +63,7 @@ class Generative(FiniteSampler):
         P = sparse.csr_array(sparse.diags_array(1 / total) @ counts)
         P = P if cmdp.is_sparse else P.toarray().reshape(cmdp.S, cmdp.A, cmdp.S)
         about = {"rho": cmdp.rho, "gamma": cmdp.gamma, "names": cmdp.names, "available": cmdp.available}
-        return CMDP(P, cmdp.r, cmdp.g, cmdp.b, **about)
+        return CMDP(P, cmdp.r, cmdp.g, cmdp.b, order="state", **about)
 
     def batch(
         self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None

@@ -1,0 +1,1 @@
+"""Models in and out: tables, matrices, functions, PRISM, DRN, UMB; policies out."""

@@ -1,0 +1,106 @@
+"""Models in which a state has a list of choices, with labels that need not be unique, as model checkers write them.
+
+A CMDP has one list of actions for all states. Labels become actions; a label that a state has twice becomes `label`,
+`label#2`. Choices without a label are numbered within their state if no choice has one, and are called "unlabelled"
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.exchange.explicit_model import ExplicitModel, Whole, check_pairs, index_names
+
+UNLABELLED = "unlabelled"
+
+
+def name_choices(states: Sequence[int], labels: Sequence[str]) -> tuple[list[int], tuple[str, ...] | None]:
+    """Return the action of each choice, and the names of the actions (None where they have only numbers).
+
+    >>> name_choices([0, 0, 1], ["go", "go", "stop"])
+    ([0, 1, 2], ('go', 'go#2', 'stop'))
+    """
+    counts: dict[tuple[int, str], int] = {}
+    named = []
+    bare = not any(labels)
+    for state, label in zip(states, labels, strict=True):
+        key = (state, label)
+        counts[key] = counts.get(key, 0) + 1
+        if bare:
+            named.append(str(counts[key] - 1))
+        else:
+            named.append((label or UNLABELLED) + (f"#{counts[key]}" if counts[key] > 1 else ""))
+    index, names = index_names(list(dict.fromkeys(named)))
+    return [index[name] for name in named], names
+
+
+class ChoiceList:
+    """Collects the choices of one state after another, with their rewards and branches."""
+
+    def __init__(self) -> None:
+        self.begun = False  # whether the present state has a choice
+        self._states: list[int] = []
+        self._labels: list[str] = []
+        self._rewards: list[list[float]] = []
+        self._choice: list[int] = []
+        self._s_next: list[int] = []
+        self._prob: list[float] = []
+        self._lines: list[int] = []
+        self._state = -1
+
+    def begin_state(self) -> None:
+        self._state += 1
+        self.begun = False
+
+    def begin_choice(self, label: str, rewards: list[float], line: int) -> None:
+        self.begun = True
+        self._states.append(self._state)
+        self._labels.append(label)
+        self._rewards.append(rewards)
+
+    def add_branch(self, s_next: int, prob: float, line: int) -> None:
+        self._choice.append(len(self._states) - 1)
+        self._s_next.append(s_next)
+        self._prob.append(prob)
+        self._lines.append(line)
+
+    def finish(
+        self, source: str, S: int, names: Sequence[str], state_rewards: Sequence[Sequence[float]],
+        initial: Sequence[int], states: tuple[str, ...] | None, tolerance: float,
+    ) -> ExplicitModel:  # fmt: skip
+        """Return the model; `state_rewards` [S] are added to those of every choice."""
+        for s_next, line in zip(self._s_next, self._lines, strict=True):
+            if s_next >= S:
+                raise InputError(f"{source}, line {line}: next state must be in 0..{S - 1}, got {s_next}")
+        action, actions = name_choices(self._states, self._labels)
+        A = max(action) + 1
+        check_pairs(source, S, A)
+        s, a = np.array(self._states, np.int64), np.array(action, np.int64)
+        per_choice = np.array(self._rewards, float).reshape(len(s), len(names))
+        total = per_choice + np.array(state_rewards, float).reshape(S, len(names))[s]
+        rewards = {name: spread(S, A, s, a, total[:, n]) for n, name in enumerate(names)}
+        choice, lines = np.array(self._choice, np.int64), self._lines
+        return ExplicitModel(
+            source, S, A, s[choice], a[choice], np.array(self._s_next, np.int64), np.array(self._prob, float), rewards,
+            start_at(S, initial), states, actions, place=lambda n: f"line {lines[n]}", tolerance=tolerance,
+        )  # fmt: skip
+
+
+def spread(S: int, A: int, s: Whole, a: Whole, values: Array) -> Array:
+    """Return values of choices as a table [S, A]; zero where there is no such choice."""
+    table = np.zeros((S, A))
+    table[s, a] = values
+    return table
+
+
+def start_at(S: int, initial: Sequence[int]) -> Array | None:
+    """Return ρ, uniform over the initial states; None if there are none."""
+    if not len(initial):
+        return None
+    rho = np.zeros(S)
+    rho[list(initial)] = 1 / len(initial)
+    return rho

@@ -1,0 +1,216 @@
+"""A model as a list of transitions with named rewards: what every file format has, and a CMDP is built from.
+
+    transition n:  s[n], a[n] → s_next[n] with probability prob[n]
+    rewards[name][s, a]:  the expected reward of one step
+
+A file says which rewards there are. The user says which one is maximised, which ones are limited, and the discount
+factor: `build_cmdp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.array_files import free_memory
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import SUM_TOLERANCE, read_number
+from clearance.finite.cmdp import CMDP
+from clearance.finite.transition_rows import transitions
+
+Whole = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplicitModel:
+    """Transitions and named rewards of one model.
+
+    source   the file, for messages;  place: where transition n stands in it
+    rho      initial distribution [S]; None: uniform
+    states, actions   their names, where they have some
+    tolerance  how far the probabilities of a row may be off 1: files with few digits are normalised
+    """
+
+    source: str
+    S: int
+    A: int
+    s: Whole
+    a: Whole
+    s_next: Whole
+    prob: Array
+    rewards: Mapping[str, Array]
+    rho: Array | None = None
+    states: tuple[str, ...] | None = None
+    actions: tuple[str, ...] | None = None
+    place: Callable[[int], str] = "entry {}".format
+    tolerance: float = SUM_TOLERANCE
+
+    def state_name(self, s: int) -> str:
+        return repr(self.states[s]) if self.states else str(s)
+
+    def action_name(self, a: int) -> str:
+        return repr(self.actions[a]) if self.actions else str(a)
+
+
+def build_cmdp(
+    model: ExplicitModel,
+    *,
+    gamma: float | None,
+    reward: str | None = None,
+    limits: Mapping[str, float] | None = None,
+    b: Mapping[str, float] | None = None,
+    initial: Any = None,
+) -> CMDP:
+    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name."""
+    try:
+        limits, b = check_limits("limits", limits), check_limits("b", b)
+        for name in (*limits, *b):
+            _require(model, "limits" if name in limits else "b", name)
+        if gamma is None:
+            raise InputError("gamma is missing: give the discount factor (gamma=…, --gamma)")
+        r = model.rewards[choose_reward(model, reward, (*limits, *b))]
+        prob, available = _check_rows(model)
+        P = transitions(model.S, model.A, model.s, model.a, model.s_next, prob)
+        g, costs = (np.array([model.rewards[n] for n in names]).reshape(-1, model.S, model.A) for names in (b, limits))
+        return CMDP(
+            P, r, g, np.array(list(b.values()), float), cost=costs, limit=np.array(list(limits.values()), float),
+            gamma=gamma, rho=read_start(model, initial), names=[*b, *limits], order="state",
+            available=None if available.all() else available, states=model.states, actions=model.actions,
+        )  # fmt: skip
+    except InputError as e:
+        raise InputError(str(e) if str(e).startswith(model.source) else f"{model.source}: {e}") from None
+
+
+def check_limits(field: str, limits: Any) -> dict[str, float]:
+    """Limits by name; None is none."""
+    if limits is None:
+        return {}
+    if not isinstance(limits, Mapping):
+        raise InputError(f"{field} must say which number limits what: {{name: number}}, --limit NAME=NUMBER")
+    return {str(name): read_number(f"{field}[{name!r}]", value) for name, value in limits.items()}
+
+
+def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    """Costs and their limits, both by name: each cost has one limit."""
+    costs, limits = dict(costs or {}), check_limits("limits", limits)
+    for name in (*costs, *limits):
+        if name not in costs or name not in limits:
+            field = "limits" if name in costs else "costs"
+            raise InputError(f"{field} has no {name!r}: give each cost one limit, by name")
+    return costs, limits
+
+
+def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
+    """Return the name of what is maximised: the one given, the only one that is not limited, or "reward"."""
+    if reward is not None:
+        _require(model, "reward", reward)
+        return reward
+    free = [name for name in model.rewards if name not in limited]
+    if len(free) == 1 or "reward" in free:
+        return "reward" if "reward" in free else free[0]
+    raise InputError(f"reward is missing: say which one to maximise (reward=…, --reward): {_known(model)}")
+
+
+def _require(model: ExplicitModel, field: str, name: str) -> None:
+    if name not in model.rewards:
+        raise InputError(f"{field}: there is no {name!r}; the model has {_known(model)}")
+
+
+def _known(model: ExplicitModel) -> str:
+    return ", ".join(model.rewards) or "no rewards"
+
+
+def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the probabilities, normalised where a file has few digits, and which actions exist [S, A]."""
+    row = model.s * model.A + model.a
+    bad = np.flatnonzero(~((model.prob >= 0) & (model.prob <= 1 + model.tolerance)))
+    if len(bad):
+        raise _at(model, int(bad[0]), f"must be in [0, 1], got {float(model.prob[bad[0]])!r}")
+    total = np.bincount(row, model.prob, model.S * model.A)
+    available = np.bincount(row, minlength=model.S * model.A) > 0
+    off = available & (np.abs(total - 1) > model.tolerance)
+    if off.any():
+        first = int(np.flatnonzero(off[row])[0])
+        where = f"state {model.state_name(int(model.s[first]))}, action {model.action_name(int(model.a[first]))}"
+        raise _at(model, first, f"of {where} sums to {total[row[first]]:.12g}; probabilities must sum to 1")
+    mask = available.reshape(model.S, model.A)
+    if not mask.any(axis=1).all():
+        s = int(np.argmin(mask.any(axis=1)))
+        raise InputError(f"state {model.state_name(s)} has no transitions; an end of the process is a loop of its own")
+    loose = np.abs(total - 1) > SUM_TOLERANCE
+    return np.where(loose[row], model.prob / np.where(total > 0, total, 1.0)[row], model.prob), mask
+
+
+def _at(model: ExplicitModel, n: int, what: str) -> InputError:
+    return InputError(f"{model.source}, {model.place(n)}: probability {what}")
+
+
+def read_start(model: ExplicitModel, initial: Any) -> Array | None:
+    """Return ρ [S] from a state, {state: probability}, a list [S], or the file's own where nothing is given."""
+    if initial is None:
+        return model.rho
+    if isinstance(initial, Mapping):
+        rho = np.zeros(model.S)
+        for state, p in initial.items():
+            rho[_index(model, state)] += read_number(f"initial[{state!r}]", p)
+        return rho
+    if isinstance(initial, str | int | np.integer):
+        return np.eye(1, model.S, _index(model, initial))[0]
+    return np.asarray(initial)
+
+
+def _index(model: ExplicitModel, state: Any) -> int:
+    if model.states is not None and str(state) in model.states:
+        return model.states.index(str(state))
+    if model.states is None and str(state).isdecimal() and int(state) < model.S:
+        return int(state)
+    known = ", ".join(model.states[:5]) + ", …" if model.states else f"0..{model.S - 1}"
+    raise InputError(f"initial: there is no state {state!r}; states are {known}")
+
+
+def check_pairs(source: str, S: int, A: int) -> None:
+    """Every signal is a table [S, A]: refuse what would not fit into the memory, before it is made."""
+    if free_memory() / 4 < 8.0 * S * A:
+        raise InputError(
+            f"{source}: has {S} states and {A} different actions, too many for a table of all pairs; "
+            "give the actions of different states the same names"
+        )
+
+
+def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
+    """Return E value [S, A] over transitions; where all of a row are equal, that value to the bit."""
+    mean = np.bincount(row, prob * values, S * A)
+    low, high = np.full(S * A, np.inf), np.full(S * A, -np.inf)
+    np.minimum.at(low, row, values)
+    np.maximum.at(high, row, values)
+    return np.where(low == high, np.where(np.isfinite(low), low, 0.0), mean).reshape(S, A)
+
+
+def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] | None]:
+    """Return the index of each name, and the names; numbers 0..n−1 keep their value and are no names."""
+    if set(names) == {str(n) for n in range(len(names))}:
+        return {name: int(name) for name in names}, None
+    return {name: n for n, name in enumerate(names)}, tuple(names)
+
+
+def describe_cmdp(cmdp: CMDP, source: str = "model") -> ExplicitModel:
+    """Return a CMDP as a list of transitions; costs that were written as costs come back as costs."""
+    from scipy import sparse
+
+    entries = sparse.coo_array(cmdp.rows)
+    row, s_next = entries.row.astype(np.int64), entries.col.astype(np.int64)
+    order = np.lexsort((s_next, row))
+    row, s_next, prob = row[order], s_next[order], np.asarray(entries.data, float)[order]
+    signals = {name: -g if cost else g for name, g, cost in zip(cmdp.names, cmdp.g, cmdp.costs, strict=True)}
+    rewards = {"reward": cmdp.r + 0.0, **{name: g + 0.0 for name, g in signals.items()}}
+    if len(rewards) != 1 + cmdp.I:
+        raise InputError(f"names {', '.join(cmdp.names)}: each must be there once, and none may be 'reward'")
+    return ExplicitModel(
+        source, cmdp.S, cmdp.A, row // cmdp.A, row % cmdp.A, s_next, prob, rewards,
+        cmdp.rho, cmdp.states, cmdp.actions,
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""Models as one matrix per action, [P_0, …, P_A−1] or [A, S, S], as MDPtoolbox has them; QuantEcon's DiscreteDP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import ORDERS, read_numbers
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, match_limits
+from clearance.finite.cmdp import CMDP
+
+
+def from_matrices(
+    P: Any,
+    R: Any,
+    *,
+    gamma: float,
+    costs: Mapping[str, Any] | None = None,
+    limits: Mapping[str, float] | None = None,
+    initial: Any = None,
+    states: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
+    order: str | None = None,
+) -> CMDP:
+    """Return the model of a list [P_0, …, P_A−1] of matrices [S, S], dense or sparse, or of an array [A, S, S].
+
+    R, costs   rewards and costs by name: [S], [S, A], [A, S, S], or a list of A matrices [S, S] by (state, next state)
+    limits     an upper limit for each cost
+    order      needed where the shape leaves two readings: "action" for [A, S, S] or stacked rows a·S + s, "state" for
+               [S, A, S] or rows s·A + a
+
+    >>> from_matrices([[[1.0, 0.0], [0.5, 0.5]]], [0.0, 1.0], gamma=0.9).A
+    1
+    """
+    rows, A = _stack(P, order)
+    S = rows.shape[1]
+    costs, limits = match_limits(costs, limits)
+    signals = {name: _signal(name, x, rows, S, A) for name, x in {"reward": R, **costs}.items()}
+    entries = sparse.coo_array(rows)
+    row = entries.row.astype(np.int64)
+    names = [None if found is None else tuple(str(x) for x in found) for found in (states, actions)]
+    model = ExplicitModel(
+        "P", S, A, row // A, row % A, entries.col.astype(np.int64), entries.data.astype(float), signals,
+        states=names[0], actions=names[1],
+    )  # fmt: skip
+    return build_cmdp(model, gamma=gamma, reward="reward", limits=limits, initial=initial)
+
+
+def _stack(P: Any, order: str | None) -> tuple[Any, int]:
+    """Return the rows s·A + a as a sparse matrix [S·A, S], and A."""
+    if order not in (None, *ORDERS):
+        raise InputError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    if sparse.issparse(P):
+        return _read_stack(sparse.csr_array(P), order)
+    if _is_list_of_matrices(P):
+        blocks: list[Any] = [sparse.csr_array(x if sparse.issparse(x) else read_numbers("P", x, ndim=2)) for x in P]
+        S = blocks[0].shape[1]
+        for a, block in enumerate(blocks):
+            if block.shape != (S, S):
+                raise InputError(f"P[{a}] has shape {block.shape}, it must be [S, S] = {(S, S)} as P[0] has")
+        return _by_state(sparse.csr_array(sparse.vstack(blocks)), S, len(blocks)), len(blocks)
+    P_ = read_numbers("P", P, ndim=3)
+    if order is None and isinstance(P, list | tuple) and P_.shape[1] == P_.shape[2]:
+        order = "action"  # a list of matrices says it
+    return _read_array(P_, order)
+
+
+def _is_list_of_matrices(P: Any) -> bool:
+    return isinstance(P, list | tuple) and len(P) > 0 and any(sparse.issparse(x) for x in P)
+
+
+def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
+    """[A, S, S] and [S, A, S] are told apart by their shape, unless S = A."""
+    n, m, S = P.shape
+    if S == 0 or (m != S and n != S):
+        raise InputError(f"P has shape {P.shape}, it must be [A, S, S] or a list of A matrices [S, S]")
+    if n == m and order is None and not np.array_equal(P, P.transpose(1, 0, 2)):
+        raise InputError(
+            f'P has shape {P.shape}, which has two readings: give order="action" for [A, S, S], or "state"'
+        )
+    by_action = m == S and (n != m or order != "state")
+    if order is not None and order != ("action" if by_action else "state"):
+        raise InputError(f"P has shape {P.shape}, which is not in the order {order!r}")
+    found = P.transpose(1, 0, 2) if by_action else P
+    A = found.shape[1]
+    return sparse.csr_array(found.reshape(S * A, S)), A
+
+
+def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
+    """A sparse stack [S·A, S]: every row is a distribution in both orders, so that only equal rows need no `order`."""
+    n, S = P.shape
+    if S == 0 or n % S:
+        raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S], or a list of A matrices [S, S]")
+    A = n // S
+    other = _by_state(P, S, A)
+    if order is None and abs(P - other).nnz:
+        raise InputError(
+            f'sparse P has shape {P.shape}, which has two readings: give order="action" for one matrix per action, '
+            'stacked (row a·S + s), or order="state" for row s·A + a'
+        )
+    return (other if order == "action" else P), A
+
+
+def _by_state(P: Any, S: int, A: int) -> Any:
+    """Rows a·S + s in the order s·A + a."""
+    return sparse.csr_array(P[np.arange(S * A).reshape(A, S).T.ravel()])
+
+
+def _signal(name: str, x: Any, rows: Any, S: int, A: int) -> Array:
+    """Return a signal [S, A]; one of (state, next state) is its expectation over the next state."""
+    if _is_list_of_matrices(x):
+        x = np.stack([m.toarray() if sparse.issparse(m) else np.asarray(m, float) for m in x])
+    elif sparse.issparse(x):
+        x = x.toarray()
+    shape = np.shape(np.asarray(x, dtype=object)) if isinstance(x, list | tuple) else np.shape(x)
+    if shape == (S,):
+        return np.repeat(read_numbers(name, x, ndim=1)[:, None], A, axis=1)
+    if shape == (A, S, S):
+        by_row = read_numbers(name, x, ndim=3).transpose(1, 0, 2).reshape(S * A, S)
+        return np.asarray(rows.multiply(by_row).sum(axis=1)).reshape(S, A)
+    if shape == (S, A):
+        return read_numbers(name, x, ndim=2)
+    raise InputError(f"{name} has shape {shape}, it must be [S] = ({S},), [S, A] = {(S, A)} or [A, S, S] = {(A, S, S)}")
+
+
+def from_quantecon(
+    ddp: Any,
+    *,
+    costs: Mapping[str, Any] | None = None,
+    limits: Mapping[str, float] | None = None,
+    gamma: float | None = None,
+    initial: Any = None,
+) -> CMDP:
+    """Return the model of a `quantecon.markov.DiscreteDP`, read by its attributes R, Q, beta, s_indices and a_indices.
+
+    costs    by name, in the form that R has: [S, A], or [L] for the state-action pairs;  limits: one for each
+    gamma    unless given, beta. Pairs with the reward −∞ do not exist
+    """
+    for name in ("R", "Q", "beta"):
+        if not hasattr(ddp, name):
+            raise InputError(f"ddp must be a DiscreteDP: it has no {name}")
+    costs, limits = match_limits(costs, limits)
+    R, Q = np.asarray(ddp.R, float), ddp.Q
+    s, a, Q = _pairs(ddp, R, Q)
+    S, A = int(Q.shape[1]), int(a.max()) + 1
+    values = {"reward": R, **{name: np.asarray(x, float) for name, x in costs.items()}}
+    real = ~np.isneginf(R.ravel())
+    rewards = {}
+    for name, x in values.items():
+        if x.shape != R.shape:
+            raise InputError(f"costs[{name!r}] has shape {x.shape}, it must be {R.shape} as R has")
+        rewards[name] = np.zeros((S, A))
+        rewards[name][s[real], a[real]] = x.ravel()[real]
+    entries = sparse.coo_array(Q)
+    pair = entries.row.astype(np.int64)
+    keep = real[pair]
+    pair, s_next, prob = pair[keep], entries.col.astype(np.int64)[keep], entries.data[keep].astype(float)
+    model = ExplicitModel("ddp", S, A, s[pair], a[pair], s_next, prob, rewards, place="Q, entry {}".format)
+    beta = float(ddp.beta) if gamma is None else gamma
+    return build_cmdp(model, gamma=beta, reward="reward", limits=limits, initial=initial)
+
+
+def _pairs(ddp: Any, R: Array, Q: Any) -> tuple[Any, Any, Any]:
+    """Return the state and the action of each pair, and Q as a sparse matrix [L, S]."""
+    s, a = getattr(ddp, "s_indices", None), getattr(ddp, "a_indices", None)
+    if s is not None and a is not None:
+        return np.asarray(s, np.int64), np.asarray(a, np.int64), sparse.csr_array(Q)
+    S, A = R.shape
+    dense = np.asarray(Q.toarray() if sparse.issparse(Q) else Q, float)
+    return np.repeat(np.arange(S), A), np.tile(np.arange(A), S), sparse.csr_array(dense.reshape(S * A, -1))

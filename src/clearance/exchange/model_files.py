@@ -1,0 +1,74 @@
+"""From a file to a model and back: the suffix says the format, in this one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from clearance.core.errors import InputError
+from clearance.exchange.drn_format import read_drn, write_drn
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp
+from clearance.exchange.prism_format import read_prism
+from clearance.exchange.prism_source import read_prism_source
+from clearance.exchange.table_format import from_table, write_table
+from clearance.exchange.umb_format import read_umb, write_umb
+from clearance.finite.cmdp import CMDP
+
+# Formats with several named rewards.
+READERS: Mapping[str, Callable[[str | Path], ExplicitModel]] = {
+    ".drn": read_drn,
+    ".umb": read_umb,
+    ".tra": read_prism,
+    ".prism": read_prism_source,
+    ".nm": read_prism_source,
+}
+WRITERS: Mapping[str, Callable[[CMDP, str | Path], None]] = {
+    ".npz": CMDP.save,
+    ".csv": write_table,
+    ".drn": write_drn,
+    ".umb": write_umb,
+}
+BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
+IMPORTED = (".csv", *READERS)  # these need a discount factor, and have no limits
+
+
+def load_model(
+    path: str | Path,
+    *,
+    gamma: float | None = None,
+    reward: str | None = None,
+    limits: Mapping[str, float] | None = None,
+    b: Mapping[str, float] | None = None,
+    initial: Any = None,
+) -> CMDP:
+    """Return the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
+
+    gamma    discount factor;  reward: the name of what is maximised
+    limits   upper limits of costs by name;  b: lower limits of utilities by name
+    initial  the state to start in, or {state: probability}; unless given, the file's own
+
+    An .npz file has all of these, so that none may be given.
+    """
+    suffix = Path(path).suffix.lower()
+    how = {"gamma": gamma, "reward": reward, "limits": limits, "b": b, "initial": initial}
+    if suffix in READERS:
+        return build_cmdp(READERS[suffix](path), **how)
+    if suffix == ".csv":
+        return from_table(path, **how)
+    if suffix in BESIDE_TRA:
+        raise InputError(f"{path}: is read with its .tra file; give that one")
+    given = [name for name, value in how.items() if value is not None]
+    if given and suffix != ".npz":
+        raise InputError(f"{path}: must end in one of .npz, {', '.join(IMPORTED)}")
+    for name in given:
+        raise InputError(f"{name}: {path} has its own; leave it out")
+    return CMDP.load(path)
+
+
+def save_model(model: CMDP, path: str | Path) -> None:
+    """Write a model as .npz (all of it), .csv, .drn or .umb (without discount factor and limits)."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in WRITERS:
+        raise InputError(f"{path}: must end in one of {', '.join(WRITERS)}")
+    WRITERS[suffix](model, path)

@@ -1,0 +1,87 @@
+"""Policies out, by the names of states and actions: a table (.csv), JSON, or plain arrays (.npz)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.core.atomic_files import save_json, write_whole
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+
+SUFFIXES = (".npz", ".csv", ".json")
+
+
+def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> None:
+    """Write a policy of a finite model by the names of its states and actions; without names, by their numbers.
+
+    policy   probabilities [S, A], an action for each state [S], a Mixture, or what has a `policy` (Optimum, Solution)
+    path     .csv with the columns state, action, probability (of a mixture also component and weight), .json, or .npz
+
+    Actions with probability 0 are left out of .csv and .json.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
+    mixture = read_policy(policy, model)
+    if suffix == ".npz":
+        mixture.save(path)
+    elif suffix == ".csv":
+        _write_csv(path, mixture, model)
+    else:
+        _write_json(path, mixture, model)
+
+
+def read_policy(policy: Any, model: CMDP | None) -> Mixture:
+    """Return the mixture that a policy is, checked against its model where that is given."""
+    policy = getattr(policy, "policy", policy)
+    if not isinstance(policy, Mixture):
+        pi = np.asarray(policy)
+        if pi.ndim == 1 and pi.dtype.kind in "iu" and model is not None:
+            pi = _of_actions(pi, model)
+        policy = Mixture.single(pi)
+    if model is not None:
+        policy.check(model)
+    return policy
+
+
+def _of_actions(action: Any, model: CMDP) -> Any:
+    if action.shape != (model.S,) or np.any((action < 0) | (action >= model.A)):
+        raise InputError(f"policy must be an action in 0..{model.A - 1} for each of {model.S} states")
+    return np.eye(model.A)[action]
+
+
+def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, str, str, float]]:
+    """Yield component, state, action and probability."""
+    _, S, A = mixture.pi.shape
+    states = model.states if model is not None and model.states else [str(s) for s in range(S)]
+    actions = model.actions if model is not None and model.actions else [str(a) for a in range(A)]
+    for m, s, a in np.argwhere(mixture.pi > 0).tolist():
+        yield m, states[s], actions[a], float(mixture.pi[m, s, a])
+
+
+def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
+    several = mixture.M > 1
+    with write_whole(path) as f:
+        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow([*(("component", "weight") if several else ()), "state", "action", "probability"])
+        for m, state, action, p in _rows(mixture, model):
+            head = [m, repr(float(mixture.weights[m]))] if several else []
+            writer.writerow([*head, state, action, repr(p)])
+        text.flush()
+        text.detach()
+
+
+def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
+    """`components`: each with its weight and {state: {action: probability}}; one of them is drawn per episode."""
+    components: list[dict[str, Any]] = [{"weight": float(w), "policy": {}} for w in mixture.weights]
+    for m, state, action, p in _rows(mixture, model):
+        components[m]["policy"].setdefault(state, {})[action] = p
+    save_json(path, {"schema": "clearance/policy-table/1", "components": components})

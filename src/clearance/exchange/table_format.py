@@ -1,0 +1,203 @@
+"""Tables of transitions, one row each: state, action, next_state, probability, reward, and costs by name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.core.atomic_files import write_whole
+from clearance.core.errors import InputError
+from clearance.exchange.explicit_model import (
+    ExplicitModel,
+    build_cmdp,
+    check_limits,
+    check_pairs,
+    describe_cmdp,
+    expect,
+    index_names,
+)
+from clearance.exchange.text_lines import read_bytes
+from clearance.finite.cmdp import CMDP
+
+KEYS = ("state", "action", "next_state", "probability")
+START = "initial"  # an optional column: the probability to start in `state`
+
+
+def from_table(
+    table: Any,
+    *,
+    gamma: float | None = None,
+    reward: str | None = None,
+    limits: Mapping[str, float] | None = None,
+    b: Mapping[str, float] | None = None,
+    initial: Any = None,
+    terminal: Iterable[Any] = (),
+) -> CMDP:
+    """Return the model of a table with one row per transition; states and actions keep their names.
+
+    table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
+             and one column for each cost. A reward may differ between the next states of one action.
+    reward   the column to maximise ("reward");  limits: upper limits of costs, by column;  b: lower limits of utilities
+    initial  the state to start in, or {state: probability}; unless given, the column `initial` (the probability to
+             start in `state`) if there is one, else all states alike
+    terminal  states that end the process: they need no rows. A next state without rows is an error otherwise
+
+    >>> table = {"state": ["up", "down"], "action": ["run", "run"], "next_state": ["down", "up"]}
+    >>> from_table(table | {"probability": [1, 1], "reward": [1, 0]}, gamma=0.9).states
+    ('up', 'down')
+    """
+    reward = "reward" if reward is None else reward
+    wanted = [reward, *check_limits("limits", limits), *check_limits("b", b)]
+    model = read_table(table, wanted, tuple(str(s) for s in terminal))
+    return build_cmdp(model, gamma=gamma, reward=reward, limits=limits, b=b, initial=initial)
+
+
+def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
+    """Return the transitions of a table, with the wanted reward columns."""
+    source, places, header, rows = _open(table)
+    columns = _columns(source, header, wanted)
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
+    lines: list[int] = []
+    for n, row in rows:
+        if len(row) != len(header):
+            raise InputError(f"{source}, {places} {n}: has {len(row)} fields, the header has {len(header)}")
+        lines.append(n)
+        for name, at in columns.items():
+            read = _text if name in KEYS[:3] else _number
+            cells[name].append(read(f"{source}, {places} {n}: {name}", row[at]))
+    if not lines:
+        raise InputError(f"{source}: has no transitions, only a header")
+    return _assemble(source, places, cells, lines, wanted, terminal)
+
+
+def _assemble(
+    source: str, places: str, cells: dict[str, list[Any]], lines: list[int], wanted: Sequence[str], ends: Sequence[str]
+) -> ExplicitModel:
+    listed = dict.fromkeys([*cells["state"], *ends])
+    for n, name in zip(lines, cells["next_state"], strict=True):
+        if name not in listed:
+            raise InputError(f"{source}, {places} {n}: next_state {name!r} has no rows of its own; add them, or a loop")
+    state_of, states = index_names(list(listed))
+    action_of, actions = index_names(list(dict.fromkeys(cells["action"])))
+    S, A = len(listed), len(action_of)
+    check_pairs(source, S, A)
+    loops = [state_of[name] for name in ends if name not in set(cells["state"])]
+    s = np.array([state_of[x] for x in cells["state"]] + loops, np.int64)
+    a = np.array([action_of[x] for x in cells["action"]] + [0] * len(loops), np.int64)
+    s_next = np.array([state_of[x] for x in cells["next_state"]] + loops, np.int64)
+    prob = np.array(cells["probability"] + [1.0] * len(loops), float)
+    zeros = [0.0] * len(loops)
+    rewards = {name: expect(S, A, s * A + a, prob, np.array(cells[name] + zeros, float)) for name in wanted}
+    rho = None if START not in cells else _start(source, places, S, s, cells[START] + zeros, lines)
+    return ExplicitModel(
+        source, S, A, s, a, s_next, prob, rewards, rho, states, actions,
+        place=lambda n: f"{places} {lines[n]}" if n < len(lines) else "terminal",
+    )  # fmt: skip
+
+
+def _start(source: str, places: str, S: int, s: Any, values: list[float], lines: list[int]) -> Any:
+    rho = np.zeros(S)
+    seen: dict[int, float] = {}
+    for n, (state, value) in enumerate(zip(s.tolist(), values, strict=True)):
+        if seen.setdefault(state, value) != value:
+            raise InputError(f"{source}, {places} {lines[n]}: {START} is {value!r}, and {seen[state]!r} in a row above")
+        rho[state] = value
+    return rho
+
+
+def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
+    """Return where each column is; the message on a missing one names those that are there."""
+    for name in (*KEYS, *wanted):
+        if name not in header:
+            raise InputError(f"{source}, line 1: the column {name} is missing; there are {', '.join(header) or 'none'}")
+        if header.count(name) > 1:
+            raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
+    start = [START] if START in header and START not in wanted else []
+    return {name: header.index(name) for name in dict.fromkeys([*KEYS, *wanted, *start])}
+
+
+def _text(where: str, cell: Any) -> str:
+    if isinstance(cell, float) and not isinstance(cell, str) and cell.is_integer():
+        cell = int(cell)  # a column of numbers with a gap somewhere becomes floats in pandas
+    text = str(cell).strip()
+    if not text or text == "nan":
+        raise InputError(f"{where} is empty")
+    return text
+
+
+def _number(where: str, cell: Any) -> float:
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        raise InputError(f"{where} must be a number, got {str(cell)[:40]!r}") from None
+    if not math.isfinite(value):
+        raise InputError(f"{where} must be finite, got {str(cell)[:40]!r}")
+    return value
+
+
+# ------------------------------------------------------------------------------------------ where rows come from
+
+
+def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
+    """Return the name of the source, what its rows are called, the header and the numbered rows."""
+    if isinstance(table, str | Path):
+        return _open_csv(table)
+    names = list(table.columns) if hasattr(table, "columns") else list(table) if isinstance(table, Mapping) else None
+    if names is None:
+        raise InputError(f"table must be a CSV file, a DataFrame or a dict of columns, got {type(table).__name__}")
+    columns = [list(table[name]) for name in names]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError("table: its columns have different lengths")
+    return "table", "row", [str(n) for n in names], iter(enumerate(zip(*columns, strict=True)))
+
+
+def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = bytes(e.object[: e.start]).count(b"\n") + 1
+        raise InputError(f"{path}, line {line}: text is not UTF-8") from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+
+    def rows() -> Iterator[tuple[int, Sequence[Any]]]:
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except csv.Error as e:
+            raise InputError(f"{path}, line {reader.line_num}: text is no CSV: {e}") from None
+
+    lines = rows()
+    header = next(lines, (1, ()))[1]
+    return str(path), "line", [str(name).strip() for name in header], lines
+
+
+# ------------------------------------------------------------------------------------------ out
+
+
+def write_table(cmdp: CMDP, path: str | Path) -> None:
+    """Write one row per transition; numbers as their shortest text that reads back to the same bits."""
+    m = describe_cmdp(cmdp)
+    taken = [name for name in m.rewards if name in (*KEYS, START)]
+    if taken:
+        raise InputError(f"{path}: the constraint {taken[0]!r} has the name of a column of the table; rename it")
+    states = m.states or [str(s) for s in range(m.S)]
+    actions = m.actions or [str(a) for a in range(m.A)]
+    start = cmdp.rho if not np.all(cmdp.rho == 1 / cmdp.S) else None
+    signals = [x[m.s, m.a].tolist() for x in (*m.rewards.values(),)]
+    columns = [m.s.tolist(), m.a.tolist(), m.s_next.tolist(), m.prob.tolist()]
+    with write_whole(path) as f:
+        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow([*KEYS, *m.rewards, *([START] if start is not None else [])])
+        for s, a, t, p, *values in zip(*columns, *signals, strict=True):
+            tail = [] if start is None else [repr(float(start[s]))]
+            writer.writerow([states[s], actions[a], states[t], repr(p), *map(repr, values), *tail])
+        text.flush()
+        text.detach()

@@ -1,0 +1,131 @@
+"""Imported models on the command line: one answer whatever the format, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import cli
+
+import clearance as cl
+
+HOW = "--gamma 0.95 --limit breakdowns=0.2"
+
+
+@pytest.fixture
+def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> cl.CMDP:
+    """A model with names, as plant.csv, .drn, .umb, .npz and .tra."""
+    monkeypatch.chdir(tmp_path)
+    base = cl.zoo.maintenance()
+    model = cl.CMDP(
+        base.P, base.r, cost=-base.g, limit=0.2, rho=base.rho, gamma=0.95, names=["breakdowns"],
+        states=[*(f"worn-{i}" for i in range(10)), "broken"], actions=["run", "replace"],
+    )  # fmt: skip
+    for suffix in (".csv", ".drn", ".umb", ".npz"):
+        cl.save_model(model, f"plant{suffix}")
+    _write_prism(model)
+    return model
+
+
+def _write_prism(model: cl.CMDP) -> None:
+    assert model.actions
+    s, a, t = np.nonzero(model.P)
+    rows = [f"{i} {j} {k} {float(model.P[i, j, k])!r} {model.actions[j]}" for i, j, k in zip(s, a, t, strict=True)]
+    Path("plant.tra").write_text("\n".join([f"{model.S} {model.S * model.A} {len(rows)}", *rows]))
+    Path("plant.lab").write_text('0="init"\n0: 0\n')
+    for name, x in (("reward", model.r), ("breakdowns", -model.g[0])):
+        lines = [f"{i} {j} {k} {float(x[i, j])!r}" for i, j, k in zip(s, a, t, strict=True)]
+        Path(f"plant.{name}.trew").write_text("\n".join([f"{model.S} {model.S * model.A} {len(rows)}", *lines]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "drn", "umb", "tra"])
+def test_the_optimum_does_not_depend_on_the_format(
+    plant: cl.CMDP, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, _ = cli(f"optimum plant.{suffix} {HOW} --reward reward --out best.csv --json", capsys)
+    found = json.loads(out)
+    assert (
+        status == 0
+        and found["verdict"] == "CERTIFIED"
+        and found["names"] == ["breakdowns"]
+        and found["costs"] == [True]
+    )
+    assert found["J_r"] == pytest.approx(cl.optimum(plant).J_r, abs=1e-9)
+    with open("best.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["state"] == ("0" if suffix == "tra" else "worn-0") and rows[0]["action"] == "run"
+    total = {row["state"]: 0.0 for row in rows}
+    for row in rows:
+        total[row["state"]] += float(row["probability"])
+    assert len(total) == plant.S and all(abs(p - 1) < 1e-9 for p in total.values())
+
+
+def test_people_read_costs_as_costs(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = cli(f"optimum plant.umb {HOW}", capsys)
+    assert status == 0 and "breakdowns: 0.2 ≤ 0.2" in out
+
+
+def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [
+        json.loads(cli(f"check plant.csv --gamma 0.95 --reward breakdowns {limits} --json", capsys)[1])["b"]
+        for limits in ("--limit reward=9 --limit breakdowns=0.2", "--limits reward=9,breakdowns=0.2")
+    ]
+    assert answers[0] == answers[1] == [-9, -0.2]
+
+
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("optimum plant.umb", "plant.umb: gamma is missing"),
+        ("optimum plant.umb --gamma 0.9 --reward gain", "plant.umb: reward: there is no 'gain'"),
+        ("optimum plant.umb --gamma 0.9 --limit energy=4", "plant.umb: limits: there is no 'energy'"),
+        ("optimum plant.umb --gamma 0.9 --limit 4", "plant.umb: limits must say which number limits what"),
+        ("optimum plant.umb --gamma 0.9 --initial worn-99", "plant.umb: initial: there is no state 'worn-99'"),
+        ("optimum plant.umb --gamma 0.9 --limit breakdowns=1 --limit breakdowns=2", "give each limit once, by name"),
+        ("optimum none.drn --gamma 0.9", "none.drn: no such file"),
+        ("optimum plant.lab", "plant.lab: not an .npz file"),
+        ("optimum two-state --reward profit", "--reward is for imported models"),
+        ("optimum plant.npz --limit breakdowns=1", "--limits is for environments; plant.npz is not an imported model"),
+        ("check plant.csv --gamma 0.9 --horizon 5", "--horizon is for environments; plant.csv is a model"),
+        ("solve gym:CartPole-v1 --initial 3", "--initial is for imported models"),
+        ("compare plant.csv", "clearance export plant.csv --gamma … --limit … --to model.npz"),
+        ("optimum plant.npz --out best.txt", "--out best.txt: must end in one of .npz, .csv, .json"),
+        ("export plant.npz --to plant.pkl", "--to plant.pkl: must end in one of .npz, .csv, .drn, .umb"),
+        ("export plant.npz --to plant.npz", "is the model itself"),
+        ("export plant.npz --to policy.csv --what policy", "plant.npz is no run folder"),
+        ("export plant.umb --to p.npz", "plant.umb: gamma is missing"),
+    ],
+)
+def test_one_line_and_status_2(plant: cl.CMDP, command: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(Path().iterdir())
+    status, out, err = cli(command, capsys)
+    assert status == 2 and not out and words in err and err.count("\n") == 1, err
+    assert sorted(Path().iterdir()) == before
+
+
+def test_export_between_formats(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(f"export plant.csv {HOW} --to a.umb", capsys)[0] == 0
+    assert cli(f"export a.umb {HOW} --to b.drn", capsys)[0] == 0
+    assert cli(f"export b.drn {HOW} --to c.npz", capsys)[0] == 0
+    found = cl.CMDP.load("c.npz")
+    assert np.array_equal(found.P, plant.P) and np.array_equal(found.h, plant.h) and found.costs == (True,)
+    assert found.states == plant.states and found.actions == plant.actions and found.b.tolist() == [-0.2]
+
+
+def test_a_run_from_a_table_to_its_policy(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    """solve, resume with and without the table, and the policy by name."""
+    assert cli(f"solve plant.csv {HOW} --K 50 --N 5 --out run --json", capsys)[0] in (0, 4)
+    assert cli("solve --resume run --json", capsys)[0] in (0, 4)
+    assert cli("solve plant.csv --resume run --json", capsys)[0] in (0, 4)
+    assert "where it was" in cli("solve plant.csv --gamma 0.9 --resume run", capsys)[2]
+    assert cli("export run --to policy.csv", capsys)[0] == 0
+    head, first, *_ = Path("policy.csv").read_text().splitlines()
+    assert head.endswith("state,action,probability") and "worn-0" in first
+    assert cli("export run --to best.json --what policy", capsys)[0] == 0
+    assert "worn-0" in json.loads(Path("best.json").read_text())["components"][0]["policy"]
+    assert cli("export run --to model.umb", capsys)[0] == 0
+    assert cli("export run --to t.csv", capsys)[0] == 0 and Path("t.csv").read_text().startswith("k,")
+    assert cl.load_model("model.umb", gamma=0.95).states == plant.states
