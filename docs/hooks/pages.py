@@ -133,7 +133,7 @@ def _model(name: str, sections: dict[str, str]) -> str:
     title, _, told = sections.get(function.__name__, f"{name}\n").partition("\n")
     best = cl.optimum(cmdp)
     rows = [("states, actions", f"{cmdp.S}, {cmdp.A}"), ("γ", f"{cmdp.gamma:g}"), ("J_r*", f"{best.J_r:.9g}")]
-    rows += [("Slater margin", f"{best.slater:.6g}")]
+    rows += [("Slater margin", f"{best.attained_margin:.6g}")]
     columns = (cmdp.names, cmdp.b, cl.evaluate(cmdp, best.policy).J[1:], best.lam)
     limits = [f"| {n} | {b:.6g} | {x:.6g} | {lam:.6g} |" for n, b, x, lam in zip(*columns, strict=True)]
     return "\n\n".join(

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
     from clearance.reporting.report import report
+    from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
     from clearance.runs.certify import certify
     from clearance.runs.resume import resume
@@ -148,6 +149,7 @@ _HOME = {
     "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
+    "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
@@ -232,6 +234,7 @@ __all__ = [
     "model",
     "occupancy",
     "optimum",
+    "plot",
     "report",
     "resume",
     "run",

@@ -306,12 +306,14 @@ def test_no_command_shows_an_alarming_number_without_its_sentence(
         assert not re.search(r"(?<![\w·])-\d", rest), rest
 
 
-def test_learned_points_of_a_frontier_say_which_sign_they_have(capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs stand there as utilities, so that CERTIFIED stands beside negative numbers."""
-    for form in ("", "--json"):
-        assert main(f"frontier inventory --points 2 --learned 1 {form}".split()) == 0
-        out = " ".join(capsys.readouterr().out.split())
-        assert "CERTIFIED" in out and "J_g is minus the cost, and b minus its limit." in out
+def test_learned_points_of_a_frontier_are_shown_as_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """CERTIFIED must not stand beside negative numbers for a cost."""
+    assert main(["frontier", "inventory", "--points", "2", "--learned", "1"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "CERTIFIED" in out and "lost sales ≤ 1.65" in out and "-" not in out.split("learned at")[1]
+    assert main(["frontier", "inventory", "--points", "2", "--learned", "1", "--json"]) == 0
+    learned = json.loads(capsys.readouterr().out)["learned"][0]
+    assert learned["values"] == [-x for x in learned["J_g"]] and learned["written"] == -learned["limit"] > 0
 
 
 @pytest.mark.parametrize("single", ["prefer", "never"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -557,7 +558,9 @@ def test_bad_input_of_a_real_process(name: str, workdir: Path) -> None:
     before = listing()
     command = [sys.executable, "-B", "-m", "clearance", *argv_of(kind), "--json"]
     run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=60)
-    assert_one_line(kind, run.returncode, run.stdout, run.stderr)
+    assert_one_line(kind, run.returncode, "", run.stderr)
+    said = json.loads(run.stdout)
+    assert (said["status"], said["exit_status"]) == ("error", 2) and f"clearance: {said['message']}\n" == run.stderr
     assert listing() == before
 
 

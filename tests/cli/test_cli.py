@@ -27,7 +27,7 @@ from clearance.runs.run_spec import RunSpec
 # Keys of the design, where they apply.
 CERTIFICATE = {"verdict", "J_r", "J_g", "b", "slack", "J_r_lower", "J_g_lower", "bound", "gap", "evidence", "message"}
 SOLVED = CERTIFICATE | {"status", "lam", "slater", "kappa", "delta", "env_steps", "seconds", "run"}
-OPTIMUM = {"status", "verdict", "J_r", "J_g", "b", "slack", "lam", "slater", "bound", "gap", "message"}
+OPTIMUM = {"status", "verdict", "J_r", "J_g", "b", "slack", "lam", "attained_margin", "bound", "gap", "message"}
 RUN_FILES = {"manifest.json", "settings.json", "problem.npz", "margin.npz", "method.json", "trace/000001.npz",
              "checkpoint/000001.npz", "policy.npz", "certificate.json", "ledger.json", "lock"}  # fmt: skip
 
@@ -291,7 +291,8 @@ def test_interrupt_before_the_first_iterate(cli: Cli, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(loop, "_advance", interrupted)
     status, out, err = cli("solve two-state --json --out run")
-    assert (status, out) == (130, "") and err.splitlines()[-1] == "clearance: interrupted"
+    assert (status, json.loads(out)["status"]) == (130, "interrupted")
+    assert err.splitlines()[-1] == "clearance: interrupted"
     assert not os.listdir()
 
 

@@ -77,11 +77,11 @@ def test_infeasibility_comes_with_its_proof(method) -> None:
     for seed in range(5):
         cmdp = with_limits(random_cmdp(seed, S=8, A=3, I=3), -0.3)
         best = cl.optimum(cmdp, method=method)
-        assert best.status == "infeasible" and best.slater == pytest.approx(-0.3, abs=1e-5)
+        assert best.status == "infeasible" and best.attained_margin == pytest.approx(-0.3, abs=1e-5)
         assert np.all(best.lam >= 0) and best.lam.sum() == pytest.approx(1, abs=1e-9)
         farkas = cmdp.replace(h=np.concatenate([np.zeros((1, 8, 3)), cmdp.g]))
         assert dual_function(farkas, best.lam)[0] < 0
-        assert np.min(evaluate(cmdp, best.policy).J[1:] - cmdp.b) == pytest.approx(best.slater, abs=1e-9)
+        assert np.min(evaluate(cmdp, best.policy).J[1:] - cmdp.b) == pytest.approx(best.attained_margin, abs=1e-9)
 
 
 @pytest.mark.parametrize("method", ["lp", "columns"])

@@ -214,5 +214,5 @@ def test_the_amount_that_is_printed_is_enough(capsys: pytest.CaptureFixture[str]
     path, cmdp = str(tmp_path / "m.npz"), cl.zoo.two_state().replace(b=[2.0])
     cmdp.save(path)
     assert main(["check", path, "--json"]) == 3
-    amount = float(json.loads(capsys.readouterr().out)["message"].split("lower b by ")[1].split()[0])
+    amount = float(json.loads(capsys.readouterr().out)["message"].split("relax every limit by ")[1].split()[0])
     assert 1 / 3 < amount < 1 / 3 + 1e-5 and feasible(lowered(cmdp, amount))

@@ -33,7 +33,7 @@ def test_reference_values(name: str) -> None:
     cmdp, slater, J_r, lam = REFERENCE[name]
     best = cl.optimum(cmdp)
     assert best.status == "optimal"
-    assert best.slater == pytest.approx(slater, abs=1e-7)
+    assert best.attained_margin == pytest.approx(slater, abs=1e-7)
     assert best.J_r == pytest.approx(J_r, abs=1e-7)
     if lam is not None:
         digits = 6 if lam != round(lam, 3) or lam == 1.0 else 3
@@ -45,7 +45,7 @@ def test_unconstrained_values_of_the_tables() -> None:
         free = cl.CMDP(cmdp.P, cmdp.r, rho=cmdp.rho, gamma=cmdp.gamma)
         best = cl.optimum(free)
         assert best.J_r == pytest.approx(J_r, abs=1e-7)
-        assert best.slater == np.inf
+        assert best.attained_margin == np.inf
         assert cl.evaluate(cmdp, best.policy).J[1] == pytest.approx(J_g, abs=1e-7)
     lake = zoo.frozen_lake()
     free = cl.optimum(cl.CMDP(lake.P, lake.r, rho=lake.rho, gamma=lake.gamma))
@@ -57,7 +57,7 @@ def test_unconstrained_values_of_the_tables() -> None:
 def test_the_papers_kappas_are_infeasible_on_its_own_instance(kappa: float) -> None:
     best = cl.optimum(BAI.tightened(kappa))
     assert best.status == "infeasible"
-    assert best.slater == pytest.approx(0.3580401729 - kappa, abs=1e-9)
+    assert best.attained_margin == pytest.approx(0.3580401729 - kappa, abs=1e-9)
 
 
 def random_model(seed: int, I: int) -> cl.CMDP:
@@ -90,7 +90,7 @@ def test_kkt_weak_duality_and_feasibility(seed: int, I: int) -> None:
     J = values_from_occupancy(cmdp, occupancy(cmdp, mixtures))
     feasible = np.all(J[:, 1:] >= cmdp.b, axis=1)
     assert np.all(J[feasible, 0] <= best.bound + 1e-10 * scale)
-    assert np.max(np.min(J[:, 1:] - cmdp.b, axis=1, initial=np.inf)) <= best.slater + 1e-9 * scale
+    assert np.max(np.min(J[:, 1:] - cmdp.b, axis=1, initial=np.inf)) <= best.attained_margin + 1e-9 * scale
 
 
 def test_stationarity_an_optimal_policy_acts_greedily_for_the_lagrangian() -> None:

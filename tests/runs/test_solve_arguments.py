@@ -54,7 +54,7 @@ def test_a_margin_within_rounding_is_not_called_too_small() -> None:
     two = cl.zoo.two_state()
     slater, _ = cl.slater_margin(two)
     barely = two.replace(b=two.b + slater - 1e-11)
-    with pytest.raises(cl.InputError, match=r"which is below the rounding error .* of J_g; lower b a little"):
+    with pytest.raises(cl.InputError, match=r"which is below the rounding error .* of J_g; relax the limits a little"):
         cl.solve(barely, cl.CNPGPD(K=2, kappa=2e-12))
     with pytest.raises(cl.InputError, match=r"is not below the Slater margin .* no policy keeps it; choose kappa <"):
         cl.solve(two, cl.CNPGPD(K=2, kappa=2 * slater))

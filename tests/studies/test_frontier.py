@@ -191,9 +191,16 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["frontier", "two-state", "--points", "3", "--learned", "1"]) == 0
     said = capsys.readouterr()
-    for part in ("J_r over the limit of utility", "price of one more", "0.333333", "1.33333", "learned at", "utility"):
+    for part in (
+        "J_r over the lower limit of utility",
+        "price of one unit",
+        "0.333333",
+        "1.33333",
+        "learned at",
+        "utility",
+    ):
         assert part in said.out
-    assert "b = 1, J_r = 0.666667, and one unit more costs 1." in said.out and said.err == ""
+    assert "utility ≥ 1, J_r = 0.666667, and one unit more costs 1." in said.out and said.err == ""
     assert main(["frontier", "two-state", "--points", "3", "--over", "kappa"]) == 0
     assert "kappa = 0, J_r = 0.666667" in capsys.readouterr().out
 

@@ -101,7 +101,7 @@ def test_at_most_one_randomised_state_per_limit(name: str) -> None:
 def test_multipliers_are_the_slope_of_the_optimum(name: str) -> None:
     """J_r*(b) is piecewise linear, so central differences are exact within a piece."""
     cmdp, best = model(name), best_of(name)
-    step = 1e-4 * best.slater
+    step = 1e-4 * best.attained_margin
     for i, lam in enumerate(best.lam):
         e = step * np.eye(cmdp.I)[i]
         slope = (J_at(cmdp, cmdp.b - e) - J_at(cmdp, cmdp.b + e)) / (2 * step)
@@ -122,7 +122,7 @@ def test_multipliers_support_the_optimum_from_above(name: str) -> None:
 def test_price_of_safety_rises_and_rises_faster(name: str) -> None:
     """J_r*(b) does not increase with b and is concave."""
     cmdp, best = model(name), best_of(name)
-    J = np.array([J_at(cmdp, cmdp.b + x * best.slater) for x in (-0.6, -0.3, 0.0, 0.3, 0.6)])
+    J = np.array([J_at(cmdp, cmdp.b + x * best.attained_margin) for x in (-0.6, -0.3, 0.0, 0.3, 0.6)])
     tol = 1e-6 * np.abs(J).max()
     assert np.all(np.diff(J) <= tol) and np.all(np.diff(J, 2) <= tol)
 

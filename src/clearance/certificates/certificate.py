@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clearance.certificates.verdict_words import describe_certificate
+from clearance.certificates.verdict_words import LIMIT_HEADS, describe_certificate, limit_cells
 from clearance.core.arrays import Array
+from clearance.core.html_card import html_card
 from clearance.core.text import visible
 
 Verdict = Literal["CERTIFIED", "VIOLATED", "UNDECIDED"]
@@ -77,6 +78,12 @@ class Certificate:
 
     def __repr__(self) -> str:
         return f"<Certificate: J_r = {self.J_r:.6g}. {' '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        I = len(self.b)
+        said = asdict(self) | {"names": self.names or [f"g{i}" for i in range(I)], "costs": self.costs or [False] * I}
+        sentences = [x for x in self.sentences if not x.startswith("Limits: ")]  # the table has them
+        return html_card(f"Certificate: J_r = {self.J_r:.6g}", sentences, LIMIT_HEADS, limit_cells(said))
 
     @property
     def sentences(self) -> list[str]:

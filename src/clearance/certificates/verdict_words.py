@@ -6,8 +6,10 @@ They say what is limited, for what it holds, how sure it is, and what it does no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from clearance.core.text import visible
 
 MEANING = {
     "CERTIFIED": "every limit is met",
@@ -47,6 +49,62 @@ def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool 
     kept, broken = ("≤", ">") if cost else ("≥", "<")
     about = "estimated " if estimated else ""
     return f"{name}: {about}{value:.6g} {kept if J_g >= b else broken} {limit:.6g} (slack {J_g - b:.3g})"
+
+
+def bound_words(name: str, b: float, *, cost: bool) -> str:
+    """Return what is asked of one constraint, as its user wrote it.
+
+    >>> bound_words("waiting", -40.0, cost=True)
+    'waiting ≤ 40'
+    """
+    return f"{name} {'≤' if cost else '≥'} {as_written(b, cost=cost):.6g}"
+
+
+def join_some(parts: Sequence[str], most: int = 6) -> str:
+    """Return the first of the parts on one line, safe to print, and how many more there are.
+
+    >>> join_some(["a", "b", "c"], most=2)
+    'a; b; and 1 more'
+    """
+    more = [f"and {len(parts) - most:,} more"] if len(parts) > most else []
+    return "; ".join([*(visible(part) for part in parts[:most]), *more])
+
+
+def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one record per limit with the signs that its user gave it; `said` has names, costs, b and what is known.
+
+    >>> said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-39.5], "lam": [2.0]}
+    >>> limits_as_written(said)
+    [{'name': 'waiting', 'kind': 'cost', 'sense': '<=', 'limit': 40.0, 'value': 39.5, 'price': 2.0}]
+    """
+    return [_limit_as_written(said, i) for i in range(len(said["b"]))]
+
+
+LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
+
+
+def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the cells below `LIMIT_HEADS`, one row per limit, as its user wrote it."""
+    found = []
+    for row in limits_as_written(said):
+        numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
+        value = f"{row['value']:.6g}" if "value" in row else "—"
+        found.append((row["name"], value, "≤" if row["kind"] == "cost" else "≥", *numbers))
+    return found
+
+
+def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
+    cost = bool(said["costs"][i])
+    found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}
+    found["limit"] = as_written(float(said["b"][i]), cost=cost)
+    signed, plain = {"J_g": "value", "J_g_lower": "at_worst"}, {"slack": "slack", "lam": "price"}
+    for key, name in (signed | plain).items():
+        if said.get(key) is not None:
+            found[name] = as_written(said[key][i], cost=cost) if key in signed else float(said[key][i])
+    if "relax_each" in said:
+        amount = said["relax_each"][i]
+        found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
+    return found
 
 
 def as_written(x: float, *, cost: bool) -> float:

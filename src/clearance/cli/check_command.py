@@ -49,6 +49,8 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "r_range": [cmdp.r.min(), cmdp.r.max()],
         "g_range": [[g.min(), g.max()] for g in cmdp.g],
         "b": cmdp.b,
+        "names": list(cmdp.names),
+        "costs": list(cmdp.costs),
         "slater": slater,
         "message": _message(found),
     }

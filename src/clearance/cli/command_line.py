@@ -11,6 +11,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from clearance import __version__
@@ -20,6 +21,11 @@ from clearance.core.errors import InfeasibleError, InputError, MissingExtraError
 from clearance.core.text import first_line
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
+
+EXIT_STATUS = (
+    "Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
+    " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal)."
+)
 
 # Every command has a module `<command>_command` with `add_flags(parser, words)`, `run(args)` and, where flags that are
 # right one by one may be wrong together, `check(args)`. It is imported when the command is used.
@@ -43,19 +49,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables.accept_any_encoding()
     interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
+    fail = partial(tables.error, as_json="--json" in words)
     try:
         with import_path.search(import_path.rule_of(words)):
             return _run(_parser(lazy=True).parse_args(words))
     except (InputError, MissingExtraError) as e:
-        return tables.error(str(e), BAD_INPUT)
+        return fail(str(e), BAD_INPUT)
     except OSError as e:
-        return tables.error(f"{e.filename or 'a file'}: {e.strerror or e}", BAD_INPUT)
+        return fail(f"{e.filename or 'a file'}: {e.strerror or e}", BAD_INPUT)
     except MemoryError as e:
-        return tables.error(f"not enough memory for this model, K and N: {first_line(e)}", BAD_INPUT)
+        return fail(f"not enough memory for this model, K and N: {first_line(e)}", BAD_INPUT)
     except SolverError as e:
-        return tables.error(str(e), BAD_INPUT)
+        return fail(str(e), BAD_INPUT)
     except KeyboardInterrupt:
-        return tables.error("interrupted", interrupts.exit_status())
+        return fail("interrupted", interrupts.exit_status())
     finally:
         tables.flush()
 
@@ -120,15 +127,12 @@ class _Parser(argparse.ArgumentParser):
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; with `lazy`, a command's flags are added when it is used."""
     top = _Parser(
-        prog="clearance",
-        description="Constrained reinforcement learning with certified policies.",
-        epilog="Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
-        " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal).",
+        prog="clearance", description="Constrained reinforcement learning with certified policies.", epilog=EXIT_STATUS
     )
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for name, help in COMMANDS.items():
-        p: Any = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        p: Any = commands.add_parser(name, help=help, description=help, epilog=EXIT_STATUS, allow_abbrev=False)
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         help = "what the arrays of one file may take (default: half of the free memory; see docs/run_folder.md)"
         p.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)

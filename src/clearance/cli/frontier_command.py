@@ -7,17 +7,17 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from clearance.certificates.verdict_words import as_written, bound_words
 from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.studies.frontier import check_arguments, frontier
 
 if TYPE_CHECKING:
-    from clearance.studies.frontier import Frontier
+    from clearance.studies.frontier import Frontier, Learned
 
 FIGURES = (".png", ".svg")
 MOST = 10_000
-SIGNS = "Costs stand here as utilities: J_g is minus the cost, and b minus its limit."
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         plots.frontier(curve, args.out, title=os.path.basename(args.problem))
     elif args.out:
         curve.save(args.out)
-    message = _message(curve, args.out) + (f" {SIGNS}" if any(cmdp.costs) else "")
+    message = _message(curve, args.out)
     if args.json:
         tables.answer(args, _data(curve, message, args.out))
     else:
@@ -73,13 +73,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _title(curve: Frontier, problem: str) -> str:
-    return f"{problem}: J_r over " + (f"the limit of {curve.name}" if curve.over == "b" else "kappa")
+    return f"{problem}: J_r over " + curve.axis_name
 
 
 def _message(curve: Frontier, out: str | None) -> str:
     own = curve.own
-    where = f"b = {own.limit:.6g}" if curve.over == "b" else "kappa = 0"
-    said = f"The problem as it is: {where}, J_r = {own.J_r:.6g}, and one unit more costs {own.lam:.6g}."
+    where = bound_words(curve.name, own.limit, cost=curve.cost) if curve.over == "b" else "kappa = 0"
+    stricter = "less" if curve.cost else "more"
+    said = f"The problem as it is: {where}, J_r = {own.J_r:.6g}, and one unit {stricter} costs {own.lam:.6g}."
     return said + (f" Written: {out}" if out else "")
 
 
@@ -88,14 +89,22 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
         "status": "done",
         "over": curve.over,
         "constraint": curve.name if curve.over == "b" else None,
+        "kind": None if curve.over == "kappa" else "cost" if curve.cost else "utility",
         "limit": curve.limit,
+        "written": curve.written,
         "J_r": curve.J_r,
         "paid": curve.paid,
         "lam": curve.lam,
         "bound": curve.bound,
         "certified": curve.certified,
-        "own": curve.own._asdict(),
-        "learned": [p._asdict() for p in curve.learned],
+        "own": curve.own._asdict() | {"written": as_written(curve.own.limit, cost=curve.cost)},
+        "learned": [_learned(curve, p) for p in curve.learned],
         "out": out,
         "message": message,
     }
+
+
+def _learned(curve: Frontier, point: Learned) -> dict[str, Any]:
+    """A learned policy, its limit and values in both forms."""
+    values = [as_written(x, cost=cost) for x, cost in zip(point.J_g, curve.costs, strict=True)]
+    return point._asdict() | {"written": as_written(point.limit, cost=curve.cost), "values": values}

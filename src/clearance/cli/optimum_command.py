@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
+from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.optimum import optimum
 from clearance.exchange.policy_files import SUFFIXES, save_policy
+from clearance.finite.mixture import Mixture
 from clearance.runs.certify import certify
 
 INFEASIBLE, NOT_CERTIFIED = 3, 4
@@ -18,6 +20,7 @@ INFEASIBLE, NOT_CERTIFIED = 3, 4
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     run_flags.add_problem(p)
     run_flags.add_model_flags(p)
+    add_policy_flag(p)
     p.add_argument(
         "--out",
         type=flag_types.place,
@@ -33,13 +36,16 @@ def run(args: argparse.Namespace) -> int:
     best = optimum(cmdp)
     certificate = certify(cmdp, best.policy, best=best)
     feasible = best.status != "infeasible"
-    result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam, "slater": best.slater}
+    result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam}
+    result["attained_margin"] = best.attained_margin
     if not feasible:
-        result |= {"verdict": "INFEASIBLE", "message": infeasible_message(best.slater)}
+        slater = best.attained_margin  # the largest there is, where it is negative
+        result |= {"verdict": "INFEASIBLE", "slater": slater, "message": infeasible_message(slater)}
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
-        result |= {"message": no_room_message(best.slater)}
+        result |= {"message": no_room_message(best.attained_margin)}
     if args.out:
         save_policy(best.policy, args.out, cmdp)
+    result |= policy_answer(args, cmdp, Mixture.single(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

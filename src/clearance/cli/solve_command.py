@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.cli import executor_argument, flag_types, interrupts, run_flags, tables
+from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
 from clearance.core.import_path import import_rule
 from clearance.core.inside_folder import Inside
@@ -37,6 +38,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.usage = "clearance solve [PROBLEM] [options]"
     groups = run_flags.add_run_flags(p, words)
     add_output_flags(groups["output"])
+    add_policy_flag(groups["output"])
     flag_types.add_cluster(groups["output"], workers=True)
 
 
@@ -187,7 +189,8 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
             raise
-        return tables.error(f"interrupted; saved in {folder}: {go_on}", interrupts.exit_status())
+        message = f"interrupted; saved in {folder}: {go_on}"
+        return tables.error(message, interrupts.exit_status(), as_json=args.json)
     except (SolverError, InputError) as e:
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
@@ -244,6 +247,7 @@ def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
     }
     on = args.problem or folder
     result["message"] += _about_path_bound(result["path_bound"])
+    result |= policy_answer(args, solution.problem, solution.policy)
     tables.answer(args, result, f"{on}: the policy from {k} iterations", names=solution.statement.names)
     return CERTIFIED if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 

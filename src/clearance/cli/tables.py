@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance.certificates.verdict_words import as_written, describe_certificate
-from clearance.core.errors import InputError, round_up
+from clearance.certificates.verdict_words import as_written, describe_certificate, limits_as_written
+from clearance.core.errors import InputError
 from clearance.core.text import first_line, visible
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from clearance.studies.reproduce import Study
 
 
+INTERRUPTED = 128  # and a signal: an exit status
+
 # What people see in a table with one row per constraint, and in the sentences below it.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs")
-IN_SENTENCES = ("scope", "worst_component_slack", "greedy_verdict", "path_bound")
+IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
+IN_SENTENCES = ("policy", "policy_words", "scope", "worst_component_slack", "greedy_verdict", "path_bound")
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
@@ -62,6 +64,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """Which limits conflict and what to relax; with `relaxed`, what is left to earn then."""
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
+    keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 
@@ -69,19 +72,24 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
     sentences = result["message"] if isinstance(result.get("message"), list) else []
     if args.json:
         result = result | {"message": " ".join(sentences)} if sentences else result
+        result |= {"limits": limits_as_written(result)} if result.get("costs") is not None else {}
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     from rich.text import Text
 
     with _page() as console:
         _tables(console, {k: v for k, v in result.items() if v is not sentences}, title, names)
-        for sentence in sentences:
+        for sentence in (*sentences, *result.get("policy_words", ())):
             console.print(Text(visible(sentence)))
+        if "policy" in result:
+            console.print(_policy(result["policy"]))
 
 
 def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
+
+    from clearance.cli import limit_tables
 
     if title:
         console.print(Text(visible(title), style="italic"), soft_wrap=True)
@@ -91,60 +99,43 @@ def _tables(console: Console, result: dict[str, Any], title: str, names: Sequenc
             table.add_row(key, Text(_show(value)))
     console.print(table)
     if "relax_each" in result:
-        alone = Table("constraint", "in conflict", "lower b alone by", box=None, padding=(0, 2, 0, 0))
-        for name, amount in zip(names, result["relax_each"], strict=True):
-            help = "cannot help" if amount is None else f"{round_up(amount):.6g}"
-            alone.add_row(Text(visible(name)), "yes" if name in result["conflict"] else "no", help)
-        console.print(alone)
+        console.print(limit_tables.table_of_relaxations(result, names))
     if len(result.get("J_g", ())):
-        console.print(_limits(result, names))
+        console.print(limit_tables.table_of_limits(result, names))
+    elif "g_range" in result and names:
+        console.print(limit_tables.table_of_signals(result, names))
 
 
-def _limits(result: dict[str, Any], names: Sequence[str]) -> Any:
-    """One row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
-
-    A cost is shown as a cost: its value, an upper bound of it, and its upper limit.
-    """
+def _policy(rows: list[dict[str, Any]]) -> Any:
+    """All of a policy: one row per state and action that it takes there."""
     from rich.table import Table
     from rich.text import Text
 
-    heads = {"J_g": "value", "J_g_lower": "at worst", "b": "limit", "slack": "slack"}
-    heads |= {"lam": "λ: price", "complementarity": "λ·slack"}
-    known = [key for key in heads if result.get(key) is not None]
-    table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
-    costs = result.get("costs") or [False] * len(names)
-    for name, cost, *row in zip(names, costs, *(result[key] for key in known), strict=True):
-        table.add_row(Text(visible(name)), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True)))
+    heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
+    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(_show(row[head])) for head in heads))
     return table
 
 
-def _cell(key: str, value: float | None, *, cost: bool) -> str:
-    if value is None:
-        return "—"
-    if key in ("J_g", "J_g_lower", "b"):
-        sign = "" if key != "b" else "≤ " if cost else "≥ "
-        return f"{sign}{as_written(value, cost=cost):.6g}"
-    return f"{value:.6g}"
-
-
 def frontier(curve: Frontier, title: str, message: str) -> None:
-    """The price of safety as a table; what was learned, in another."""
+    """The price of safety as a table; what was learned, in another. Costs stand there as costs."""
     from rich.table import Table
     from rich.text import Text
 
-    limit = "limit b" if curve.over == "b" else "kappa"
+    limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
     table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for head in (limit, "J_r", "paid so far", "λ: price of one more"):
+    for head in (limit, "J_r", "paid so far", "λ: price of one unit stricter"):
         table.add_column(head, justify="right")
-    for row in zip(curve.limit, curve.J_r, curve.paid, curve.lam, strict=True):
+    for row in zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True):
         table.add_row(*(f"{float(x):.6g}" for x in row))
     with _page() as console:
         console.print(table)
         if curve.learned:
-            found = Table("learned at", "J_r", "J_g", "verdict", box=None, padding=(0, 2, 0, 0))
+            found = Table("learned at", "J_r", *map(visible, curve.names), "verdict", box=None, padding=(0, 2, 0, 0))
             for p in curve.learned:
-                J_g = "[" + ", ".join(f"{x:.6g}" for x in p.J_g) + "]"
-                found.add_row(f"{p.limit:.6g}", f"{p.J_r:.6g}", Text(J_g), p.verdict)
+                values = (f"{as_written(x, cost=cost):.6g}" for x, cost in zip(p.J_g, curve.costs, strict=True))
+                found.add_row(f"{as_written(p.limit, cost=curve.cost):.6g}", f"{p.J_r:.6g}", *values, p.verdict)
             console.print(found)
         console.print(Text(visible(message)), soft_wrap=True)
 
@@ -303,8 +294,14 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
     _complain(f"warning: {first_line(message)}")
 
 
-def error(message: str, status: int) -> int:
-    _complain(" ".join(message.split()))
+def error(message: str, status: int, *, as_json: bool = False) -> int:
+    """One line on standard error; as JSON also an object on standard output, where programs look for it."""
+    message = " ".join(message.split())
+    _complain(message)
+    if as_json:
+        with contextlib.suppress(InputError):  # the error may be that nothing can be written there
+            kind = "interrupted" if status > INTERRUPTED else "error"
+            say(json.dumps({"status": kind, "message": visible(message), "exit_status": status}) + "\n")
     return status
 
 

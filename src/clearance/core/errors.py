@@ -91,12 +91,14 @@ class SolverError(RuntimeError):
 def infeasible_message(slater: float, among: str = "policy") -> str:
     """What to say when no policy, or none of a class, meets the limits."""
     enough = round_up(-slater)
-    return f"no {among} meets the limits: max_π min_i (J_gi − b_i) = {slater:.6g} < 0; lower b by {enough:.6g} or more"
+    found = f"max_π min_i (J_gi − b_i) = {slater:.6g} < 0"
+    return f"no {among} meets the limits: {found}; relax every limit by {enough:.6g} or more"
 
 
 def no_room_message(slater: float) -> str:
     """What to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
-    return f"the limits leave no room beyond rounding, max_π min_i (J_gi − b_i) = {slater:.3g}: lower b a little"
+    found = f"max_π min_i (J_gi − b_i) = {slater:.3g}"
+    return f"the limits leave no room beyond rounding, {found}: relax the limits a little"
 
 
 def round_up(x: float) -> float:

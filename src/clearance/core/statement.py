@@ -6,6 +6,7 @@ horizon H      J(π) = E Σ_{t<H} γ^t h_t, where γ = 1 is allowed: the limits 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +113,30 @@ def read_vector(name: str, x: Any) -> Array:
     except (TypeError, ValueError) as e:
         told = str(e) if isinstance(e, InputError) else f"{name} must be a number or a vector of numbers, got {x!r}"
         raise InputError(told) from None
+
+
+def _finite(name: str, x: Any) -> float:
+    return float(read_numbers(name, [read_number(name, x)], ndim=1)[0])
+
+
+def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
+    """Return b [I] with other limits, as their user writes them: of the costs by a number or a vector, or by name."""
+    if isinstance(limit, Mapping):
+        unknown = [name for name in limit if name not in names]
+        if unknown:
+            raise InputError(f"limit: {unknown[0]!r} is no constraint; there are: {', '.join(names) or 'none'}")
+        at = [list(names).index(name) for name in limit]
+        values = [_finite(f"limit of {name}", x) for name, x in limit.items()]
+    else:
+        at = [i for i, cost in enumerate(costs) if cost]
+        if not at:
+            raise InputError("limit: no constraint was written as a cost; give b, or limits by name {name: limit}")
+        values = read_vector("limit", limit)
+        if len(values) not in (1, len(at)):
+            raise InputError(f"limit has {len(values)} entries for {len(at)} costs; give one number, or one each")
+    found = b.copy()
+    found[at] = np.where(np.asarray(costs)[at], -1.0, 1.0) * values
+    return found
 
 
 def _bounds(bounds: Any, n: int) -> Bounds | None:

@@ -62,7 +62,7 @@ def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Opt
     if verdict == "CERTIFIED":
         return "every limit is met, proven for the numbers as stored"
     if best is not None and best.status == "infeasible":
-        return infeasible_message(best.slater)
+        return infeasible_message(best.attained_margin)
     if verdict == "VIOLATED":
         broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
         return "limits broken: " + ", ".join(broken)

@@ -16,14 +16,15 @@ Both are taken from policies whose J is enclosed, so that the relaxed limits are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from clearance.certificates.certificate import Certificate
+from clearance.certificates.verdict_words import join_some
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, round_up
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
 from clearance.exact.exact_certificate import certify_exactly
@@ -37,7 +38,7 @@ from clearance.finite.mixture import Mixture
 HAIRS = (1e-9, 1e-8, 1e-7)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Infeasibility:
     """Why no policy meets the limits, and what would have to be given up.
 
@@ -50,15 +51,21 @@ class Infeasibility:
     relaxed, certificate  the best policy under limits that are relaxed by relax_all, and what is proven of it
     """
 
-    cmdp: CMDP = field(repr=False)
+    cmdp: CMDP
     slater: float
     lam: Array
     bound: float
-    policy: Array = field(repr=False)
+    policy: Array
     J: Array
     conflict: tuple[int, ...]
     relax_all: float
     relax_each: tuple[float | None, ...]
+
+    def __repr__(self) -> str:
+        conflict = join_some([self.cmdp.limits_in_words[i] for i in self.conflict])
+        return (
+            f"<Infeasibility: cannot be met together: {conflict}; relax every limit by {round_up(self.relax_all):.6g}>"
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

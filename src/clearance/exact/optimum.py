@@ -16,7 +16,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.certificates.verdict_words import LIMIT_HEADS, join_some, limit_cells, limit_words
 from clearance.core.arrays import Array
+from clearance.core.html_card import html_card
 from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
 from clearance.exact.enclosure import dual_function
@@ -50,7 +52,7 @@ ALIKE = 1e-13
 WIDE = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Optimum:
     """What the solvers say, measured again.
 
@@ -64,8 +66,9 @@ class Optimum:
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
     bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
-    slater   a margin min_i (J_gi − b_i) that some policy attains: the largest one for small models and when negative;
-             inf without constraints. `slater_margin` computes the largest for any model
+    attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints: the Slater margin
+             for small models and when negative. `slater_margin` computes that one, the largest, for any model
+    names, costs  the names of the constraints [I], and which of them are costs: J_g and b are minus these
     V        [S], the values of r + λ*·g (of λ·g when infeasible) whose Bellman residual proves the bound
     """
 
@@ -76,9 +79,30 @@ class Optimum:
     mixture: Mixture
     d: Array
     bound: float
-    slater: float
+    attained_margin: float
     b: Array
     V: Array
+    names: tuple[str, ...]
+    costs: tuple[bool, ...]
+
+    def __repr__(self) -> str:
+        bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
+        S, A = self.policy.shape
+        limits = join_some(self.limits_in_words) or "no limits"
+        return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
+
+    def _repr_html_(self) -> str:
+        title = f"Optimum: {self.status}, J_r = {self.J_r:.6g}"
+        most = f"No policy that meets the limits earns more than {self.bound:.10g}."
+        sentences = [most] if self.status == "optimal" else []
+        said = {"names": self.names, "costs": self.costs, "b": self.b, "J_g": self.J[1:], "slack": self.slack}
+        return html_card(title, sentences, LIMIT_HEADS, limit_cells(said | {"lam": self.lam}))
+
+    @property
+    def limits_in_words(self) -> list[str]:
+        """Each limit as it was written, with the value of the policy: costs with upper limits."""
+        rows = zip(self.names, self.J[1:].tolist(), self.b.tolist(), self.costs, strict=True)
+        return [limit_words(name, J_g, b, cost=cost) for name, J_g, b, cost in rows]
 
     @property
     def J_r(self) -> float:
@@ -138,13 +162,26 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
     near = bound - seen.J[0] <= WIDE * scaled.r / (1 - cmdp.gamma)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
     d, slater = occupancy(cmdp, found.policy), margin_of(cmdp, safest.J)
-    return Optimum(status, seen.J, found.lam, found.policy, found.mixture, d, bound, slater, cmdp.b, V)
+    return Optimum(
+        status, seen.J, found.lam, found.policy, found.mixture, d, bound, slater, cmdp.b, V, cmdp.names, cmdp.costs
+    )
 
 
 def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
     slater, mixture = margin_of(cmdp, safest.J), Mixture.single(safest.policy)
     return Optimum(
-        "infeasible", safest.J, proof.lam, safest.policy, mixture, safest.d, -np.inf, slater, cmdp.b, proof.V
+        "infeasible",
+        safest.J,
+        proof.lam,
+        safest.policy,
+        mixture,
+        safest.d,
+        -np.inf,
+        slater,
+        cmdp.b,
+        proof.V,
+        cmdp.names,
+        cmdp.costs,
     )
 
 

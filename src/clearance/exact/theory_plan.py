@@ -16,6 +16,9 @@ from clearance.finite.samplers.exact_sampler import Exact
 from clearance.finite.softmax_policy import SoftmaxPolicy, class_model
 from clearance.learning.direction import fisher
 
+# What a machine may be asked for: beyond so many years at so many steps a second, a bound that holds is no plan.
+LONGEST_YEARS, STEPS_PER_SECOND = 100, 1e6
+
 
 def constants_of(
     cmdp: CMDP, policy: SoftmaxPolicy, *, mu_F: float | None = None, eps_bias: float = 0.0, eps_bias2: float = 0.0
@@ -70,4 +73,15 @@ def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tup
     plan = theory.plan(constants, eps, **published)
     data = dataclasses.asdict(plan)
     notes = data.pop("verdict")
+    notes = notes if published else (*_impossible(plan.steps), *notes)
     return data | {"G": constants.G, "M": constants.M, "mu_F": constants.mu_F, "d": constants.d}, notes
+
+
+def _impossible(steps: float) -> tuple[str, ...]:
+    """Say so when no machine could take that many steps."""
+    years = steps / STEPS_PER_SECOND / (365.25 * 24 * 3600)
+    if years < LONGEST_YEARS:
+        return ()
+    how = f"{steps:.2g} environment steps, {years:.2g} years at {STEPS_PER_SECOND:.0e} steps a second"
+    instead = "choose K, N and κ by hand, below the Slater margin, and have the policy certified"
+    return (f"Theorem 1 asks the impossible of this problem: {how}; its bound holds but is no plan: {instead}",)

@@ -14,8 +14,8 @@ wrong as soon as episodes end. A terminal state is absorbing with zero signals.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,12 +23,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
 from clearance.core.errors import InputError
+from clearance.core.html_card import MOST_ROWS, html_card
 from clearance.core.inside_folder import AnyPath
+from clearance.core.statement import read_limits
 from clearance.core.validation import (
     freeze,
     order_rows,
@@ -49,7 +52,7 @@ ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma",
 ARRAYS += ("states", "actions")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CMDP:
     """A finite constrained MDP.
 
@@ -74,14 +77,14 @@ class CMDP:
     """
 
     P: Any
-    h: Array = field(repr=False)
+    h: Array
     b: Array
-    rho: Array = field(repr=False)
+    rho: Array
     gamma: float
     names: tuple[str, ...]
-    costs: tuple[bool, ...] = field(repr=False)
-    states: tuple[str, ...] | None = field(repr=False)
-    actions: tuple[str, ...] | None = field(repr=False)
+    costs: tuple[bool, ...]
+    states: tuple[str, ...] | None
+    actions: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -121,6 +124,22 @@ class CMDP:
         put(self, "costs", (False,) * len(b_) + (True,) * len(l_))
         put(self, "states", read_labels("states", states, S))
         put(self, "actions", read_labels("actions", actions, A))
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.is_sparse else "dense"
+        limits = join_some(self.limits_in_words) or "no limits"
+        return f"<CMDP: {self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}; {limits}>"
+
+    def _repr_html_(self) -> str:
+        kind = "sparse" if self.is_sparse else "dense"
+        size = f"{self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}"
+        return html_card(f"CMDP: {size}", self.limits_in_words[:MOST_ROWS] or ["No limits."])
+
+    @property
+    def limits_in_words(self) -> list[str]:
+        """What is asked of each constraint, as it was written: costs with upper limits."""
+        rows = zip(self.names, self.b.tolist(), self.costs, strict=True)
+        return [bound_words(name, b, cost=cost) for name, b, cost in rows]
 
     @property
     def S(self) -> int:
@@ -177,14 +196,30 @@ class CMDP:
         return self.replace(b=self.b + kappa)
 
     def replace(
-        self, *, h: ArrayLike | None = None, b: ArrayLike | None = None, names: Sequence[str] | None = None
+        self,
+        *,
+        h: ArrayLike | None = None,
+        b: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        limit: ArrayLike | Mapping[str, float] | None = None,
+        gamma: float | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A] or limits b [I]; P is shared, not copied. With names [I], h
-        and b all given, I may be another one.
+        """The same model with other signals h [1+I, S, A], limits b [I] or discount; P is shared, not copied. With
+        names [I], h and b all given, I may be another one.
+
+        limit  in place of b, as it was written: upper limits of the costs, one number for all or one each; or by name
+               {"energy": 40}, where other constraints than costs have lower limits, and those not named keep theirs
         """
+        if limit is not None:
+            if b is not None or h is not None or names is not None:
+                raise InputError("limit stands in place of b, for the signals and names as they are: give it alone")
+            b = read_limits(limit, self.b, self.costs, self.names)
         other = object.__new__(CMDP)
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("signal_ranges", None)
+        if gamma is not None:
+            other.__dict__["gamma"] = read_discount(gamma)
+            other.__dict__.pop("elimination", None)  # whether it pays depends on gamma
         if names is not None:
             other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
         I = len(other.names)

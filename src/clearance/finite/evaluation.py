@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
+from clearance.certificates.verdict_words import join_some
 from clearance.core.arrays import Array
 from clearance.core.compiled.iterative import linear_solve
 from clearance.core.compiled.sparse_lu import Factor
@@ -27,7 +28,7 @@ LU_STATES = 200
 SINGULAR = "a linear system of the model is singular in float64: bring gamma further from 1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Exact values of one stationary policy: V [1+I, S], Q and A [1+I, S, A], d [S, A], J [1+I]."""
 
@@ -36,6 +37,10 @@ class Evaluation:
     A: Array
     d: Array
     J: Array
+
+    def __repr__(self) -> str:
+        J = join_some([f"{x:.6g}" for x in self.J], most=8)
+        return f"<Evaluation: J = ({J}); V {self.V.shape}, Q and A {self.Q.shape}, d {self.d.shape}>"
 
 
 def evaluate(cmdp: CMDP, pi: ArrayLike) -> Evaluation:

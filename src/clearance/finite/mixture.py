@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clearance.certificates.verdict_words import join_some
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
@@ -23,7 +24,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, values_from_occupancy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """Policies pi [M, S, A] of a finite model, component m with probability weights[m]; M = 1 is a single policy.
 
@@ -44,10 +45,28 @@ class Mixture:
         object.__setattr__(self, "weights", read_distributions("weights", weights_))
         object.__setattr__(self, "pi", read_distributions("pi", pi_))
 
+    def __repr__(self) -> str:
+        _, S, A = self.pi.shape
+        if self.M == 1:
+            return f"<Mixture: one policy for {S:,} states and {A:,} actions>"
+        weights = join_some([f"{w:.4g}" for w in self.weights])
+        return f"<Mixture: {self.M:,} policies for {S:,} states and {A:,} actions, weights {weights}>"
+
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:
         """A mixture of one policy [S, A]."""
         return cls(np.ones(1), read_numbers("policy", pi, ndim=2)[None])
+
+    @classmethod
+    def of_actions(cls, actions: ArrayLike, S: int, A: int) -> Mixture:
+        """The deterministic policy that takes actions[s] in state s."""
+        act = np.asarray(actions)
+        if act.shape != (S,) or act.dtype.kind not in "iu":
+            raise InputError(f"policy must be one action for each of {S} states, whole numbers, got shape {act.shape}")
+        wrong = np.flatnonzero((act < 0) | (act >= A))
+        if len(wrong):
+            raise InputError(f"policy takes action {act[wrong[0]]} at state {wrong[0]}; actions are 0..{A - 1}")
+        return cls.single(np.eye(A)[act])
 
     @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:

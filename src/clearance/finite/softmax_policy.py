@@ -25,7 +25,7 @@ from clearance.finite.evaluation import averager
 DENSE = 10**6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy:
     """π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with features as a sparse matrix [S·A, d]. Made by `softmax` or `linear_softmax`."""
 
@@ -34,6 +34,10 @@ class SoftmaxPolicy:
     matrix: Any
     tabular: bool = False
     available: NDArray[np.bool_] | None = None
+
+    def __repr__(self) -> str:
+        kind = "tabular" if self.tabular else "linear"
+        return f"<SoftmaxPolicy: {kind}, {self.d:,} parameters for {self.S:,} states and {self.A:,} actions>"
 
     @cached_property
     def bias(self) -> Array:

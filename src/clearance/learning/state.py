@@ -18,6 +18,10 @@ class State(NamedTuple):
     sampler_memory: Any = None
     method_memory: Any = None
 
+    def __repr__(self) -> str:
+        lam = ", ".join(f"{x:.6g}" for x in self.lam[:8]) + (", …" if len(self.lam) > 8 else "")
+        return f"<State: after {self.k:,} iterations, lam = ({lam}), {self.theta.size:,} parameters>"
+
 
 class Info(NamedTuple):
     """What may be watched of iteration k: Ĵ [1+I], ‖ω‖ and the environment steps taken.

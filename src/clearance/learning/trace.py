@@ -24,7 +24,7 @@ WHOLE, FEWEST, NUMBERS = 8192, 256, 2**26
 SCHEMA = "clearance/trace/1"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """theta [K, d] and lam [K, I] before step k; J_hat [K, 1+I] sampled at θ^k; ‖ω^k‖ [K]; environment steps [K];
     counts [K] the weight of θ^k in the mixture that the method gives out; J [K, 1+I] the exact values of θ^k where the
@@ -38,6 +38,11 @@ class Trace:
     steps: NDArray[np.int64]
     counts: Array
     J: Array
+
+    def __repr__(self) -> str:
+        """Return its length: the columns of a stored trace are not read for it."""
+        columns = ", ".join(f.name for f in fields(Trace))
+        return f"<{type(self).__name__}: {len(self):,} iterations; {columns}>"
 
     def __len__(self) -> int:
         return len(self.omega_norm)

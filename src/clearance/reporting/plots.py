@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clearance.certificates.verdict_words import as_written
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import MissingExtraError
 
@@ -103,59 +105,83 @@ def _violation_axis(ax: Any) -> None:
 
 
 def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
-    """The price of safety, as .png or .svg: the best reward over the limit, and below it what one unit more costs."""
+    """The price of safety, as .png or .svg."""
     plt = _pyplot()
-    fig, (top, below) = plt.subplots(
-        2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
-    )
-    _rewards(top, curve)
-    _prices(below, curve)
-    what = "limit b" if curve.over == "b" else "κ"
-    limits = f"limit b of “{_text(curve.name)}”: $J_g \\geq b$" if curve.over == "b" else "κ: every limit is b + κ"
-    below.set_xlabel(f"{limits}   (a discounted sum; further right is stricter)")
-    top.set_title(f"{_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
-    for ax in (top, below):
-        ax.grid(alpha=0.25, linewidth=0.5)
-        ax.axvline(curve.own.limit, color=BLACK, linewidth=0.8, linestyle=":")
+    fig = draw_frontier(plt, curve, title)
     with write_whole(path) as f:
         kind = Path(path).suffix[1:]
         fig.savefig(f, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else None)
     plt.close(fig)
 
 
+def draw_frontier(plt: Any, curve: Frontier, title: str = "") -> Any:
+    """The best reward over the limit, and below it what one unit stricter costs."""
+    fig, (top, below) = plt.subplots(
+        2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
+    )
+    _rewards(top, curve)
+    _prices(below, curve)
+    what = "the limit" if curve.over == "b" else "κ"
+    side = "left" if curve.cost else "right"
+    limits = _text(curve.axis_name) if curve.over == "b" else "κ: every limit is tightened by κ"
+    below.set_xlabel(f"{limits}   (a discounted sum; further {side} is stricter)")
+    top.set_title(f"{_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
+    for ax in (top, below):
+        ax.grid(alpha=0.25, linewidth=0.5)
+        ax.axvline(as_written(curve.own.limit, cost=curve.cost), color=BLACK, linewidth=0.8, linestyle=":")
+    return fig
+
+
 def _rewards(ax: Any, curve: Frontier) -> None:
     own, sure = curve.own, [p for p in curve.learned if p.verdict == "CERTIFIED"]
-    ax.plot(curve.limit, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
+    at_own = as_written(own.limit, cost=curve.cost)
+    ax.plot(curve.written, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
     if own.limit < curve.limit[0]:
-        flat = [own.limit, curve.limit[0]], [own.J_r, curve.J_r[0]]
+        flat = [at_own, curve.written[0]], [own.J_r, curve.J_r[0]]
         ax.plot(*flat, color=BLUE, linewidth=1.6, linestyle="--", label="the limit does not bind")
     label = f"the problem as it is: $J_r$ = {own.J_r:.6g}, λ = {own.lam:.4g}"
-    ax.plot(own.limit, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
+    ax.plot(at_own, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
     for some, colour, marker, what in (
         (sure, GREEN, "o", "certified"),
         ([p for p in curve.learned if p not in sure], VERMILION, "X", "not certified"),
     ):
         if some:
-            at = [p.limit for p in some], [p.J_r for p in some]
+            at = [as_written(p.limit, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
     ax.set_ylabel("$J_r$, discounted reward")
-    # A falling concave curve leaves the lower left free; what was learned may lie there.
-    ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else "lower left")
+    # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
+    free = "lower right" if curve.cost else "lower left"
+    ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else free)
 
 
 def _prices(ax: Any, curve: Frontier) -> None:
     """λ as minus the slope between neighbours, which it is on a curve of straight pieces."""
     slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
     if len(slopes):
-        ax.stairs(slopes, curve.limit, baseline=None, color=ORANGE, linewidth=1.8, label="minus the slope above")
-    ax.plot(curve.limit, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
-    ax.plot(curve.own.limit, curve.own.lam, color=BLACK, marker="D", markersize=6, linestyle="none")
+        way = -1 if curve.cost else 1  # stairs go from left to right
+        ax.stairs(
+            slopes[::way],
+            curve.written[::way],
+            baseline=None,
+            color=ORANGE,
+            linewidth=1.8,
+            label="slope above" if curve.cost else "minus the slope above",
+        )
+    ax.plot(curve.written, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
+    ax.plot(
+        as_written(curve.own.limit, cost=curve.cost),
+        curve.own.lam,
+        color=BLACK,
+        marker="D",
+        markersize=6,
+        linestyle="none",
+    )
     seen = curve.lam[curve.lam > 0]
     if len(seen) and seen.max() > 50 * seen.min() and min(curve.lam.min(), curve.own.lam) > 0:
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter("{x:g}")
     ax.set_ylabel("λ: $J_r$ lost per\nunit of limit")
-    ax.legend(fontsize=8, framealpha=0.9, loc="upper left")
+    ax.legend(fontsize=8, framealpha=0.9, loc="upper right" if curve.cost else "upper left")
 
 
 DASHES = ("-", (0, (4, 2)), (0, (1, 1)))
@@ -163,11 +189,19 @@ STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMI
 
 
 def comparison(results: list[Result], path: str | Path) -> None:
+    """The figure of one problem, as .png."""
+    plt = _pyplot()
+    fig = draw_comparison(plt, results)
+    with write_whole(path) as f:
+        fig.savefig(f, format="png", dpi=100)
+    plt.close(fig)
+
+
+def draw_comparison(plt: Any, results: Sequence[Result]) -> Any:
     """One problem: gap and violation of average iterate, last iterate and best mixture against environment steps.
 
     Means over seeds; both axes of values are signed, linear near 0 and logarithmic beyond.
     """
-    plt = _pyplot()
     fig, axes = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey="row", layout="constrained")
     names = list(dict.fromkeys(r.method for r in results))
     for name, (colour, dash) in zip(names, STYLES, strict=False):
@@ -183,9 +217,7 @@ def comparison(results: list[Result], path: str | Path) -> None:
     _comparison_axes(axes, results[0])
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     fig.suptitle(f"{_text(results[0].problem)}: mean over {len({r.seed for r in results})} seeds", fontsize=11)
-    with write_whole(path) as f:
-        fig.savefig(f, format="png", dpi=100)
-    plt.close(fig)
+    return fig
 
 
 def _gaps(result: Result, which: str) -> Any:

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from clearance.certificates.verdict_words import as_written
 from clearance.finite.evaluation import occupancy
 from clearance.reporting.curves import Curve, curve, span
 from clearance.reporting.html_elements import el
@@ -163,26 +164,23 @@ def multipliers(view: View, name: str) -> Element | None:
 def price(view: View, seen: Frontier, name: str) -> Element:
     """The best reward over one limit, the problem as it is, and the policy that was chosen."""
     own, chosen = seen.own, _chosen_point(view, 0)
-    x = span(seen.limit, own.limit)
-    axes = Axes(x, span(seen.J_r, own.J_r, chosen and chosen[0]), f"limit b of “{seen.name}”: stricter →", "best J_r")
-    axes.upright(own.limit, "strong")
-    limit, J_r = np.append(own.limit, seen.limit), np.append(own.J_r, seen.J_r)
+    at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
+    x = span(seen.written, at_own)
+    axes = Axes(x, span(seen.J_r, own.J_r, chosen and chosen[0]), f"{seen.axis_name}: {stricter}", "best J_r")
+    axes.upright(at_own, "strong")
+    limit, J_r = np.append(at_own, seen.written), np.append(own.J_r, seen.J_r)
     order = np.argsort(limit)
     axes.line(limit[order], J_r[order], "c0")
     keys = [("line c0", "optimum by linear programming"), ("level strong", "the limit as it is")]
     if chosen is not None:
-        axes.point(own.limit, chosen[0], None, None, "c2", f"the chosen policy: J_r {number(chosen[0])}")
+        axes.point(at_own, chosen[0], None, None, "c2", f"the chosen policy: J_r {number(chosen[0])}")
         keys.append(("point c2", "the chosen policy"))
-    told = (
-        f"Price of safety. At the problem's own limit {number(own.limit)} the best reward is {number(own.J_r)}, and one"
-    )
-    told += f" unit more costs {number(own.lam)}. The curve falls from {number(float(seen.J_r[0]))} at"
-    told += (
-        f" {number(float(seen.limit[0]))} to {number(float(seen.J_r[-1]))} at {number(float(seen.limit[-1]))}, the last"
-    )
-    told += " limit that can be met."
-    rows = list(zip(seen.limit, seen.J_r, seen.lam, strict=True))
-    behind = numbers(("limit b", "best J_r", "price λ"), rows, f"Price of “{seen.name}”: numbers")
+    told = f"Price of safety. At the problem's own limit {number(at_own)} the best reward is {number(own.J_r)}, and one"
+    told += f" unit {'less' if seen.cost else 'more'} costs {number(own.lam)}. The curve falls from"
+    first, last = (f"{number(float(seen.J_r[i]))} at {number(float(seen.written[i]))}" for i in (0, -1))
+    told += f" {first} to {last}, the last limit that can be met."
+    rows = list(zip(seen.written, seen.J_r, seen.lam, strict=True))
+    behind = numbers(("limit", "best J_r", "price λ"), rows, f"Price of “{seen.name}”: numbers")
     return figure(f"Price of “{seen.name}”", axes.figure(name, told), legend(keys), behind)
 
 

@@ -13,7 +13,9 @@ from typing import Any
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.cluster.executor import Executor
 from clearance.core.errors import InputError
+from clearance.exact.optimum import Optimum
 from clearance.runs.ledger_file import LedgerFolder
+from clearance.runs.solution import Solution
 from clearance.runs.worlds.dispatch import world_of
 
 
@@ -32,7 +34,8 @@ def certify(
     """Certify that a policy meets every limit of a problem, or report that it does not.
 
     problem   a finite model, or a simulator
-    policy    finite model: a table [S, A], a `Mixture`, or any rule `state -> action` (then only samples can tell; a
+    policy    an `Optimum` or a `Solution`: its policy. Finite model: a table [S, A], an action for each state [S]
+              (whole numbers), a `Mixture`, or any rule `state -> action` (then only samples can tell; a
               method `reset` of the rule is called at the start of every episode). Simulator: a `NetworkMixture`; on a
               Gymnasium problem also any rule `observation -> action`. Rules are never copied, and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
@@ -51,6 +54,7 @@ def certify(
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
     if not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    policy = policy.policy if isinstance(policy, Optimum | Solution) else policy
     how = {"evidence": evidence, "delta": delta, "budget": budget, "seed": seed, "executor": executor}
     if out is None:
         return world_of(problem).certify_policy(policy, **how, **options)

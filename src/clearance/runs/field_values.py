@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,28 @@ Parser = Callable[[str], Any]
 
 
 def parse_whole(text: str) -> int:
+    """A whole number; 1e3 and 2.5e6 are easier to read than their zeros.
+
+    >>> parse_whole("1e3"), parse_whole("-7")
+    (1000, -7)
+    """
     try:
-        value = int(text)
+        value = _with_exponent(text) if "e" in text.lower() else int(text)
     except ValueError:
         raise InputError(f"must be a whole number, got {text!r}") from None
     if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
         raise InputError(f"must be below 2**63 in size, got {text}")
     return value
+
+
+def _with_exponent(text: str) -> int:
+    """The number, exactly; its size is looked at first, since 1e999999999 has that many digits."""
+    if not abs(float(text)) < 2.0**64:
+        return 2**63  # which `parse_whole` refuses
+    value = Decimal(text)
+    if value != value.to_integral_value():
+        raise ValueError
+    return int(value)
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:

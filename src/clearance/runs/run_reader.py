@@ -18,6 +18,7 @@ from clearance.core.atomic_files import digest, fingerprint, load_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, exists_inside
 from clearance.core.statement import PROBLEM, Statement, restore_statement
+from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.learning.trace import Trace
@@ -31,7 +32,7 @@ SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "met
 IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed", "exact_J", "single", "problem")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
     """A run folder, read-only; each part is read, and checked against the manifest, when it is asked for.
 
@@ -41,6 +42,9 @@ class RunFolder:
 
     folder: Path
     manifest: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<RunFolder: {visible(str(self.folder))}, {self.status}, {self.k:,} iterations>"
 
     @property
     def status(self) -> str:

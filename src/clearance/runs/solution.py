@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from clearance.certificates.candidate_search import Attempt
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.html_card import html_card, html_curve
 from clearance.learning.dual import path_bound
 from clearance.learning.methods.method_base import kappa_value
 from clearance.learning.state import State
@@ -21,7 +22,7 @@ from clearance.runs.selection import Selection
 from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """What `solve` gives back. `policy` is the one to use; `alternatives` holds the others that the run has.
 
@@ -34,12 +35,12 @@ class Solution:
     d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
     """
 
-    world: World = field(repr=False)
+    world: World
     method: Any
-    policy_class: Any = field(repr=False)
-    trace: Trace = field(repr=False)
-    state: State = field(repr=False)
-    margin: Margin | None = field(repr=False)
+    policy_class: Any
+    trace: Trace
+    state: State
+    margin: Margin | None
     lam_max: float
     status: Literal["done", "interrupted"]
     seed: int
@@ -47,10 +48,26 @@ class Solution:
     evidence: EvidenceKind
     delta: float
     learning_steps: int
-    d_bar: Array | None = field(default=None, repr=False)
-    select: Callable[[], Selection] | None = field(default=None, repr=False)
-    last_policy: Callable[[], Any] | None = field(default=None, repr=False)
+    d_bar: Array | None = None
+    select: Callable[[], Selection] | None = None
+    last_policy: Callable[[], Any] | None = None
     recalled: bool = False
+
+    def __repr__(self) -> str:
+        """Return the run and its verdict; a choice that has not been made yet is not made for it."""
+        run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
+        certificate = self.selection.certificate if "selection" in self.__dict__ else None
+        found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
+        return f"<Solution: {run}; {found}>"
+
+    def _repr_html_(self) -> str:
+        """Return the certificate, which is made for it, and the reward of the iterates."""
+        J = self.trace.J if len(self.trace.J) else self.trace.J_hat
+        run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
+        label = "J_r of the iterates, first to last; the dot is the policy that was chosen"
+        last = (float(len(J)), self.certificate.J_r)
+        curve = html_curve(list(range(1, 1 + len(J))), J[:, 0].tolist(), label, at=last) if len(J) else ""
+        return html_card(f"Solution: {run}", curve=self.certificate._repr_html_() + curve)
 
     @cached_property
     def selection(self) -> Selection:

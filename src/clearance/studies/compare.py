@@ -22,6 +22,7 @@ import numpy as np
 from clearance.certificates.best_mixture import best_weights
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
+from clearance.core.text import visible
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.runs.problem_text import load_model
@@ -46,7 +47,7 @@ class Curve(NamedTuple):
     best: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One run of one method on one problem, in the units of the problem as it was given.
 
@@ -68,6 +69,11 @@ class Result:
     optimum: Optimum
     b: Array
     output: Literal["average", "last"]
+
+    def __repr__(self) -> str:
+        found = f"gap {self.gap(self.output):.4g}, violation {self.violation(self.output):+.4g} ({self.output} iterate)"
+        of = f"{visible(self.method)} on {visible(self.problem)}, seed {self.seed}"
+        return f"<Result: {of}: {found}, best mixture {self.verdict}>"
 
     def gap(self, which: str) -> float:
         """J* − J_r of "average", "last" or "best", in the end."""

@@ -23,10 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Verdict
+from clearance.certificates.verdict_words import as_written
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.html_card import html_card, html_curve
+from clearance.core.text import visible
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
 from clearance.exact.feasibility import Scaled, slater_margin
@@ -59,7 +62,7 @@ class Learned(NamedTuple):
     verdict: Verdict
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
     """Reward against a limit, from where it begins to bind to the last that can be met.
 
@@ -71,6 +74,7 @@ class Frontier:
     bound      [n] proven upper bound on the reward of every policy that meets the limits
     certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
     own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
+    names, costs  of all constraints [I]: the limit of a cost is minus its upper limit, see `written`
     learned    policies found by `solve`, with their certificates' verdicts
     """
 
@@ -84,6 +88,41 @@ class Frontier:
     certified: NDArray[np.bool_]
     own: Point
     learned: tuple[Learned, ...]
+    names: tuple[str, ...] = ()
+    costs: tuple[bool, ...] = ()
+
+    def __repr__(self) -> str:
+        what = self.axis_name
+        ends = f"from {self.written[0]:.6g} to {self.written[-1]:.6g}"
+        own = (
+            f"now {as_written(self.own.limit, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
+        )
+        return f"<Frontier: J_r over {visible(what)}, {len(self.limit)} points {ends}; {own}>"
+
+    def _repr_html_(self) -> str:
+        own = as_written(self.own.limit, cost=self.cost)
+        label = f"J_r from {self.J_r.min():.6g} to {self.J_r.max():.6g} over {self.axis_name}"
+        label += f", {self.written.min():.6g} to {self.written.max():.6g}; the dot is the problem as it is"
+        now = f"Now {own:.6g}: J_r = {self.own.J_r:.6g}; one unit stricter costs {self.own.lam:.6g}."
+        curve = html_curve(self.written.tolist(), self.J_r.tolist(), label, at=(own, self.own.J_r))
+        return html_card(f"Frontier: J_r over {self.axis_name}, {len(self.limit)} points", [now], curve=curve)
+
+    @property
+    def cost(self) -> bool:
+        """Whether the limit that varies is the upper limit of a cost."""
+        return self.constraint is not None and bool(self.costs) and self.costs[self.constraint]
+
+    @property
+    def axis_name(self) -> str:
+        """What varies, in words."""
+        if self.over == "kappa":
+            return "kappa"
+        return f"the {'upper' if self.cost else 'lower'} limit of {self.name}"
+
+    @property
+    def written(self) -> Array:
+        """The limits [n] with the sign that their user gave them: of a cost its upper limits, −limit."""
+        return 0.0 - self.limit if self.cost else self.limit
 
     @property
     def paid(self) -> Array:
@@ -95,9 +134,10 @@ class Frontier:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
         rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
+        rows = [(*row, as_written(row[1], cost=self.cost)) for row in rows]
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
-        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict"))
+        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict", "written"))
         table.writerows(rows)
         with write_whole(path) as f:
             f.write(text.getvalue().encode())
@@ -130,7 +170,7 @@ def frontier(
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
     best = optimum(cmdp)
     if best.status == "infeasible":
-        raise InfeasibleError(infeasible_message(best.slater), best.slater, cmdp, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(best.attained_margin), best.attained_margin, cmdp, diagnose=diagnose)
     curve = _Curve(cmdp, i)
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()
@@ -151,7 +191,7 @@ def frontier(
                     progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
     limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
     name = "" if i is None else cmdp.names[i]
-    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found))
+    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found), cmdp.names, cmdp.costs)
 
 
 def check_arguments(

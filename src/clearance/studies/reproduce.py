@@ -177,7 +177,7 @@ def run_bai2023(
     began = time.perf_counter()
     cmdp, policy = bai2023(), bai2023_policy()
     best, best_class = optimum(cmdp), optimum(class_model(cmdp, policy))
-    lam_max = 2 / ((1 - cmdp.gamma) * best_class.slater)  # the paper's Λ, with r in [0, 1]
+    lam_max = 2 / ((1 - cmdp.gamma) * best_class.attained_margin)  # the paper's Λ, with r in [0, 1]
     settings = list(settings)
     jobs = [(setting, seed) for setting in settings for seed in range(seeds)]
 
@@ -187,7 +187,8 @@ def run_bai2023(
     results = run_all(one, jobs, threads=threads, progress=progress, executor=executor)
     runs = [_collect(setting, results[i * seeds : (i + 1) * seeds]) for i, setting in enumerate(settings)]
     seconds = time.perf_counter() - began
-    return Study(cmdp, best_class.J_r, best_class.slater, best.slater, best.J_r, lam_max, runs, seconds)
+    slater = best_class.attained_margin, best.attained_margin  # small models: these are the Slater margins
+    return Study(cmdp, best_class.J_r, *slater, best.J_r, lam_max, runs, seconds)
 
 
 def _one_run(cmdp: CMDP, policy: SoftmaxPolicy, setting: Setting, K: int, N: int, lam_max: float, seed: int):

@@ -26,6 +26,7 @@ from clearance.core.errors import InfeasibleError, InputError, SolverError
 from clearance.core.folder_lock import BusyError
 from clearance.core.import_path import ImportRule, import_rule, search
 from clearance.core.inside_folder import Inside
+from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.runs import run_reader
 from clearance.runs.method_settings import method_class
@@ -42,7 +43,7 @@ WAIT = 120.0  # seconds for a worker that was given up to let go of its folder
 SELDOM = 1.0  # seconds between two writings of the table
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """What a sweep has found: rows of the table, one for each point that has ended; their run folders are in `folder`.
 
@@ -53,6 +54,11 @@ class Sweep:
     folder: Path
     grid: Grid
     rows: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        certified = sum(row.get("verdict") == "CERTIFIED" for row in self.rows)
+        done = f"{len(self.rows):,} of {len(self.grid):,} points done, {certified:,} CERTIFIED"
+        return f"<Sweep: {visible(str(self.folder))}, {done}>"
 
     @property
     def finished(self) -> bool:

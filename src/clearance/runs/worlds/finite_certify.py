@@ -55,7 +55,7 @@ def certify_finite(
     base: ArrayLike | None = None,
 ) -> Certificate:
     """Certify a policy, or a rule `state -> action`, of a finite model; see `clearance.certify`."""
-    mixture = _as_mixture(policy)
+    mixture = _as_mixture(cmdp, policy)
     evidence = evidence or ("samples" if mixture is None else "exact")
     if evidence not in ("exact", "samples"):
         raise InputError(f"evidence must be 'exact' or 'samples', got {evidence!r}")
@@ -123,11 +123,22 @@ def _certify_by_samples(
     return replace(found, env_steps=seen.steps + again.steps, greedy_verdict=again.verdict)
 
 
-def _as_mixture(policy: Any) -> Mixture | None:
+def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
     """The policy as a mixture; None for a rule."""
     if isinstance(policy, Mixture):
         return policy
-    return None if callable(policy) else Mixture.single(policy)
+    if callable(policy):
+        return None
+    return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
+
+
+def _is_action_vector(policy: Any) -> bool:
+    """Whether these are whole numbers in one row; anything else is read, or refused, as a table."""
+    try:
+        found = np.asarray(policy)
+    except ValueError:  # rows of different lengths
+        return False
+    return found.ndim == 1 and found.dtype.kind in "iu"
 
 
 def most_likely(mixture: Mixture) -> Mixture:

@@ -85,6 +85,6 @@ def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) 
         return no_room_message(slater), ""
     if room > 0:
         left = f"kappa = {np.max(kappa):g} leaves {room:.3g} of the Slater margin {slater:.6g}"
-        return f"{left}, which is below the rounding error {rounding:.3g} of J_g", "; lower b a little"
+        return f"{left}, which is below the rounding error {rounding:.3g} of J_g", "; relax the limits a little"
     text = f"kappa = {np.max(kappa):g} is not below the Slater margin {slater:.6g}, so no policy keeps it"
     return text, f"; choose kappa < {slater:.6g}"

@@ -311,11 +311,11 @@ def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
         conflict = ", ".join(cmdp.names[i] for i in np.flatnonzero(margin.mu > 0.01))
         return (
             f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0 (in conflict: "
-            f"{conflict}); to lower b by {-margin.bound:.6g} is needed, by {-margin.slater:.6g} is enough"
+            f"{conflict}); to relax the limits by {-margin.bound:.6g} is needed, by {-margin.slater:.6g} is enough"
         )
     return (
         f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "
-        f"policy ≤ {margin.bound:.6g}): give a larger budget, or lower b"
+        f"policy ≤ {margin.bound:.6g}): give a larger budget, or relax the limits"
     )
 
 

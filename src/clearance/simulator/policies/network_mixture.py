@@ -22,7 +22,7 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkMixture:
     """Policies theta [M, d], component m with probability weights[m]; M = 1 is a single policy.
 
@@ -46,6 +46,11 @@ class NetworkMixture:
         object.__setattr__(self, "weights", read_distributions("weights", weights))
         object.__setattr__(self, "theta", theta.astype(np.float32).astype(float))
         object.__setattr__(self, "normaliser", normaliser)
+
+    def __repr__(self) -> str:
+        many = "one network" if self.M == 1 else f"{self.M:,} networks"
+        obs, head = self.policy.obs_shape, type(self.policy.head).__name__
+        return f"<NetworkMixture: {many} with {self.policy.d:,} parameters, observation {obs}, {head} actions>"
 
     @classmethod
     def single(cls, policy: NetworkPolicy, theta: Array, normaliser: Normaliser) -> NetworkMixture:

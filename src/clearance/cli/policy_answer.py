@@ -1,0 +1,23 @@
+"""The policy in an answer: in words, and with --show-policy all of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.policy_words import describe_policy, list_policy
+
+
+def add_policy_flag(p: Any) -> None:
+    p.add_argument("--show-policy", action="store_true", help="show every state, action and probability of the policy")
+
+
+def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[str, Any]:
+    """Return `policy_words` and, where it was asked for, `policy`; nothing for the networks of a simulator."""
+    if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
+        return {}
+    names = {"states": problem.states, "actions": problem.actions}
+    found: dict[str, Any] = {"policy_words": describe_policy(problem, policy, **names)}
+    return found | ({"policy": list_policy(policy, **names)} if args.show_policy else {})

@@ -1,0 +1,100 @@
+"""Policies in words: thresholds, randomised states, large models, names."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import clearance as cl
+from clearance.cli import main
+from clearance.finite.policy_words import describe_policy, describe_table, list_policy
+
+
+def table(acts: list[int], A: int = 3) -> np.ndarray:
+    return np.eye(A)[acts]
+
+
+def all_of(pi: np.ndarray) -> np.ndarray:
+    return np.ones(len(pi), bool)
+
+
+def test_the_optimum_of_a_queue_is_a_threshold_policy_with_one_randomised_state() -> None:
+    model = cl.zoo.queue_power()
+    threshold, random = describe_policy(model, cl.Mixture.single(cl.optimum(model).policy))
+    assert threshold.startswith(
+        "Threshold policy: action 0 in state 0, action 1 in states 1 to 3, action 2 in states 4"
+    )
+    assert random.startswith("It randomises in 1 of 51 states: state 12 (action 3 with 0.729")
+
+
+def test_one_action_everywhere() -> None:
+    pi = table([2, 2, 2])
+    assert describe_table(pi, all_of(pi)) == ["Action 2 in every state that it visits.", "It never randomises."]
+
+
+def test_an_action_that_comes_back_is_no_threshold() -> None:
+    pi = table([0, 0, 1, 1, 0, 0])
+    assert (
+        describe_table(pi, all_of(pi))[0]
+        == "Action 0 in states 0 to 1, action 1 in states 2 to 3, action 0 in states 4 to 5."
+    )
+
+
+def test_large_policies_are_counted() -> None:
+    acts = np.zeros(2025, int)
+    acts[::45] = 1
+    first, random = describe_table(np.eye(2)[acts], np.ones(2025, bool))
+    assert first == "Same action (action 0) in 1,980 of 2,025 states; action 1 in 45." and "never" in random
+
+
+def test_states_that_are_never_visited_do_not_break_a_threshold() -> None:
+    pi, visited = table([0, 2, 0, 1, 1]), np.array([True, False, True, True, True])
+    first, _, never = describe_table(pi, visited)
+    assert first == "Threshold policy: action 0 in states 0 to 2, action 1 in states 3 to 4."
+    assert never == "1 of 5 states are never visited."
+
+
+def test_names_are_used_and_escaped() -> None:
+    pi = np.array([[1.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.0, 1.0], [0.0, 1.0]])
+    first, random = describe_table(pi, all_of(pi), ["new", "good", "worn", "bad", "ri\x1bsky"], ["run", "repair"])
+    assert first == "Threshold policy: run in states new to good, repair in states bad to ri\\x1bsky."
+    assert random == "It randomises in 1 of 5 states: worn (repair with 0.75, run with 0.25)."
+
+
+def test_many_randomised_states_and_components_are_cut() -> None:
+    pi = np.full((20, 2), 0.5)
+    first, random = describe_table(pi, all_of(pi))
+    assert first == "It randomises in every state that it visits." and random.endswith("; and 15 more.")
+    model = cl.zoo.two_state()
+    mixture = cl.Mixture.uniform(np.repeat(cl.optimum(model).policy[None], 9, axis=0))
+    lines = describe_policy(model, mixture)
+    assert lines[0].startswith("Component 1 of 9 (weight 0.1111): ") and lines[-1] == "And 6 more components."
+
+
+def test_rounding_does_not_make_a_policy_random() -> None:
+    pi = np.array([[1 - 1e-9, 1e-9], [1.0, 0.0]])
+    assert describe_table(pi, all_of(pi))[1] == "It never randomises."
+
+
+def test_all_of_the_policy() -> None:
+    mixture = cl.Mixture.single([[0.25, 0.75], [1.0, 0.0]])
+    rows = list_policy(mixture, ["a", "b"], ["stay", "go"])
+    assert [(r["state"], r["action"], r["probability"]) for r in rows] == [
+        ("a", "stay", 0.25),
+        ("a", "go", 0.75),
+        ("b", "stay", 1.0),
+    ]
+
+
+@pytest.mark.parametrize("words", [["optimum", "inventory"], ["solve", "inventory", "--K", "50"]])
+def test_commands_show_the_policy(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    main(words)
+    assert "It randomises in" in capsys.readouterr().out
+    main([*words, "--show-policy", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    total = sum(row["probability"] for row in said["policy"])
+    assert said["policy_words"] and total == pytest.approx(6 * (1 + said["policy"][-1]["component"]))
+    main([*words, "--show-policy"])
+    assert "state  action  probability" in capsys.readouterr().out
