@@ -170,7 +170,7 @@ def test_candidates_are_estimated_without_bias(monkeypatch: pytest.MonkeyPatch) 
     hints: list[Any] = []
     monkeypatch.setattr(candidate_search, "gather", lambda *a, likely, **k: hints.append(likely) or gather(*a, **k))
     before = search.n.copy()
-    search._test(0, w, 1e4, 0.05)
+    search._test(0, w, 1e4, 1e4, 0.05)
     slack, sd = hints[0]
     assert slack == pytest.approx(X[:, 1].mean() - cmdp.b, abs=0.15) and sd == pytest.approx(X[:, 1].std(), rel=0.05)
     assert (search.n - before).sum() == search.attempts[0].evidence.episodes, (
@@ -224,6 +224,18 @@ def test_the_best_certified_mixture_is_returned() -> None:
     )
 
 
+def test_a_test_that_nearly_passes_is_continued() -> None:
+    """With the steps that are left, where its own samples say that it should pass then."""
+    search = searched(POLICIES, 3e5)
+    for m in range(len(POLICIES)):
+        search._look(m, 2000)
+    w = np.array([0.0, 0.0, 1.0, 0.0, 0.0])
+    search._test(0, w, 600.0, 2e5, 0.05)
+    short = gather(search.sources[2], search.b, 0.05, search.attempts[0].evidence.key, 600.0, impatient=True)
+    continued = search.attempts[0].evidence
+    assert short.verdict == "UNDECIDED" and continued.verdict == "CERTIFIED" and continued.steps > 600
+
+
 def test_the_fallback_is_tested_last_with_what_was_kept_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no other mixture passes: in the last test, at the last share of δ, with the reserve at least."""
     tested: list[tuple[float, bool]] = []
@@ -235,6 +247,7 @@ def test_the_fallback_is_tested_last_with_what_was_kept_for_it(monkeypatch: pyte
         return found if last else dataclasses.replace(found, verdict="UNDECIDED")
 
     monkeypatch.setattr(candidate_search, "gather", failing)
+    monkeypatch.setattr(candidate_search, "should_pass", lambda *_: False)
     fallback = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
     search = searched(POLICIES, 3e5, fallback=fallback, reserve=2e4)
     attempts = search.run()

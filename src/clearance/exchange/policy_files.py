@@ -42,19 +42,11 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     """Return the mixture that a policy is, checked against its model where that is given."""
     policy = getattr(policy, "policy", policy)
     if not isinstance(policy, Mixture):
-        pi = np.asarray(policy)
-        if pi.ndim == 1 and pi.dtype.kind in "iu" and model is not None:
-            pi = _of_actions(pi, model)
-        policy = Mixture.single(pi)
+        by_actions = model is not None and np.ndim(policy) == 1
+        policy = Mixture.of_actions(policy, model.S, model.A) if by_actions else Mixture.single(policy)
     if model is not None:
         policy.check(model)
     return policy
-
-
-def _of_actions(action: Any, model: CMDP) -> Any:
-    if action.shape != (model.S,) or np.any((action < 0) | (action >= model.A)):
-        raise InputError(f"policy must be an action in 0..{model.A - 1} for each of {model.S} states")
-    return np.eye(model.A)[action]
 
 
 def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, str, str, float]]:
