@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.deploy.policy_file import load_policy
+    from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
@@ -99,6 +101,7 @@ _HOME = {
     "NPGPD": "learning.methods.npgpd",
     "NetworkCritic": "finite.samplers.network_critic",
     "NetworkMixture": "simulator.policies.network_mixture",
+    "NotCertifiedWarning": "deploy.running_policy",
     "OPGPD": "learning.methods.opgpd",
     "Optimum": "exact.optimum",
     "PDANPG": "learning.methods.pdanpg",
@@ -134,6 +137,7 @@ _HOME = {
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
     "linear_softmax": "finite.softmax_policy",
+    "load_policy": "deploy.policy_file",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
     "report": "reporting.report",
@@ -181,6 +185,7 @@ __all__ = [
     "MultiDiscrete",
     "NetworkCritic",
     "NetworkMixture",
+    "NotCertifiedWarning",
     "Optimum",
     "PracticalCNPGPD",
     "PracticalCRPO",
@@ -210,6 +215,7 @@ __all__ = [
     "gaussian",
     "gymnasium",
     "linear_softmax",
+    "load_policy",
     "occupancy",
     "optimum",
     "report",
