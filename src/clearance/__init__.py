@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
@@ -93,10 +94,12 @@ _HOME = {
     "InfeasibleError": "core.errors",
     "InputError": "core.errors",
     "LeastSquares": "learning.direction",
+    "LimitAlarm": "deploy.monitor",
     "Local": "cluster.executor",
     "MissingExtraError": "core.errors",
     "Mixture": "finite.mixture",
     "ModelBased": "exact.model_based",
+    "Monitor": "deploy.monitor",
     "MultiDiscrete": "core.spaces",
     "NPGPD": "learning.methods.npgpd",
     "NetworkCritic": "finite.samplers.network_critic",
@@ -178,10 +181,12 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LeastSquares",
+    "LimitAlarm",
     "Local",
     "MissingExtraError",
     "Mixture",
     "ModelBased",
+    "Monitor",
     "MultiDiscrete",
     "NetworkCritic",
     "NetworkMixture",

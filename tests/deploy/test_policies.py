@@ -229,7 +229,7 @@ for name, obs in (("net", [0.0, 1.0, 2.0]), ("table", 1)):
     policy = cl.load_policy(f"{name}.npz")
     policy.reset()
     policy.act(obs)
-
+cl.Monitor
 print(json.dumps(sorted({m.partition(".")[0] for m in sys.modules})))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

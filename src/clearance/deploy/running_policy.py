@@ -67,7 +67,7 @@ class RunningPolicy(ABC):
         if self.components.ndim and len(self.components) != len(rows):
             n, given = len(self.components), len(rows)
             raise InputError(f"reset({n}) began {n} episodes, the observations are of {given}: call reset({given})")
-        actions = self._act(np.broadcast_to(self.components, len(rows)), rows, deterministic, rng or self.rng)
+        actions = self._act(self.components, rows, deterministic, rng or self.rng)
         return self._one(actions) if single else actions
 
     def predict(
@@ -224,11 +224,10 @@ class NetworkRunner(RunningPolicy):
 
     def _outputs(self, components: Components, rows: NDArray[Any]) -> NDArray[Any]:
         """The head's parameters [n, size], each row by its own component."""
-        used = np.unique(components)
-        if len(used) == 1:
-            return self.outs[int(used[0])](rows)
+        if not components.ndim or self.M == 1:
+            return self.outs[int(components.flat[0]) if components.size else 0](rows)
         out = np.empty((len(rows), self.form.head.size), np.float32)
-        for m in used:
+        for m in np.unique(components):
             out[components == m] = self.outs[int(m)](rows[components == m])
         return out
 
