@@ -37,7 +37,7 @@ SCALE = Scale(LIMIT, 0.0)
 Costs = Callable[[np.random.Generator, float, int], Array]
 SHAPES: dict[str, Costs] = {
     "0 or 1": lambda rng, mean, n: (rng.random(n) < mean).astype(float),
-    "beta, sd 0.4 of the largest": lambda rng, mean, n: rng.beta(5 * mean, 5 * (1 - mean), n),
+    "beta, 0.4 of that deviation": lambda rng, mean, n: rng.beta(5 * mean, 5 * (1 - mean), n),
     "often 0.05, at times 1": lambda rng, mean, n: np.where(rng.random(n) < (mean - 0.05) / 0.95, 1.0, 0.05),
 }
 
@@ -63,7 +63,9 @@ def delays(costs: Costs, good: int, mean: float, n: int, seed: int, most: int = 
         reached = evidence(S, t, SCALE.rounding), np.exp(np.minimum(np.logaddexp.reduce(once, -1), 600)) / len(BETS)
         for row, value in zip(found, reached, strict=True):
             row[np.isinf(row) & (value >= 1 / DELTA)] = t - good
-        if np.median(found[0]) < np.inf and (np.median(found[1]) < np.inf or t - good > 50 * np.median(found[0])):
+        if np.median(found[0]) < np.inf and (
+            np.median(found[1]) < np.inf or t - good > 10**4 + 50 * np.median(found[0])
+        ):
             break
     return float(np.median(found[0])), float(np.median(found[1]))
 

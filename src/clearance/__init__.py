@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.deploy.export import export_policy
     from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
@@ -134,6 +135,7 @@ _HOME = {
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
     "evaluate": "finite.evaluation",
+    "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
     "frontier": "studies.frontier",
@@ -214,6 +216,7 @@ __all__ = [
     "diagnose",
     "environment",
     "evaluate",
+    "export_policy",
     "from_brax",
     "from_gymnax",
     "frontier",
