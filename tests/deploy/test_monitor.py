@@ -129,7 +129,7 @@ def test_a_restart_continues_the_test(tmp_path: Path, caplog: pytest.LogCaptureF
     whole = cl.Monitor(None, certificate([0.1]))
     t = alarm_at(whole, x)
     assert t > 3
-    with caplog.at_level(logging.INFO, "clearance.monitor"):
+    with caplog.at_level(logging.INFO, "clearance.deploy.monitor"):
         for cost in x[: t - 1]:
             cl.Monitor(None, certificate([0.1]), state=path).record(cost)
         cut = cl.Monitor(None, certificate([0.1]), state=path, gamma=1.0)
@@ -164,8 +164,9 @@ def test_an_altered_state_is_refused(change: dict[str, Any], said: str, tmp_path
     ({"certificate": certificate([0.1], costs=False)}, "best must say how large cost0"),
 ])  # fmt: skip
 def test_wrong_settings_are_refused(how: dict[str, Any], said: str) -> None:
+    settings: dict[str, Any] = {"certificate": certificate([0.1])} | how
     with pytest.raises(cl.InputError, match=said):
-        cl.Monitor(None, **({"certificate": certificate([0.1])} | how))
+        cl.Monitor(None, **settings)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, [0.0, 0.0], "a", None, {"other": 0.0}, {}])

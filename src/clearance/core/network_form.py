@@ -144,10 +144,10 @@ class NetworkForm:
         """
         parameters = self.split(np.asarray(theta).astype(dtype))
         layers = [(weight.T.copy(), bias) for weight, bias in parameters.layers]
-        frozen = [np.asarray(x) for x in normaliser]
+        mean, var, count = (np.asarray(x) for x in normaliser)
 
         def out(obs: Any) -> Any:
-            z = normalise(self.flat(np.asarray(obs, np.float32)), *frozen, np)
+            z = normalise(self.flat(np.asarray(obs, np.float32)), mean, var, count, np)
             for weight, bias in layers[:-1]:
                 z = np.tanh(z @ weight + bias)
             return self.complete(z @ layers[-1][0] + layers[-1][1], parameters.log_std, np)

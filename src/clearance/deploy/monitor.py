@@ -22,7 +22,7 @@ from clearance.core.text import visible
 from clearance.deploy.change_test import BETS, LARGEST, Scale, advance, evidence
 
 SCHEMA = "clearance/monitor/1"
-log = logging.getLogger("clearance.monitor")
+log = logging.getLogger(__name__)
 
 
 class LimitAlarm(RuntimeError):
