@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +146,34 @@ def test_a_restart_continues_the_test(tmp_path: Path, caplog: pytest.LogCaptureF
     with pytest.raises(cl.LimitAlarm):  # an alarm does not end with the process
         again.record(0.0)
     assert "continued: episode" in caplog.text and "alarm: cost0" in caplog.text
+
+
+KILLED = """
+import sys, time, pickle, clearance as cl
+monitor = cl.Monitor(None, pickle.loads(bytes.fromhex(sys.argv[2])), state=sys.argv[1])
+while monitor.episodes < 40:  # before the alarm, however slow the parent is
+    monitor.record(float(monitor.episodes % 3 == 0))
+    time.sleep(0.002)
+time.sleep(600)
+"""
+
+
+def test_a_kill_loses_no_episode_that_was_recorded(tmp_path: Path) -> None:
+    """Killed twice in the middle of its work, then continued here to the alarm: as if nothing had happened."""
+    seen, path = certificate([0.2]), tmp_path / "monitor.json"
+    for least in (5, 10):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(path), pickle.dumps(seen).hex()])
+        while not path.exists() or json.loads(path.read_text())["episodes"] < least:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    whole, again = cl.Monitor(None, seen), cl.Monitor(None, seen, state=path)
+    assert again.episodes >= 10 and not again.alarm
+    costs = [float(t % 3 == 0) for t in range(1000)]
+    before = again.episodes
+    assert before + alarm_at(again, costs[before:]) == alarm_at(whole, costs) > 50
+    np.testing.assert_array_equal(again.capital, whole.capital)
 
 
 @pytest.mark.parametrize("change, said", [
