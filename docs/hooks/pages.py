@@ -83,6 +83,7 @@ GROUPS = {
     "Policies": ("finite", "simulator.policies"),
     "Samplers": ("finite.samplers",),
     "Runs and reports": ("learning.trace", "runs.run_reader", "reporting"),
+    "Policies in use": ("deploy",),
     "Many runs": ("studies", "cluster"),
     "Errors and warnings": ("core.errors", "runs"),
 }

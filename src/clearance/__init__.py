@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.deploy.export import export_policy
+    from clearance.deploy.monitor import LimitAlarm, Monitor
+    from clearance.deploy.policy_file import load_policy
+    from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
@@ -98,14 +102,17 @@ _HOME = {
     "InfeasibleError": "core.errors",
     "InputError": "core.errors",
     "LeastSquares": "learning.direction",
+    "LimitAlarm": "deploy.monitor",
     "Local": "cluster.executor",
     "MissingExtraError": "core.errors",
     "Mixture": "finite.mixture",
     "ModelBased": "exact.model_based",
+    "Monitor": "deploy.monitor",
     "MultiDiscrete": "core.spaces",
     "NPGPD": "learning.methods.npgpd",
     "NetworkCritic": "finite.samplers.network_critic",
     "NetworkMixture": "simulator.policies.network_mixture",
+    "NotCertifiedWarning": "deploy.running_policy",
     "OPGPD": "learning.methods.opgpd",
     "Optimum": "exact.optimum",
     "PDANPG": "learning.methods.pdanpg",
@@ -135,6 +142,7 @@ _HOME = {
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
     "evaluate": "finite.evaluation",
+    "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
     "from_matrices": "exchange.matrices",
@@ -146,6 +154,7 @@ _HOME = {
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
+    "load_policy": "deploy.policy_file",
     "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
@@ -190,13 +199,16 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LeastSquares",
+    "LimitAlarm",
     "Local",
     "MissingExtraError",
     "Mixture",
     "ModelBased",
+    "Monitor",
     "MultiDiscrete",
     "NetworkCritic",
     "NetworkMixture",
+    "NotCertifiedWarning",
     "Optimum",
     "PracticalCNPGPD",
     "PracticalCRPO",
@@ -220,6 +232,7 @@ __all__ = [
     "diagnose",
     "environment",
     "evaluate",
+    "export_policy",
     "from_brax",
     "from_gymnax",
     "from_matrices",
@@ -231,6 +244,7 @@ __all__ = [
     "gymnasium",
     "linear_softmax",
     "load_model",
+    "load_policy",
     "model",
     "occupancy",
     "optimum",

@@ -29,6 +29,10 @@ class Discrete:
     def native(self, a: Any) -> int:
         return int(a) + self.start
 
+    def native_rows(self, a: Any) -> NDArray[np.int64]:
+        """`native` of many [n]."""
+        return np.asarray(a, np.int64) + self.start
+
     def own(self, a: Any) -> NDArray[np.int64]:
         """The inverse of `native`."""
         return _choices(a, 1).reshape(()) - self.start
@@ -64,7 +68,11 @@ class MultiDiscrete:
         return (len(self.nvec),)
 
     def native(self, a: Any) -> NDArray[np.int64]:
-        return (np.asarray(a, np.int64) + (self.start or 0)).reshape(self.form or self.shape)
+        return self.native_rows(np.asarray(a)[None])[0]
+
+    def native_rows(self, a: Any) -> NDArray[np.int64]:
+        """`native` of many [n, parts]."""
+        return (np.asarray(a, np.int64) + (self.start or 0)).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.int64]:
         """The inverse of `native`."""
@@ -94,7 +102,11 @@ class Box:
         return self.low.shape
 
     def native(self, a: Any) -> NDArray[np.float32]:
-        return np.clip(a, self.low, self.high).astype(np.float32).reshape(self.form or self.shape)
+        return self.native_rows(np.asarray(a)[None])[0]
+
+    def native_rows(self, a: Any) -> NDArray[np.float32]:
+        """`native` of many [n, m]."""
+        return np.clip(a, self.low, self.high).astype(np.float32).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.float64]:
         """The inverse of `native`."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy import sparse  # loaded where a sparse model is read: a deployed policy needs NumPy alone
 
 # Probabilities typed in decimal are off by rounding; anything beyond that is a mistake of the user's.
 SUM_TOLERANCE = 1e-9
@@ -24,6 +26,8 @@ LARGEST = 1e152
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
     """The CSR matrix of `P_data`, `P_indices` and `P_indptr`; SciPy would read out of bounds where these are wrong."""
+    from scipy import sparse
+
     S, A = read_numbers("r", z["r"], ndim=2).shape
     data = read_numbers("P_data", z["P_data"], ndim=1)
     indices, indptr = _whole("P_indices", z["P_indices"]), _whole("P_indptr", z["P_indptr"])
@@ -192,6 +196,8 @@ def read_available(available: Any, S: int, A: int) -> NDArray[np.bool_] | None:
 
 
 def read_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> Any:
+    from scipy import sparse
+
     if sparse.issparse(P):
         return _sparse_transitions(P, S, A, available)
     P_ = np.asarray(P)
@@ -241,6 +247,8 @@ def _fits_action_order(P: Any, S: int, A: int) -> bool:
 
 
 def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None) -> sparse.csr_array:
+    from scipy import sparse
+
     if P.shape != (S * A, S):
         raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S] = {(S * A, S)}")
     if P.dtype.kind not in "biuf":

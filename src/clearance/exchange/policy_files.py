@@ -42,8 +42,9 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     """Return the mixture that a policy is, checked against its model where that is given."""
     policy = getattr(policy, "policy", policy)
     if not isinstance(policy, Mixture):
-        by_actions = model is not None and np.ndim(policy) == 1
-        policy = Mixture.of_actions(policy, model.S, model.A) if by_actions else Mixture.single(policy)
+        if model is not None and np.ndim(policy) == 1:
+            return Mixture.of_actions(policy, model.S, model.A)
+        policy = Mixture.single(policy)
     if model is not None:
         policy.check(model)
     return policy

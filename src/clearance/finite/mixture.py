@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.certificate_fields import certificate_array
 from clearance.certificates.verdict_words import join_some
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
@@ -122,9 +125,13 @@ class Mixture:
         """Draw the component for one episode."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
-    def save(self, path: AnyPath) -> None:
-        """Write `policy.npz`: weights [M], pi [M, S, A]."""
-        save_npz(path, {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi})
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a policy file holds: weights [M], pi [M, S, A]."""
+        return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
+
+    def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
+        """Write `policy.npz`, with the certificate of this policy if there is one: `clearance.load_policy` reads it."""
+        save_npz(path, self.arrays() | certificate_array(certificate))
 
     @classmethod
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:

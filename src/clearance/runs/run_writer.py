@@ -230,7 +230,7 @@ class RunWriter:
 
     def finish(self, policy: Any, certificate: Certificate, status: str, env_steps: int) -> None:
         """Policy and certificate; last the manifest, which says that all is there."""
-        self.write("policy.npz", policy.save)
+        self.write("policy.npz", lambda path: policy.save(path, certificate))
         self.write_json(
             "certificate.json", {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,15 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.certificate_fields import certificate_array
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
+from clearance.core.network_form import ARRAYS, most_numbers
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
-
-ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,15 +78,19 @@ class NetworkMixture:
         """Draw the component for one episode."""
         return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng)
 
-    def save(self, path: AnyPath) -> None:
-        """Write `policy.npz`: weights [M], theta [M, d], the description as JSON, and the normaliser."""
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a policy file holds: weights [M], theta [M, d], the description as JSON, and the normaliser."""
         texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
         normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
-        save_npz(path, {**texts, "weights": self.weights, "theta": self.theta, **normaliser})
+        return {**texts, "weights": self.weights, "theta": self.theta, **normaliser}
+
+    def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
+        """Write `policy.npz`, with the certificate of this policy if there is one: `clearance.load_policy` reads it."""
+        save_npz(path, self.arrays() | certificate_array(certificate))
 
     @classmethod
     def load(cls, path: AnyPath) -> NetworkMixture:
-        z = read_arrays(path, ARRAYS, _most_numbers)
+        z = read_arrays(path, ARRAYS, most_numbers)
         missing = [k for k in ARRAYS if k not in z]
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; this is no policy of a simulator")
@@ -97,12 +101,6 @@ class NetworkMixture:
             return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
-
-
-def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """How many numbers the normaliser may have: far fewer than the first layer of a network."""
-    inputs = math.prod(shapes.get("theta", (0,))[-1:])
-    return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": shapes.get("theta", (0,))[0], "policy": 1}
 
 
 @dataclass(frozen=True, eq=False)

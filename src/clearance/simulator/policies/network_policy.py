@@ -8,28 +8,21 @@ computes with (float32 as shipped) inside.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from clearance.core.array_files import max_memory
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import parse_json
 from clearance.core.errors import InputError
-from clearance.core.spaces import Space, describe_space, restore_space
+from clearance.core.network_form import Architecture, NetworkForm, Scale, normalise
+from clearance.core.spaces import Space
 from clearance.simulator.jax_backend import eqx, jax, jnp, real
 from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
-
-Scale = Literal["free", "state", "fixed"]
-CLIP = 10.0  # standard deviations at which a normalised observation is cut off
-LOG_STD = (-5.0, 2.0)  # where the scale may go
 
 
 class Normaliser(NamedTuple):
@@ -44,8 +37,7 @@ class Normaliser(NamedTuple):
         return cls(np.zeros(size, np.float32), np.ones(size, np.float32), np.zeros((), np.float32))
 
     def __call__(self, obs: Any, xp: Any = jnp) -> Any:
-        most = xp.where(self.count > 0, np.float32(CLIP), np.float32(np.inf))
-        return xp.clip((obs - self.mean) / xp.sqrt(self.var), -most, most)
+        return normalise(obs, *self, xp)
 
     def joined(self, obs: Any, weight: Any) -> Normaliser:
         """The same after more observations [N, size], those with weight 0 left out (parallel variance, Chan 1979)."""
@@ -81,25 +73,8 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     return layers
 
 
-@dataclass(frozen=True)
-class Design:
+class Design(Architecture):
     """A policy before it knows its simulator; see `categorical` and `gaussian`."""
-
-    kind: Literal["categorical", "gaussian", "auto"] = "auto"
-    hidden: tuple[int, ...] = (64, 64)
-    scale: Scale = "free"
-    std: float = 0.6
-    normalise: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
-        if any(n < 1 for n in self.hidden):
-            raise InputError(f"hidden must hold widths of at least 1, got {self.hidden}")
-        if self.scale not in ("free", "state", "fixed"):
-            raise InputError(f"scale must be 'free', 'state' or 'fixed', got {self.scale!r}")
-        least, most = np.exp(LOG_STD)
-        if not least <= self.std <= most:
-            raise InputError(f"std must be between {least:.2g} and {most:.2g}, got {self.std!r}: choose other units")
 
     def fitted(self, obs_shape: tuple[int, ...], space: Space, seed: int = 0) -> NetworkPolicy:
         """The policy for these observations and actions."""
@@ -126,13 +101,12 @@ def gaussian(
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkPolicy:
+class NetworkPolicy(NetworkForm):
     """π_θ for observations of one shape and one action space."""
 
-    obs_shape: tuple[int, ...]
-    space: Space
     design: Design
     seed: int = 0
+    architecture = Design
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Once in every process: what is compiled for a policy there is compiled once."""
@@ -141,21 +115,6 @@ class NetworkPolicy:
     @cached_property
     def head(self) -> Head:
         return head_of(self.space)
-
-    @property
-    def inputs(self) -> int:
-        return math.prod(int(n) for n in self.obs_shape)
-
-    @property
-    def layer_sizes(self) -> tuple[int, ...]:
-        head = self.head
-        outputs = head.size if not isinstance(head, Gaussian) or self.design.scale == "state" else head.m
-        return (self.inputs, *self.design.hidden, outputs)
-
-    @property
-    def weight_count(self) -> int:
-        """Weights and biases, known before any memory is taken; d is this, and the learned σ."""
-        return sum((a + 1) * b for a, b in pairwise(self.layer_sizes))
 
     @property
     def _template(self) -> Net:
@@ -170,10 +129,6 @@ class NetworkPolicy:
         with jax.ensure_compile_time_eval():  # the first look may come from inside a program that is being compiled
             flat, back = ravel_pytree(self._template)
             return np.asarray(flat, float), back
-
-    @property
-    def d(self) -> int:
-        return len(self._ravelled[0])
 
     def init(self) -> Array:
         """θ¹ [d], from the policy's own seed."""
@@ -194,57 +149,9 @@ class NetworkPolicy:
         """The head's parameters [size] at one normalised observation [inputs]."""
         return self.complete(net(z), net.log_std, jnp)
 
-    def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
-        """Outputs of the network as the head reads them: with log σ beside the mean."""
-        head, start = self.head, np.float32(np.log(self.design.std))
-        if not isinstance(head, Gaussian):
-            return y
-        mean = y[..., : head.m]
-        if self.design.scale == "state":
-            log_std = y[..., head.m :] + start
-        elif self.design.scale == "fixed":
-            log_std = xp.full_like(mean, start)
-        return xp.concatenate([mean, xp.broadcast_to(xp.clip(log_std, *LOG_STD), mean.shape)], -1)
-
-    def flat(self, obs: Any) -> Any:
-        """Observations [..., *obs_shape] as vectors [..., inputs]."""
-        return obs.reshape(*obs.shape[: obs.ndim - len(self.obs_shape)], self.inputs)
-
-    def plain(self, theta: Any, normaliser: Normaliser) -> Callable[[Any], Any]:
-        """obs [n, …] → head parameters [n, size] in NumPy: for simulators that step one vector at a time, where a
-        compiled call would cost more than the network.
-        """
-        net = self.net(theta)
-        layers = [(np.asarray(x.weight).T.copy(), np.asarray(x.bias)) for x in net.layers]
-        log_std = None if net.log_std is None else np.asarray(net.log_std)
-        frozen = Normaliser(*(np.asarray(x) for x in normaliser))
-
-        def out(obs: Any) -> Any:
-            z = frozen(self.flat(np.asarray(obs, np.float32)), np)
-            for weight, bias in layers[:-1]:
-                z = np.tanh(z @ weight + bias)
-            return self.complete(z @ layers[-1][0] + layers[-1][1], log_std, np)
-
-        return out
-
-    def description(self) -> str:
-        """The policy as JSON, all that is needed beside θ and the normaliser."""
-        d = self.design
-        design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
-        return json.dumps({"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design})
-
-    @classmethod
-    def from_description(cls, text: str) -> NetworkPolicy:
-        try:
-            data = parse_json(text)
-            design = Design(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
-            policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
-            size = 8 * policy.weight_count
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
-            raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None
-        if size > max_memory(0):
-            raise InputError(f"policy: its description asks for a network of {size / 1e9:.3g} GB: see --max-memory")
-        return policy
+    def plain(self, theta: Any, normaliser: Any, dtype: Any = None) -> Callable[[Any], Any]:
+        """obs [n, …] → head parameters [n, size] in NumPy, in the numbers that JAX computes with."""
+        return super().plain(theta, normaliser, real(0.0).dtype if dtype is None else dtype)
 
 
 @cache

@@ -1,0 +1,186 @@
+"""Network policies without any framework: their shape, the layout of θ, and their outputs in NumPy.
+
+    z = clip((obs − mean)/√var, ±10),     z ← tanh(W z + b) layer by layer, the last one without tanh
+
+θ [d] holds, layer by layer, W [outputs, inputs] row by row and b [outputs]; last log σ [m], where the scale is "free".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from clearance.core.action_draws import NormalDraws, draws_of
+from clearance.core.array_files import max_memory
+from clearance.core.atomic_files import parse_json
+from clearance.core.errors import InputError
+from clearance.core.spaces import Space, describe_space, restore_space
+
+Scale = Literal["free", "state", "fixed"]
+CLIP = 10.0  # standard deviations at which a normalised observation is cut off
+LOG_STD = (-5.0, 2.0)  # where the scale may go
+ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")  # of a policy file
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Layers and scale of a policy, before its observations and actions are known."""
+
+    kind: Literal["categorical", "gaussian", "auto"] = "auto"
+    hidden: tuple[int, ...] = (64, 64)
+    scale: Scale = "free"
+    std: float = 0.6
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
+        if any(n < 1 for n in self.hidden):
+            raise InputError(f"hidden must hold widths of at least 1, got {self.hidden}")
+        if self.scale not in ("free", "state", "fixed"):
+            raise InputError(f"scale must be 'free', 'state' or 'fixed', got {self.scale!r}")
+        least, most = np.exp(LOG_STD)
+        if not least <= self.std <= most:
+            raise InputError(f"std must be between {least:.2g} and {most:.2g}, got {self.std!r}: choose other units")
+
+
+class Slot(NamedTuple):
+    """Where one array lies in θ."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + math.prod(self.shape)
+
+
+class Parameters(NamedTuple):
+    """θ as its arrays: (W [outputs, inputs], b [outputs]) of each layer, and log σ [m] where it has its own."""
+
+    layers: list[tuple[Any, Any]]
+    log_std: Any
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkForm:
+    """A network from observations of one shape to the draws of one action space."""
+
+    obs_shape: tuple[int, ...]
+    space: Space
+    design: Any
+    architecture: ClassVar[type[Architecture]] = Architecture
+
+    @cached_property
+    def head(self) -> Any:
+        return draws_of(self.space)
+
+    @property
+    def inputs(self) -> int:
+        return math.prod(int(n) for n in self.obs_shape)
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        head = self.head
+        outputs = head.size if not isinstance(head, NormalDraws) or self.design.scale == "state" else head.m
+        return (self.inputs, *self.design.hidden, outputs)
+
+    @property
+    def weight_count(self) -> int:
+        """Weights and biases, known before any memory is taken; d is this, and the learned σ."""
+        return sum((a + 1) * b for a, b in pairwise(self.layer_sizes))
+
+    @property
+    def layout(self) -> list[Slot]:
+        """Where each array lies in θ [d], in order and without gaps."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, (a, b) in enumerate(pairwise(self.layer_sizes)):
+            shapes |= {f"layers.{i}.weight": (b, a), f"layers.{i}.bias": (b,)}
+        if isinstance(self.head, NormalDraws) and self.design.scale == "free":
+            shapes["log_std"] = (self.head.m,)
+        slots, at = [], 0
+        for name, shape in shapes.items():
+            slots.append(Slot(name, shape, at))
+            at = slots[-1].end
+        return slots
+
+    @property
+    def d(self) -> int:
+        """The number of parameters."""
+        return self.layout[-1].end
+
+    def split(self, theta: Any) -> Parameters:
+        """θ [d] as its arrays."""
+        parts = {s.name: theta[s.offset : s.end].reshape(s.shape) for s in self.layout}
+        layers = [(parts[f"layers.{i}.weight"], parts[f"layers.{i}.bias"]) for i in range(len(self.layer_sizes) - 1)]
+        return Parameters(layers, parts.get("log_std"))
+
+    def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
+        """Outputs of the network as the head reads them: with log σ beside the mean."""
+        head, start = self.head, np.float32(np.log(self.design.std))
+        if not isinstance(head, NormalDraws):
+            return y
+        mean = y[..., : head.m]
+        if self.design.scale == "state":
+            log_std = y[..., head.m :] + start
+        elif self.design.scale == "fixed":
+            log_std = xp.full_like(mean, start)
+        return xp.concatenate([mean, xp.broadcast_to(xp.clip(log_std, *LOG_STD), mean.shape)], -1)
+
+    def flat(self, obs: Any) -> Any:
+        """Observations [..., *obs_shape] as vectors [..., inputs]."""
+        return obs.reshape(*obs.shape[: obs.ndim - len(self.obs_shape)], self.inputs)
+
+    def plain(self, theta: Any, normaliser: Any, dtype: Any = np.float32) -> Callable[[Any], Any]:
+        """obs [n, …] → head parameters [n, size] in NumPy: where one step at a time is asked for, a compiled call
+        would cost more than the network.
+        """
+        parameters = self.split(np.asarray(theta).astype(dtype))
+        layers = [(weight.T.copy(), bias) for weight, bias in parameters.layers]
+        mean, var, count = (np.asarray(x) for x in normaliser)
+
+        def out(obs: Any) -> Any:
+            z = normalise(self.flat(np.asarray(obs, np.float32)), mean, var, count, np)
+            for weight, bias in layers[:-1]:
+                z = np.tanh(z @ weight + bias)
+            return self.complete(z @ layers[-1][0] + layers[-1][1], parameters.log_std, np)
+
+        return out
+
+    def description(self) -> str:
+        """The policy as JSON, all that is needed beside θ and the normaliser."""
+        d = self.design
+        design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
+        return json.dumps({"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design})
+
+    @classmethod
+    def from_description(cls, text: str) -> Self:
+        try:
+            data = parse_json(text)
+            design = cls.architecture(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
+            policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
+            size = 8 * policy.weight_count
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
+            raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None
+        if size > max_memory(0):
+            raise InputError(f"policy: its description asks for a network of {size / 1e9:.3g} GB: see --max-memory")
+        return policy
+
+
+def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
+    """How many numbers the normaliser may have: far fewer than the first layer of a network."""
+    inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
+    return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M, "policy": 1}
+
+
+def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:
+    """Observations in standard deviations, cut off at `CLIP`; as they are where count is 0."""
+    most = xp.where(count > 0, np.float32(CLIP), np.float32(np.inf))
+    return xp.clip((obs - mean) / xp.sqrt(var), -most, most)

@@ -1,0 +1,1 @@
+"""Policies in use: run with NumPy alone, exported to other runtimes, watched while they run."""

@@ -1,0 +1,63 @@
+"""A test by betting, over all time, of a mean that may rise at any moment.
+
+The costs of episodes are X_1, X_2, … ≥ best, and the hypothesis is E[X_t | past] ≤ limit for every t. With
+z = (X − limit)/(limit − best) ≥ −1 and bets c on a grid in (0, 1), a gambler who begins at episode k and bets c has the
+capital Π_{i=k..t} (1 + c z_i) after episode t. One who began long ago has lost nearly all of it in the good time before
+a change, so that many gamblers share the stake: start k has 1/(k(k+1)) of it, which sums to 1, split evenly over the B
+bets. All starts of one bet gain by the same factor, and so one number for each bet is all there is to keep:
+
+    S_t(c) = (S_{t−1}(c) + 1/(t(t+1))) · (1 + c z_t),     M_t = mean_c S_t(c) + 1/(t+1)
+
+where 1/(t+1) is the stake of the starts to come.
+
+Theorem. If E[X_t | past] ≤ limit for every t, then P(M_t ≥ 1/δ for some t) ≤ δ.
+
+Proof. M_0 = 1 and M_t ≥ 0. No bet gains on average, E[1 + c z_t | past] ≤ 1, hence E[M_t | past] ≤ mean_c S_{t−1}(c) +
+1/(t(t+1)) + 1/(t+1) = mean_c S_{t−1}(c) + 1/t = M_{t−1}: a nonnegative supermartingale, and Ville's inequality gives
+the rest. Neither independence nor an upper bound of the costs is needed.
+
+Delay. If the costs rise after k good episodes, M_t is at least the share 1/(B (k+1)(k+2)) of the start k + 1 times what
+its best bet has gained since: it must gain log(B/δ) + 2 log(k + 2), so that the delay grows with log k.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+
+BETS = 0.99 * 2.0 ** (-np.arange(20) / 2)  # from rare large costs to means within a thousandth of limit − best
+LARGEST = 1e300  # capital beyond it has long raised the alarm
+
+
+class Scale(NamedTuple):
+    """The limit of a cost, and the least that an episode can cost."""
+
+    limit: float
+    best: float
+
+    def gain(self, x: Any) -> Any:
+        """z ≥ −1 of a cost; where only `best` itself meets the limit, any more refutes it."""
+        width = self.limit - self.best
+        if width > 0:
+            return np.minimum((np.asarray(x, float) - self.limit) / width, LARGEST)
+        return np.where(np.asarray(x, float) > self.limit, LARGEST, 0.0)
+
+    @property
+    def rounding(self) -> float:
+        """A bound of the relative error of S in one step: rounding of z, magnified where 1 + c z is near 0.01."""
+        width = self.limit - self.best
+        return 1e-13 * (1 + (abs(self.limit) + abs(self.best)) / width) if width > 0 else 1e-13
+
+
+def advance(S: Array, z: Any, t: int) -> Array:
+    """S_t [..., B] from S_{t−1} and z_t [...], t = 1, 2, …; S_0 = 0."""
+    return np.minimum((S + 1 / (t * (t + 1))) * (1 + BETS * np.asarray(z)[..., None]), LARGEST)
+
+
+def evidence(S: Array, t: int, rounding: float) -> Any:
+    """M_t [...] lowered by what rounding may have added; the limit is refuted at level δ where it reaches 1/δ."""
+    return (np.mean(S, axis=-1) + 1 / (t + 1)) * math.exp(-rounding * (t + 10))

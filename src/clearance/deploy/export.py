@@ -1,0 +1,61 @@
+"""Policies for other runtimes: ONNX, and a plain JSON description. docs/deploy.md says what is in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from clearance.certificates.certificate_fields import certificate_text
+from clearance.core.atomic_files import save_json, write_whole
+from clearance.core.errors import InputError
+from clearance.core.network_form import CLIP, LOG_STD
+from clearance.core.spaces import describe_space
+from clearance.deploy.policy_file import running
+from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+
+SCHEMA = "clearance/policy-description/1"
+
+
+def export_policy(policy: Any, path: str | os.PathLike[str]) -> None:
+    """Write a policy for other runtimes: `.onnx` (needs the extra `onnx`), or `.json`, a plain description.
+
+    policy  one by `load_policy`, whose certificate goes into the file, or a mixture in memory
+    """
+    acting, kind = running(policy), Path(path).suffix
+    if kind == ".json":
+        return save_json(path, describe_policy(acting))
+    if kind != ".onnx":
+        raise InputError(f"{path}: give a name that ends with .onnx or .json")
+    from clearance.deploy.onnx_graph import build_model
+
+    model = build_model(acting)
+    with write_whole(path) as f:
+        f.write(model.SerializeToString())
+
+
+def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
+    """The policy as JSON holds it: everything that is needed to compute its actions in another language."""
+    said = None if policy.certificate is None else json.loads(certificate_text(policy.certificate))
+    common = {"schema": SCHEMA, "weights": policy.weights.tolist(), "certificate": said}
+    if isinstance(policy, TablePolicy):
+        return common | {"kind": "table", "pi": policy.pi.tolist()}
+    assert isinstance(policy, NetworkRunner)
+    return common | {"kind": "network", **_describe_network(policy)}
+
+
+def _describe_network(policy: NetworkRunner) -> dict[str, Any]:
+    form = policy.form
+    mean, var, count = policy.normaliser
+    layout = [{"name": s.name, "shape": list(s.shape), "offset": s.offset} for s in form.layout]
+    design = {"scale": form.design.scale, "std": form.design.std, "log_std_range": list(LOG_STD)}
+    return {
+        "obs_shape": list(policy.obs_shape),
+        "action": describe_space(form.space),
+        "normaliser": {"mean": mean.tolist(), "var": var.tolist(), "clip": CLIP if count > 0 else None},
+        "activation": "tanh",
+        "gaussian": design if form.design.kind == "gaussian" else None,
+        "layout": layout,
+        "theta": policy.theta.tolist(),
+    }

@@ -1,0 +1,184 @@
+"""ONNX graphs of policies: normaliser, network, head and action in one file.
+
+Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n]; outputs are `action` [n, …] as the environment has
+it, and the parameters of the distribution. What is random stays outside: the caller draws the noise and the component.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.certificate_fields import certificate_text
+from clearance.core.action_draws import NormalDraws
+from clearance.core.errors import MissingExtraError
+from clearance.core.network_form import CLIP, LOG_STD
+from clearance.core.spaces import Box, Discrete, MultiDiscrete
+from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError:
+    raise MissingExtraError("onnx", "onnx") from None
+
+OPSET, IR = 17, 8  # read by every runtime since 2022
+
+
+class Graph:
+    """A graph in the making: every method adds a node and returns the name of its output."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
+
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"n{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def input(self, name: str, dtype: int, *shape: int) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, ["n", *shape]))
+        return name
+
+    def output(self, name: str, value: str, dtype: int, *shape: int) -> None:
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *shape]))
+
+    def columns(self, x: str, begin: int, end: int) -> str:
+        """x[:, begin:end]."""
+        return self.node("Slice", x, *(self.constant(np.array([i], np.int64)) for i in (begin, end, 1)))
+
+    def reshape(self, x: str, *shape: int) -> str:
+        return self.node("Reshape", x, self.constant(np.array([-1, *shape], np.int64)))
+
+
+def build_model(policy: RunningPolicy) -> Any:
+    """Return the ONNX model of a policy, checked, with its weights and its certificate as metadata."""
+    graph = Graph()
+    if isinstance(policy, TablePolicy):
+        _add_table(graph, policy)
+    else:
+        assert isinstance(policy, NetworkRunner)
+        _add_network(graph, policy)
+    made = helper.make_graph(graph.nodes, "policy", graph.inputs, graph.outputs, graph.constants)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    model.producer_name = "clearance"
+    texts = {"weights": str(policy.weights.tolist())}
+    texts |= {} if policy.certificate is None else {"certificate": certificate_text(policy.certificate)}
+    helper.set_model_props(model, texts)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _add_table(graph: Graph, policy: TablePolicy) -> None:
+    """Row m·S + s of π, and the action where a uniform number falls into its cumulative sums."""
+    M, S, A = policy.pi.shape
+    row = graph.input("obs", TensorProto.INT64)
+    noise = graph.reshape(graph.input("noise", TensorProto.DOUBLE), 1)
+    if M > 1:
+        component = graph.input("component", TensorProto.INT64)
+        row = graph.node("Add", row, graph.node("Mul", component, graph.constant(np.int64(S))))
+    pi = policy.pi.reshape(M * S, A) / policy.pi.reshape(M * S, A).sum(-1, keepdims=True)
+    cdf = np.cumsum(pi, -1)
+    below = graph.node("LessOrEqual", graph.node("Gather", graph.constant(cdf / cdf[:, -1:]), row), noise)
+    whole = graph.node("Cast", below, to=TensorProto.INT64)
+    action = graph.node("ReduceSum", whole, graph.constant(np.array([1], np.int64)), keepdims=0)
+    graph.output("action", action, TensorProto.INT64)
+    graph.output("probabilities", graph.node("Gather", graph.constant(pi), row), TensorProto.DOUBLE, A)
+
+
+def _add_network(graph: Graph, policy: NetworkRunner) -> None:
+    z = _normalised(graph, policy)
+    component = graph.input("component", TensorProto.INT64) if policy.M > 1 else None
+    parameters = [policy.form.split(theta) for theta in policy.theta]
+    for i in range(len(parameters[0].layers)):
+        weight, bias = (np.stack([p.layers[i][k] for p in parameters]) for k in (0, 1))
+        z = graph.node("Tanh", z) if i else z
+        z = _linear(graph, z, weight.transpose(0, 2, 1), bias, component)
+    if isinstance(policy.form.head, NormalDraws):
+        log_std = None if parameters[0].log_std is None else np.stack([p.log_std for p in parameters])
+        _add_normal(graph, policy, z, log_std, component)
+    else:
+        _add_choices(graph, policy, z)
+
+
+def _normalised(graph: Graph, policy: NetworkRunner) -> str:
+    """Flat observations in standard deviations."""
+    obs = graph.reshape(graph.input("obs", TensorProto.FLOAT, *policy.obs_shape), policy.form.inputs)
+    mean, var, count = policy.normaliser
+    z = graph.node("Div", graph.node("Sub", obs, graph.constant(mean)), graph.constant(np.sqrt(var)))
+    return _clipped(graph, z, np.float32(-CLIP), np.float32(CLIP)) if count > 0 else z
+
+
+def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None) -> str:
+    """z [n, in] times weight [M, in, out] plus bias [M, out], each row by its component."""
+    if component is None:
+        return graph.node("Add", graph.node("MatMul", z, graph.constant(weight[0])), graph.constant(bias[0]))
+    a, b = weight.shape[1:]
+    each = graph.node("Gather", graph.constant(weight), component)
+    product = graph.reshape(graph.node("MatMul", graph.reshape(z, 1, a), each), b)
+    return graph.node("Add", product, graph.node("Gather", graph.constant(bias), component))
+
+
+def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
+    """The largest of logit + noise, part by part; as in the library the sum is of doubles."""
+    head, space = policy.form.head, policy.form.space
+    assert isinstance(space, Discrete | MultiDiscrete)
+    noise = graph.input("noise", TensorProto.DOUBLE, head.size)
+    total = graph.node("Add", graph.node("Cast", logits, to=TensorProto.DOUBLE), noise)
+    ends = np.cumsum((0, *head.nvec)).tolist()
+    parts = [graph.columns(total, a, b) for a, b in pairwise(ends)]
+    chosen = [graph.node("ArgMax", part, axis=1, keepdims=1) for part in parts]
+    action = graph.node("Concat", *chosen, axis=1) if len(chosen) > 1 else chosen[0]
+    start = np.asarray(space.start or 0, np.int64)
+    shape = space.shape if isinstance(space, Discrete) else space.form or space.shape
+    action = graph.reshape(graph.node("Add", action, graph.constant(start)), *shape)
+    graph.output("action", action, TensorProto.INT64, *shape)
+    graph.output("logits", logits, TensorProto.FLOAT, head.size)
+
+
+def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, component: str | None) -> None:
+    """mean + σ · noise, squashed where the box has both bounds, cut off where it has one."""
+    head, design = policy.form.head, policy.form.design
+    noise = graph.input("noise", TensorProto.FLOAT, head.m)
+    start, mean = np.float32(np.log(design.std)), graph.columns(y, 0, head.m)
+    if design.scale == "state":
+        scale = graph.node("Add", graph.columns(y, head.m, 2 * head.m), graph.constant(start))
+    else:
+        own = np.full((policy.M, head.m), start, np.float32) if log_std is None else log_std
+        zero = graph.node("Mul", mean, graph.constant(np.float32(0)))  # for as many rows as there are observations
+        rows = graph.constant(own[0]) if component is None else graph.node("Gather", graph.constant(own), component)
+        scale = graph.node("Add", zero, rows)
+    scale = _clipped(graph, scale, *map(np.float32, LOG_STD))
+    u = graph.node("Add", mean, graph.node("Mul", graph.node("Exp", scale), noise))
+    space = policy.form.space
+    assert isinstance(space, Box)
+    shape = space.form or space.shape
+    graph.output("action", graph.reshape(_bounded(graph, u, space), *shape), TensorProto.FLOAT, *shape)
+    graph.output("mean", mean, TensorProto.FLOAT, head.m)
+    graph.output("log_std", scale, TensorProto.FLOAT, head.m)
+
+
+def _bounded(graph: Graph, u: str, box: Box) -> str:
+    low, high = (np.where(box.bounded, x, 0).astype(np.float32) for x in (box.low, box.high))
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    inside = graph.node("Add", graph.node("Mul", graph.node("Tanh", u), graph.constant(half)), graph.constant(middle))
+    return _clipped(
+        graph,
+        graph.node("Where", graph.constant(box.bounded), inside, u),
+        *(x.astype(np.float32) for x in (box.low, box.high)),
+    )
+
+
+def _clipped(graph: Graph, x: str, low: Any, high: Any) -> str:
+    return graph.node("Min", graph.node("Max", x, graph.constant(low)), graph.constant(high))

@@ -1,0 +1,100 @@
+"""Policy files, read for use: `policy.npz` by itself, or that of a run folder. Nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.certificate_fields import parse_certificate, read_certificate_text
+from clearance.core.array_files import read_arrays
+from clearance.core.atomic_files import fingerprint, load_json
+from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath, Inside, exists_inside
+from clearance.core.network_form import ARRAYS, NetworkForm, most_numbers
+from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy, TablePolicy
+
+NAMES = (*ARRAYS, "pi", "certificate")
+
+
+def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> RunningPolicy:
+    """Return a policy that acts, from `policy.npz` or from a run folder. It needs NumPy alone.
+
+    `policy.certificate` is what the file says of it, None where it says nothing; one that does not certify it is
+    reported as a warning.
+
+    seed  of the policy's own random numbers; None draws one from the system
+    """
+    given = Path(path)
+    where = Inside(given, "policy.npz") if given.is_dir() else given
+    if isinstance(where, Inside):
+        _check_manifest(where)
+    arrays = read_arrays(where, NAMES, most_numbers)
+    try:
+        policy = restore_policy(arrays, _certificate(where, arrays), seed)
+    except InputError as e:
+        raise InputError(str(e) if str(e).startswith(f"{where}: ") else f"{where}: {e}") from None
+    _say_uncertified(where, policy.certificate)
+    return policy
+
+
+def restore_policy(
+    arrays: Mapping[str, NDArray[Any]], certificate: Certificate | None = None, seed: int | None = None
+) -> RunningPolicy:
+    """Return the policy of a file's arrays, or of `arrays()` of a mixture in memory."""
+    if "pi" in arrays:
+        pi = arrays["pi"][None] if arrays["pi"].ndim == 2 else arrays["pi"]
+        if "weights" not in arrays and len(pi) != 1:
+            raise InputError("weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
+        return TablePolicy(arrays.get("weights", np.ones(1)), pi, certificate, seed)
+    missing = [name for name in ARRAYS if name not in arrays]
+    if missing:
+        raise InputError(f"{missing[0]} is missing; a policy file holds weights and pi, or weights and theta")
+    form = NetworkForm.from_description(str(arrays["policy"]))
+    if form.weight_count > arrays["theta"].shape[-1:][0]:
+        raise InputError(f"theta has shape {arrays['theta'].shape}, its description asks for {form.weight_count}")
+    normaliser = arrays["obs_mean"], arrays["obs_var"], arrays["obs_count"]
+    return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+
+
+def running(policy: Any) -> RunningPolicy:
+    """Return a policy that acts: the one given, or a mixture in memory as its file would hold it."""
+    if isinstance(policy, RunningPolicy):
+        return policy
+    arrays = getattr(policy, "arrays", None)
+    if arrays is None:
+        raise InputError(f"policy must be a Mixture, a NetworkMixture or one by load_policy, got {policy!r:.60}")
+    return restore_policy(arrays())
+
+
+def _check_manifest(policy: Inside) -> None:
+    """The policy is there as the run wrote it."""
+    manifest = load_json(Inside(policy.folder, "manifest.json"), "clearance/manifest/1")
+    files = manifest.get("files")
+    entry = files.get(policy.name) if isinstance(files, dict) else None
+    if not isinstance(entry, dict) or not exists_inside(policy):
+        raise InputError(f"{policy}: is missing; finish the run with clearance solve --resume")
+    if fingerprint(policy) != {name: entry.get(name) for name in ("sha256", "bytes")}:
+        raise InputError(f"{policy}: is cut off or altered, its sha256 is not that in manifest.json")
+
+
+def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
+    """That of the file; of a run of version 0.1, the one beside it."""
+    if "certificate" in arrays:
+        return read_certificate_text(where, str(arrays["certificate"]))
+    if not isinstance(where, Inside):
+        return None
+    beside = Inside(where.folder, "certificate.json")
+    return parse_certificate(beside, load_json(beside, "clearance/certificate/1")) if exists_inside(beside) else None
+
+
+def _say_uncertified(where: AnyPath, certificate: Certificate | None) -> None:
+    if certificate is not None and certificate.verdict != "CERTIFIED":
+        text = f"{where}: the policy is not certified, its verdict is {certificate.verdict}"
+        warnings.warn(text, NotCertifiedWarning, stacklevel=3)

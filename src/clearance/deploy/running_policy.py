@@ -1,0 +1,239 @@
+"""Policies that act, with NumPy alone: tables of finite models and networks, one of them or a mixture.
+
+    policy = clearance.load_policy("policy.npz")
+    policy.reset()                        # once per episode: draws the component of a mixture
+    action = policy.act(obs)              # or actions [n, …] for observations [n, …]
+
+A mixture of M policies is drawn once per episode, as its certificate has it: `act` never draws another component by
+itself. In a batch, `reset(n)` draws one component for each row.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.certificate import Certificate
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.network_form import NetworkForm
+from clearance.core.validation import read_distributions, read_numbers
+
+Components = NDArray[np.int64]
+Rng = np.random.Generator
+
+
+class NotCertifiedWarning(UserWarning):
+    """What was asked for is not what the certificate is about."""
+
+
+class RunningPolicy(ABC):
+    """A policy, or a mixture of M with probabilities weights [M]; `certificate` is what its file says of it, or None.
+
+    seed  of the policy's own random numbers; None draws one from the system
+    """
+
+    obs_shape: tuple[int, ...]
+
+    def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
+        self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
+        self.certificate, self.rng = certificate, np.random.default_rng(seed)
+        self.components: Components | None = np.zeros((), np.int64) if self.M == 1 else None
+        self._said = False
+
+    @property
+    def M(self) -> int:
+        return len(self.weights)
+
+    def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
+        """Begin an episode: draw the component that acts until the next `reset`; with n, one for each row."""
+        self.components = self._draw(n, rng or self.rng)
+
+    def act(self, obs: Any, deterministic: bool = False, rng: Rng | None = None) -> Any:
+        """An action as the environment has it, or [n, …] of them for observations with one axis more.
+
+        deterministic  take the most likely action, where the policy that was certified draws one
+        rng            the random numbers to use; the policy's own by default
+        """
+        if self.components is None:
+            raise InputError(f"this policy is a mixture of {self.M}: call reset() at the beginning of every episode")
+        rows, single = self._rows(obs)
+        if self.components.ndim and len(self.components) != len(rows):
+            n, given = len(self.components), len(rows)
+            raise InputError(f"reset({n}) began {n} episodes, the observations are of {given}: call reset({given})")
+        actions = self._act(self.components, rows, deterministic, rng or self.rng)
+        return self._one(actions) if single else actions
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[Any, ...] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """(actions, state), with the signature of Stable-Baselines3: `state` holds the component of every row.
+
+        Where episode_start is true, or there is no state yet, the component is drawn anew; `reset` is not needed.
+        """
+        rows, single = self._rows(observation)
+        components = self._draw(len(rows), self.rng)
+        if state is not None:
+            began = np.broadcast_to(False if episode_start is None else np.asarray(episode_start, bool), len(rows))
+            components = np.where(began, components, self._given(state, len(rows)))
+        actions = self._act(components, rows, deterministic, self.rng)
+        return (self._one(actions) if single else actions), (components,)
+
+    def _given(self, state: tuple[Any, ...], n: int) -> Components:
+        found = np.asarray(state[0])
+        if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= self.M:
+            raise InputError(f"state must be what predict gave for the same {n} rows, got {state!r}")
+        return found.astype(np.int64)
+
+    def _draw(self, n: int | None, rng: Rng) -> Components:
+        return np.asarray(rng.choice(self.M, size=n, p=self.weights / self.weights.sum()))
+
+    def _rows(self, obs: Any) -> tuple[NDArray[Any], bool]:
+        """Observations [n, *obs_shape], and whether one without that axis was given."""
+        shape, k = np.shape(obs) if not isinstance(obs, dict) else None, len(self.obs_shape)
+        if shape is None or shape[len(shape) - k :] != self.obs_shape or len(shape) not in (k, k + 1):
+            many = f"({', '.join(map(str, ('n', *self.obs_shape)))})"
+            got = "a dict" if shape is None else str(shape)
+            hint = "flatten it first: gymnasium.spaces.flatten(observation_space, obs)"
+            raise InputError(f"the observation must have shape {self.obs_shape}, or {many}, got {got}; {hint}")
+        single = len(shape) == k
+        return self._numbers(np.asarray(obs)[None] if single else np.asarray(obs)), single
+
+    def _act(self, components: Components, rows: NDArray[Any], deterministic: bool, rng: Rng) -> NDArray[Any]:
+        if deterministic:
+            self._say_not_covered()
+        return self._actions(components, rows, None if deterministic else rng)
+
+    def _say_not_covered(self) -> None:
+        """Once: the certificate is about drawn actions, where the policy draws."""
+        seen = self.certificate
+        if self._said or seen is None or not self.draws or seen.greedy_verdict == "CERTIFIED":
+            return
+        self._said = True
+        known = "" if seen.greedy_verdict is None else f" (the verdict on that is {seen.greedy_verdict})"
+        text = (
+            f"the certificate is about actions that are drawn; always taking the most likely one is not covered{known}"
+        )
+        warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=4)
+
+    @property
+    @abstractmethod
+    def draws(self) -> bool:
+        """Whether the certified policy draws its actions anywhere."""
+
+    @abstractmethod
+    def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The same rows as the policy computes with them; an error where they are no observations."""
+
+    @abstractmethod
+    def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
+        """Actions [n, …] in the environment's own space; without rng the most likely ones."""
+
+    def _one(self, actions: NDArray[Any]) -> Any:
+        return actions[0]
+
+
+class TablePolicy(RunningPolicy):
+    """Policies pi [M, S, A] of a finite model; an observation is the number of a state."""
+
+    obs_shape = ()
+
+    def __init__(self, weights: Any, pi: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
+        super().__init__(weights, certificate, seed)
+        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=3))
+        if len(self.pi) != self.M:
+            raise InputError(f"weights has {self.M} entries for {len(self.pi)} policies; give one each")
+
+    @property
+    def draws(self) -> bool:
+        return bool(np.any(self.pi.max(-1) < 1))
+
+    def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
+        S = self.pi.shape[1]
+        if rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < S)):
+            raise InputError(f"the observation must be the number of a state, 0 .. {S - 1}, got {_short(rows)}")
+        return rows
+
+    def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
+        p = self.pi[components, rows]
+        if rng is None:
+            return np.argmax(p, -1)
+        cdf = np.cumsum(p / p.sum(-1, keepdims=True), -1)
+        return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
+
+    def _one(self, actions: NDArray[Any]) -> int:
+        return int(actions[0])
+
+
+class NetworkRunner(RunningPolicy):
+    """Networks theta [M, d] of one form, with the normaliser (mean, var, count) that they were learned with."""
+
+    def __init__(
+        self,
+        form: NetworkForm,
+        weights: Any,
+        theta: Any,
+        normaliser: tuple[Any, Any, Any],
+        certificate: Certificate | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(weights, certificate, seed)
+        self.form, self.obs_shape = form, tuple(int(n) for n in form.obs_shape)
+        self.theta = read_numbers("theta", theta, ndim=2).astype(np.float32)
+        self.normaliser = tuple(
+            read_numbers("the normaliser", x, ndim=np.ndim(x)).astype(np.float32) for x in normaliser
+        )
+        if self.theta.shape != (self.M, form.d):
+            raise InputError(f"theta has shape {self.theta.shape}, its description asks for {(self.M, form.d)}")
+        if [x.shape for x in self.normaliser] != [(form.inputs,), (form.inputs,), ()]:
+            raise InputError(f"the normaliser must have {form.inputs} entries, as the observations have")
+
+    @property
+    def draws(self) -> bool:
+        return True
+
+    @cached_property
+    def outs(self) -> list[Callable[[Any], Any]]:
+        """For each component, obs [n, …] → the head's parameters [n, size]."""
+        return [self.form.plain(theta, self.normaliser) for theta in self.theta]
+
+    def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
+        if rows.dtype.kind not in "biuf":
+            raise InputError(f"the observation must hold real numbers, got {rows.dtype}")
+        with np.errstate(over="ignore"):
+            z = rows.astype(np.float32)
+        if not np.isfinite(z).all():
+            at = tuple(int(i) for i in np.argwhere(~np.isfinite(z))[0][1:])
+            raise InputError(f"the observation is not finite at entry {at}: no action is chosen")
+        return z
+
+    def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
+        head, out = self.form.head, self._outputs(components, rows)
+        noise = np.float32(0) if rng is None else head.plain_noise(rng, len(rows))
+        return self.form.space.native_rows(head.action(head.latent(out, noise)))
+
+    def _outputs(self, components: Components, rows: NDArray[Any]) -> NDArray[Any]:
+        """The head's parameters [n, size], each row by its own component."""
+        if not components.ndim or self.M == 1:
+            return self.outs[int(components.flat[0]) if components.size else 0](rows)
+        out = np.empty((len(rows), self.form.head.size), np.float32)
+        for m in np.unique(components):
+            out[components == m] = self.outs[int(m)](rows[components == m])
+        return out
+
+    def _one(self, actions: NDArray[Any]) -> Any:
+        return int(actions[0]) if actions.ndim == 1 else actions[0]
+
+
+def _short(rows: NDArray[Any]) -> str:
+    return " ".join(repr(rows[:3].tolist()).split())[:80]
