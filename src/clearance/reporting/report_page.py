@@ -74,17 +74,11 @@ def _comparison(views: Sequence[View]) -> Element:
 
 def _numbers(view: View) -> tuple[str, str, str]:
     said = view.certificate
-    return number(said.get("J_r")), number(_gap(view)), number(min(said.get("slack", ()), default=None))
+    return number(said.get("J_r")), number(view.gap), number(min(said.get("slack", ()), default=None))
 
 
 def _word(view: View) -> str:
     return view.certificate.get("verdict", "UNFINISHED")
-
-
-def _gap(view: View) -> float | None:
-    if view.best is not None and view.certificate:
-        return view.best.bound - view.certificate["J_r"]
-    return view.certificate.get("gap")
 
 
 def _steps(view: View) -> int:
@@ -132,6 +126,7 @@ def _verdict(view: View) -> list[Element]:
     none = f"The run stands at iteration {view.settings['k']} and has no certificate yet."
     first, *rest = describe_certificate(said | {"names": view.names, "costs": view.costs}) if said else [none]
     shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", first)]
+    rest += [] if view.check is None else [f"{view.check.message[0].upper()}{view.check.message[1:]}."]
     return [*shown, *(el("p", sentence, class_="scope") for sentence in rest)]
 
 
@@ -146,12 +141,13 @@ def _facts(view: View) -> Element:
 
 
 def _findings(view: View) -> list[tuple[str, str, str]]:
-    said, gap = view.certificate, _gap(view)
+    said, gap = view.certificate, view.gap
     exact = said.get("evidence") == "exact"
-    share = "" if gap is None or said["J_r"] <= 0 else f"{said['J_r'] / (said['J_r'] + gap):.2%} of the optimum"
+    J_r = said["J_r"] if view.check is None or view.check.J_r is None else view.check.J_r
+    share = "" if gap is None or J_r <= 0 else f"{J_r / (J_r + gap):.2%} of the optimum"
     facts = [("reward J_r", number(said["J_r"]), share)]
     if gap is not None:
-        facts.append(("gap to the optimum", number(gap), "at most" if exact else "as estimated"))
+        facts.append(("gap to the optimum", number(gap), "at most"))
     if said["slack"]:
         facts.append(("smallest slack", number(min(said["slack"])), "distance from the nearest limit"))
     return [

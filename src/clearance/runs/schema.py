@@ -15,6 +15,7 @@ from typing import Any
 
 from clearance.certificates.best_mixture import SINGLE
 from clearance.certificates.certificate import Certificate
+from clearance.certificates.contradictions import find_contradiction
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.exact.proof import is_proof
@@ -38,7 +39,7 @@ GAPS = {"J_lower": -math.inf, "J_upper": math.inf, "J_g": math.nan, "slack": mat
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
-    """The certificate that a file holds; or an error that names the field."""
+    """Return the certificate that a file holds, if no field contradicts another; else an error that names it."""
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
     I = len(said["b"]) if isinstance(said.get("b"), list) else 0
@@ -65,7 +66,11 @@ def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
     said |= {"J_r": math.nan} if said["J_r"] is None else {}
     said |= {"interval": tuple(said["interval"])} if said.get("interval") else {}
-    return Certificate(**(absent | said))
+    found = Certificate(**(absent | said))
+    wrong = find_contradiction(found)
+    if wrong is not None:
+        raise InputError(f"{where}: {wrong}; {REMEDY}")
+    return found
 
 
 def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:

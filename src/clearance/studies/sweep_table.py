@@ -12,6 +12,7 @@ from clearance.core.atomic_files import load_json, save_json, write_whole
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import Inside
 from clearance.runs import run_reader
+from clearance.runs.certificate_check import check_certificate
 from clearance.studies.sweep_grid import Grid, Point
 
 SCHEMA = "clearance/table/1"
@@ -40,7 +41,8 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
-            if run_reader.load(out / point.name).status == "done":
+            found = run_reader.load(out / point.name)
+            if found.status == "done" and check_certificate(found):
                 rows[point.number] = row(out, point, "done")
     return rows
 
