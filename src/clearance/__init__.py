@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from clearance.learning.trace import Trace
     from clearance.reporting.report import report
     from clearance.runs import run_reader as run
+    from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
     from clearance.runs.resume import resume
     from clearance.runs.run_reader import RunFolder
@@ -78,6 +79,7 @@ _HOME = {
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
     "Certificate": "certificates.certificate",
+    "CheckedCertificate": "runs.certificate_check",
     "ConservatismWarning": "runs.worlds.finite_kappa",
     "Critic": "finite.samplers.td_critic",
     "DamagedRunWarning": "runs.run_writer",
@@ -122,6 +124,7 @@ _HOME = {
     "WeightedSGD": "learning.direction",
     "categorical": "simulator.policies.network_policy",
     "certify": "runs.certify",
+    "check_certificate": "runs.certificate_check",
     "check_env": "simulator.gymnasium_envs.env_check",
     "class_model": "finite.softmax_policy",
     "compare": "studies.compare",
@@ -161,6 +164,7 @@ __all__ = [
     "AcceleratedSGD",
     "Box",
     "Certificate",
+    "CheckedCertificate",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
@@ -198,6 +202,7 @@ __all__ = [
     "WeightedSGD",
     "categorical",
     "certify",
+    "check_certificate",
     "check_env",
     "class_model",
     "compare",

@@ -18,6 +18,7 @@ from clearance.reporting.run_view import View
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
 # Nothing is fetched and no script runs, whatever stands in the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+COMMANDS = (["clearance", "solve"],)  # that write run folders
 ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 
@@ -242,12 +243,18 @@ def _about(view: View) -> list[tuple[str, str]]:
 
 
 def _command_line(view: View) -> Element:
-    """The exact command; of a run begun in Python, how to repeat it from its folder."""
+    """Return the stored command, quoted for a shell; of a run begun in Python, how to repeat it from its folder.
+
+    It comes from the folder, perhaps from a stranger: it is not shown unless it is one of ours.
+    """
     command = view.settings["asked"].get("command")
-    if isinstance(command, list) and command:
-        return el("pre", el("code", shlex.join(str(word) for word in command)))
-    seed = _seed(view)
-    return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+    if not command:
+        seed = _seed(view)
+        return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+    if command[:2] not in COMMANDS:
+        return el("p", "Not shown: the command in settings.json is none of clearance.")
+    shown = el("pre", el("code", shlex.join(command)))
+    return el("div", el("p", "As the folder has it; read it before you run it."), shown)
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:

@@ -11,8 +11,6 @@ the others go where they tell most, which finds the kinks.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from clearance.certificates.certificate import Verdict
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
 from clearance.core.validation import check_model
 from clearance.exact.enclosure import enclose
@@ -95,12 +93,7 @@ class Frontier:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
         rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict"))
-        table.writerows(rows)
-        with write_whole(path) as f:
-            f.write(text.getvalue().encode())
+        write_csv(path, ("kind", "limit", "J_r", "lam", "bound", "verdict"), rows)
 
     def _points(self) -> list[Point]:
         columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)

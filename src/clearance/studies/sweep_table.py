@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
-from clearance.core.atomic_files import load_json, save_json, write_whole
+from clearance.core.atomic_files import load_json, save_json
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import Inside
 from clearance.runs import run_reader
@@ -59,9 +58,5 @@ def _old(out: Path) -> dict[int, dict[str, Any]]:
 def write(out: Path, grid: Grid, rows: dict[int, dict[str, Any]]) -> None:
     ordered = [rows[i] for i in sorted(rows)]
     save_json(Inside(out, "table.json"), {"schema": SCHEMA, "points": len(grid), "rows": ordered})
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["point", "folder", *grid.axes, *COLUMNS], extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(ordered)
-    with write_whole(Inside(out, "table.csv")) as f:
-        f.write(text.getvalue().encode())
+    heads = ["point", "folder", *grid.axes, *COLUMNS]
+    write_csv(Inside(out, "table.csv"), heads, ([row.get(head) for head in heads] for row in ordered))
