@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
                 f"PROBLEM {text} has {cmdp.S} states; compare measures exactly, up to {compare.MOST_STATES}"
             )
         if optimum(cmdp).status != "optimal":
-            raise InputError(f"PROBLEM {text}: its limits cannot be met, or leave no room; see clearance check {text}")
+            raise InputError(
+                f"PROBLEM {text}: its limits cannot be met, or leave no room; "
+                f"see {shlex.join(['clearance', 'check', text])}"
+            )
     if args.out:
         plots._pyplot()
         flag_types.check_folder(args.out)
