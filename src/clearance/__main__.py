@@ -2,6 +2,6 @@
 
 import sys
 
-from clearance.cli.command_line import main
+from clearance.cli import main
 
 sys.exit(main())

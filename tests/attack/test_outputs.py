@@ -154,7 +154,8 @@ def test_a_stored_command_is_quoted_or_not_shown() -> None:
 @pytest.mark.parametrize(
     "argv",
     ["solve model.npz --K 5 --N 2", "optimum model.npz", "check model.npz", "plan model.npz --epsilon .1",
-     "frontier model.npz", "certify model.npz policy.npz", "certify model.npz policy.npz --evidence samples --budget 2e4",
+     "frontier model.npz", "certify model.npz policy.npz",
+     "certify model.npz policy.npz --evidence samples --budget 2e4",
      "certify --check run", "report run --no-price", "export run --to t.csv", "optimum hard.npz", "frontier hard.npz"],
 )  # fmt: skip
 def test_no_command_prints_control_characters(argv: str, capsys: pytest.CaptureFixture[str]) -> None:

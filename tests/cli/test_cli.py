@@ -616,6 +616,7 @@ def test_what_needs_no_numbers_loads_none(argv: list[str]) -> None:
     assert not {name.split(".")[0] for name in found} & {"numpy", "scipy", "numba", "rich", "jax", "gymnasium", "ray"}
     assert {name for name in found if name.startswith("clearance.cli.")} == {
         "clearance.cli.command_line",
+        "clearance.cli.interrupts",
         "clearance.cli.tables",
     }
 

@@ -48,7 +48,7 @@ def test_a_wrong_verdict_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     two = fuzz.cl.zoo.two_state()
     case = ({"P": two.P, "r": two.r, "g": two.g, "b": two.b, "gamma": two.gamma}, {"pi": [[0.0, 1.0], [0.0, 1.0]]})
     assert fuzz.policy_arrays(case).status in (0, 4)  # type: ignore[arg-type]
-    monkeypatch.setattr("clearance.exact.exact_certificate.verdict_of", lambda lower, upper, b: "CERTIFIED")
+    monkeypatch.setattr("clearance.exact.policy_bounds.verdict_of", lambda lower, upper, b: "CERTIFIED")
     broken = [{"pi": [[1.0, 0.0], [1.0, 0.0]]}, {"pi": [[0.0, 1.0], [0.0, 1.0]]}]
     with pytest.raises(AssertionError):
         for policy in broken:

@@ -61,10 +61,12 @@ def simulator_run(folder: Path, *, name: str = "heat", K: int = 60) -> Path:
     from clearance.runs.solution import Solution
     from clearance.runs.worlds.simulator_world import SimulatorWorld
     from clearance.simulator.policies.network_policy import Design, Normaliser
+    from clearance.simulator.simulator import LaneCheck
 
     s = Statement("robot <b>", 1.0, np.array([-25.0, -3.0]), (name, "noise"), 1000, ([-np.inf, -1, -1], [np.inf, 0, 0]))  # type: ignore[arg-type]
-    lanes = {"lane_check": SimpleNamespace(steps=0), "exact": None}
-    simulator: Any = SimpleNamespace(statement=s, obs_shape=(3,), action=cl.Discrete(2), n=8, **lanes)
+    simulator: Any = SimpleNamespace(
+        statement=s, obs_shape=(3,), action=cl.Discrete(2), n=8, exact=None, lane_check=LaneCheck("", 0)
+    )
     policy = Design(hidden=()).fitted((3,), simulator.action)
     k, rng = np.linspace(0, 1, K)[:, None], np.random.default_rng(0)
     J_hat = np.hstack([2400 * k**2, -40 + 20 * k, -4 + 2 * k]) + rng.normal(size=(K, 3)) * [60, 3, 0.3]

@@ -49,6 +49,11 @@ class WatchedRule:
             if state in self.used[name]:
                 self._accuse(name, by_reset=ended.get(name) != state)
 
+    def choose(self, obs: Any) -> Any:
+        """Return the rule's action; where it gives (action, None), as Stable-Baselines3's `predict` does, the first."""
+        action = self.act(obs)
+        return action[0] if isinstance(action, tuple) and len(action) == 2 and action[1] is None else action
+
     def _accuse(self, name: str, *, by_reset: bool) -> None:
         again = (
             f"{name} begins episode {self.episode} in the same state as an earlier one, so its random numbers repeat"

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
-    from clearance.cli import command_line
+    """Run the command line and return its exit status; without `argv`, as the whole of this process."""
+    from clearance.cli import interrupts
 
-    return command_line.main(argv)
+    try:
+        with interrupts.handled(until_exit=argv is None):
+            from clearance.cli import command_line
+
+            status = command_line.main(argv)
+    except KeyboardInterrupt:  # before the command has begun, or after its end
+        status = interrupts.exit_status()
+    if argv is None and interrupts.was_interrupted():
+        interrupts.leave(status)
+    return status

@@ -1,6 +1,7 @@
 """The command line: the same verbs as the library, flags that are the dataclass fields, one line per error.
 
-Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130 interrupted.
+Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or 129
+interrupted by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from clearance import __version__
-from clearance.cli import tables
+from clearance.cli import interrupts, tables
 from clearance.core import import_path
 from clearance.core.errors import InfeasibleError, InputError, MissingExtraError, SolverError
 from clearance.core.text import first_line
 
-BAD_INPUT, INFEASIBLE, NOT_CERTIFIED, INTERRUPTED = 2, 3, 4, 130
+BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
 # Every command has a module `<command>_command` with `add_flags(parser, words)`, `run(args)` and, where flags that are
 # right one by one may be wrong together, `check(args)`. It is imported when the command is used.
@@ -40,6 +41,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable failure into one line and an exit status."""
     tables.accept_any_encoding()
+    interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
     try:
         with import_path.search(import_path.rule_of(words)):
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SolverError as e:
         return tables.error(str(e), BAD_INPUT)
     except KeyboardInterrupt:
-        return tables.error("interrupted", INTERRUPTED)
+        return tables.error("interrupted", interrupts.exit_status())
     finally:
         tables.flush()
 
@@ -75,6 +77,10 @@ def _run(args: argparse.Namespace) -> int:
             names = () if e.cmdp is None else e.cmdp.names
             tables.answer(args, result | diagnosis_of(e.cmdp), on, names=names)
             return INFEASIBLE
+        except Exception:
+            if interrupts.was_interrupted():  # a library has made another error of it
+                raise KeyboardInterrupt from None
+            raise
 
 
 # ----------------------------------------------------------------------------------------------------- the parser
@@ -113,7 +119,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; with `lazy`, a command's flags are added when it is used."""
-    top = _Parser(prog="clearance", description="Constrained reinforcement learning with certified policies.")
+    top = _Parser(
+        prog="clearance",
+        description="Constrained reinforcement learning with certified policies.",
+        epilog="Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
+        " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal).",
+    )
     top.add_argument("--version", action="version", version=f"clearance {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     for name, help in COMMANDS.items():

@@ -59,7 +59,8 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
         "--cluster",
         type=cluster,
         metavar="ray|ADDRESS",
-        help="run on Ray: on this machine (ray), or on the cluster at HOST:PORT or ray://HOST:PORT (default: threads)",
+        help="run on Ray: one started for this command, or named by RAY_ADDRESS (ray), or the cluster at HOST:PORT or "
+        "ray://HOST:PORT (default: threads)",
     )
 
 

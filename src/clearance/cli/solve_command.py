@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, tables
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
 from clearance.core.import_path import import_rule
 from clearance.core.inside_folder import Inside
@@ -30,7 +30,7 @@ from clearance.runs.solve import solve
 from clearance.runs.worlds.dispatch import world_of
 from clearance.zoo import SIMULATORS
 
-CERTIFIED, NOT_CERTIFIED, INTERRUPTED = 0, 4, 130
+CERTIFIED, NOT_CERTIFIED = 0, 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
@@ -188,7 +188,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
             raise
-        return tables.error(f"interrupted; saved in {folder}: {go_on}", INTERRUPTED)
+        return tables.error(f"interrupted; saved in {folder}: {go_on}", interrupts.exit_status())
     except (SolverError, InputError) as e:
         kind = SolverError if isinstance(e, SolverError) else InputError
         raise kind(f"{e}{_saved(e, folder, go_on) if _can_be_resumed(folder) else ''}") from None
@@ -198,7 +198,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
     if solution.status == "interrupted":
         where = f"; saved in {folder}: {go_on}" if folder else ""
         done = f"interrupted after {solution.state.k} of {solution.method.K} iterations"
-        return tables.error(f"{done}{where}", INTERRUPTED)
+        return tables.error(f"{done}{where}", interrupts.exit_status())
     return status
 
 

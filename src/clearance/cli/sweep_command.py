@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, solve_command, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, tables
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
 from clearance.runs import progress
 from clearance.studies import sweep, sweep_grid
 
-CERTIFIED, BAD_INPUT, NOT_CERTIFIED, INTERRUPTED = 0, 2, 4, 130
+CERTIFIED, BAD_INPUT, NOT_CERTIFIED = 0, 2, 4
 MOST_SHOWN = 200  # rows on the screen; the files have all
 
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         words = _code(asked)
         again = ["clearance", "sweep", *words, "--resume", folder, *solve_command.allowed_again(words)]
         how = shlex.join(again)
-        return tables.error(f"interrupted; saved in {folder}: resume with: {how}", INTERRUPTED)
+        return tables.error(f"interrupted; saved in {folder}: resume with: {how}", interrupts.exit_status())
     return _answer(args, found)
 
 

@@ -1,6 +1,6 @@
 """The same jobs on a Ray cluster: one Ray task each, repeated elsewhere when a worker or its node dies.
 
-    with cl.Ray() as executor:                    # a Ray of our own, on this machine; or one that runs here already
+    with cl.Ray() as executor:                    # a Ray of our own, on this machine, or the one that RAY_ADDRESS names
         cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
 
 The function goes into the object store once, and from there once to every node that needs it; jobs and results travel
@@ -18,7 +18,15 @@ from typing import Any
 from clearance import __version__
 from clearance.cluster.executor import Outcomes, WorkerPool
 from clearance.cluster.ray_calls import LIVES, Received, call_quietly, lost_worker_error, put_in_store
-from clearance.cluster.ray_process import RayServer, import_ray, join_cluster, parse_address, silence_ray, start_ray
+from clearance.cluster.ray_process import (
+    RayServer,
+    import_ray,
+    join_cluster,
+    named_address,
+    parse_address,
+    silence_ray,
+    start_ray,
+)
 from clearance.cluster.worker_pool import RayPool
 from clearance.core.errors import InputError
 
@@ -30,8 +38,8 @@ GRACE = 30.0  # seconds that jobs are given to save what they have
 class Ray:
     """An executor on Ray.
 
-    address  None: the Ray that runs on this machine, or one that is started for us, on the loopback interface alone,
-             and ends with us. "HOST:PORT" or "ray://HOST:PORT" joins a cluster
+    address  "HOST:PORT" or "ray://HOST:PORT" joins a cluster. None: the one that the environment variable RAY_ADDRESS
+             names; without it a Ray that is started for us, on the loopback interface alone, and ends with us
     cores    of one job: BLAS and XLA have as many threads in it
     workers  of a fleet or a certificate; as many as the cluster has room for unless given
     patience seconds that one part of their work may take, before its worker is given up and replaced
@@ -74,7 +82,8 @@ class Ray:
         ray = import_ray()
         if not ray.is_initialized():
             silence_ray()
-            self._keeper = start_ray(ray) if self.address is None else join_cluster(ray, self.address)
+            address = named_address() if self.address is None else self.address
+            self._keeper = start_ray(ray) if address is None else join_cluster(ray, address)
             self._ours = True
         elif not self._ours and self.address is not None and not self.address.startswith("ray://"):
             joined = ray.get_runtime_context().gcs_address

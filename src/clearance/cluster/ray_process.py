@@ -1,20 +1,33 @@
-"""Ray itself: one that runs on this machine, one of our own, or one elsewhere; joined, started and ended."""
+"""Ray itself: a cluster whose address was named, or one of our own; joined, started and ended.
+
+Ray can also find clusters by itself: it reads /tmp/ray/ray_current_cluster, which any user may write, and the command
+lines of all processes, of any user. Who joins a cluster executes what it sends, so only a cluster that was named is
+joined: by `address`, by --cluster, or by RAY_ADDRESS in the user's own environment.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import select
+import shutil
+import signal
 import socket
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired, run
 from typing import Any, NamedTuple
 
 from clearance.core.errors import InputError, MissingExtraError
 
 STORE = 200 * 2**20  # bytes of the object store of a Ray of our own
-ANSWER = 5.0  # seconds within which a cluster must answer
+CONNECT = 5.0  # seconds within which a port must open
+ANSWER = 20.0  # seconds within which the Ray behind it must answer
+START = 90.0  # seconds within which a Ray of our own must have started
+LONGEST_PLACE = 24  # characters of a folder for sessions: the paths of Ray's sockets may have 107 in all
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -51,35 +64,60 @@ def silence_ray() -> None:
 QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 
 
-def start_ray(ray: Any) -> RayServer | None:
-    """The Ray that runs on this machine; else one of our own, and the process that keeps it."""
+def named_address() -> str | None:
+    """Return the address in RAY_ADDRESS; None if there is none, or if it asks for a Ray of one's own."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return None if address in ("", "local") else address
+
+
+def start_ray(ray: Any) -> RayServer:
+    """Start a Ray of our own and join it: on the loopback interface, with a token, its sessions in a private folder."""
+    # It serves those who know its token: other users of this machine do not.
+    before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
+    place = tempfile.gettempdir()
+    place = tempfile.mkdtemp(prefix="ray-", dir=place if len(place) <= LONGEST_PLACE else "/tmp")
+    command = [sys.executable, "-c", KEEPER, str(STORE), place]
+    # A session of its own: Ctrl-C in the terminal is for us, who end Ray when we are ready.
+    how: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, "text": True, "start_new_session": True}
+    keeper = RayServer(Popen(command, **how), before, place)
     try:
-        ray.init("auto", **QUIET)
-        return None
-    except ConnectionError:
-        # A Ray of our own serves those who know its token: other users of this machine do not.
-        before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
-    process = Popen([sys.executable, "-c", KEEPER, str(STORE)], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True)
-    keeper = RayServer(process, before)
-    address = process.stdout.readline().strip()  # type: ignore[union-attr]
-    if not address:
-        said = keeper.end().strip().splitlines()
-        raise InputError(f"Ray could not be started: {said[-1] if said else 'it said nothing'}")
-    with _loopback():
-        ray.init(address, **QUIET)
+        with _loopback(), _keep_handlers():
+            ray.init(_wait_for_address(keeper), **QUIET)
+    except BaseException:
+        keeper.end(0.0)
+        raise
     return keeper
 
 
+def _wait_for_address(keeper: RayServer) -> str:
+    """Return the address of a Ray of our own; an error in one line if it does not start."""
+    out = keeper.process.stdout
+    assert out is not None
+    if not select.select([out], [], [], START)[0]:
+        raise InputError(f"Ray could not be started: it was not ready within {START:g} s")
+    address = out.readline().strip()
+    if not address:
+        said = keeper.end().strip().splitlines()
+        raise InputError(f"Ray could not be started: {said[-1] if said else 'it said nothing'}")
+    return address
+
+
 class RayServer(NamedTuple):
-    """The process that keeps a Ray of our own, and the settings for authentication without it."""
+    """The process that keeps a Ray of our own, the settings for authentication without it, and its private folder."""
 
     process: Popen[str]
     before: dict[str, str | None]
+    place: str
 
-    def end(self) -> str:
+    def end(self, patience: float = 30.0) -> str:
         """End it; what it said."""
-        said = self.process.communicate()[1]  # closes its standard input, and waits
+        try:
+            said = self.process.communicate(timeout=patience)[1]  # closes its standard input, and waits
+        except TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            said = self.process.communicate()[1]
         _authenticated(self.before)
+        shutil.rmtree(self.place, ignore_errors=True)
         return said
 
 
@@ -102,11 +140,25 @@ KEEPER = """
 import os, sys
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 import ray
-how = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False}
+how = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False, "_temp_dir": sys.argv[2]}
 context = ray.init("local", object_store_memory=int(sys.argv[1]), **how)
 print(context.address_info["gcs_address"], flush=True)
 sys.stdin.read()
 ray.shutdown()
+import shutil
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+"""
+
+# Asks the Ray behind an address for the name of its session. A process of its own, since Ray cannot be told how long to
+# wait (it takes two minutes), and prints pages meanwhile.
+PROBE = """
+import sys
+if sys.argv[1].startswith("ray://"):
+    import grpc
+    grpc.channel_ready_future(grpc.insecure_channel(sys.argv[1][6:])).result()
+else:
+    from ray._raylet import GcsClient
+    GcsClient(address=sys.argv[1]).internal_kv_get(b"session_name", b"session", timeout=5)
 """
 
 
@@ -122,12 +174,41 @@ def _loopback() -> Iterator[None]:
         constants.ENABLE_RAY_CLUSTER = before
 
 
+@contextmanager
+def _keep_handlers() -> Iterator[None]:
+    """Ray takes SIGTERM for itself, to exit without a word; the handler before is put back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def join_cluster(ray: Any, address: str) -> None:
+    """Join the cluster at an address that was named; an error in one line if no Ray answers there in time."""
     host, port = parse_address(address)
     try:
-        with socket.create_connection((host, port), timeout=ANSWER):
+        with socket.create_connection((host, port), timeout=CONNECT):
             pass
-        ray.init(address, **QUIET)
+        _ask_for_session(address)
+        with _keep_handlers():
+            ray.init(address, **QUIET)
     except (OSError, ConnectionError, RuntimeError, ValueError) as e:
         first = next(iter(str(e).strip().splitlines()), type(e).__name__)
         raise InputError(f"cluster {address}: cannot be joined: {first}: is Ray running there?") from None
+
+
+def _ask_for_session(address: str) -> None:
+    """Raise ConnectionError, in one line, unless a Ray answers at an address and accepts our token, if there is one."""
+    try:
+        done = run(
+            [sys.executable, "-c", PROBE, address], stdin=DEVNULL, capture_output=True, text=True, timeout=ANSWER
+        )
+    except TimeoutExpired:
+        raise ConnectionError(f"no Ray has answered within {ANSWER:g} s") from None
+    if done.returncode:
+        said = [line for line in done.stderr.strip().splitlines() if line and not line.startswith((" ", "["))]
+        raise ConnectionError(said[-1] if said else "it refuses")

@@ -43,7 +43,7 @@ from clearance.core.validation import (
     read_transitions,
 )
 
-ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "available")
+ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,5 +232,5 @@ def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0
     sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
-    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I}
+    signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I, "costs": I}
     return sparse_P | signals_of | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}

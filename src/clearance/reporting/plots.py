@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ PUBLISHED_COLOURS = {0.0: BLUE, 0.5: ORANGE, 1.0: VERMILION}
 
 
 def _pyplot() -> Any:
+    logging.getLogger("matplotlib").setLevel(
+        logging.ERROR
+    )  # without a home it uses a temporary folder, in two warnings
     try:
         import matplotlib
     except ImportError:

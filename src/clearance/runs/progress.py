@@ -7,7 +7,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
 LONGEST_TAG = 100  # characters of a name
 POINTS = 100  # events of one chunk of iterations, at most: a long run must not fill the disk with them
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Draw for somebody who may have left: a terminal that is gone must not end the run, nor hide an interrupt."""
+    try:
+        yield
+    except OSError as e:
+        cause: BaseException | None = e
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            cause = cause.__context__
 
 
 class Progress:
@@ -54,22 +68,27 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        with drawing():
+            self.bar.stop()
 
     def update(self, part: Trace, state: State, total: int) -> None:
         """Some iterations were done."""
         if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
-            self.bar.reset(self.task, completed=state.k - len(part), total=total)
+            with drawing():
+                self.bar.reset(self.task, completed=state.k - len(part), total=total)
         self.last = state.k
         note = describe_progress(part.J_hat.mean(0), self.b, state.lam, self.rate.after(int(part.steps.sum())))
-        self.bar.update(self.task, completed=state.k, total=total, note=note)
+        with drawing():
+            self.bar.update(self.task, completed=state.k, total=total, note=note)
 
     def advance_to(self, done: int, total: int) -> None:
-        self.bar.update(self.task, completed=done)
+        with drawing():
+            self.bar.update(self.task, completed=done)
 
     def reach(self, done: int, total: int) -> None:
         """The same where the total is known later."""
-        self.bar.update(self.task, completed=done, total=total)
+        with drawing():
+            self.bar.update(self.task, completed=done, total=total)
 
 
 class Rate:

@@ -108,8 +108,10 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
             record=writer,
         )
         keep(run.state)
-        if writer is not None and run.status == "interrupted" and task.evidence == "samples":
-            raise KeyboardInterrupt  # the rest is done when the run is resumed
+        if writer is not None and run.status == "interrupted":
+            if task.evidence == "samples":
+                raise KeyboardInterrupt  # the rest is done when the run is resumed
+            writer.write_manifest("interrupted")  # now: who sent the signal may not wait for what follows
         solution = _solution(task, settled, run, margin, writer)
         if task.evidence == "samples":
             _ = solution.selection

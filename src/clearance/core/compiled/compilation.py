@@ -9,9 +9,11 @@ The folder is looked for, and made, in the first of these that serves:
 
     $NUMBA_CACHE_DIR             if it is set; then the next two are left out
     __pycache__ of this package
-    the user's cache folder      ~/.cache on Linux
+    the user's cache folder      $XDG_CACHE_HOME, or ~/.cache, on Linux
     a folder in the temporary one, of this user alone
 
+What is loaded is executed. So a folder, and a file in it, counts only if it belongs to this user, to the owner of these
+sources or to root, who could change the sources as well, and nobody else can write it.
 If none can be written, kernels are compiled in every process: a cache that fails must never stop a run.
 """
 
@@ -104,7 +106,7 @@ class KernelCache(caching._Cache):
         key = sig, target_context.codegen().magic_tuple(), self.options
         for folder in folders():
             with suppress(Exception):  # a damaged file is as good as none, whatever its bytes make of unpickling
-                stored, payload = loads((folder / self._file(key)).read_bytes())
+                stored, payload = loads(read_trusted(folder / self._file(key)))
                 if stored == key:
                     mark_used(folder)
                     return CompileResult._rebuild(target_context, *payload)
@@ -141,24 +143,54 @@ def roots(make: bool = False) -> Iterator[Path]:
         if user.is_absolute():  # "~/.cache" for a user without a home
             yield user
     with suppress(OSError):  # no temporary folder at all
-        temporary = Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid() if os.name == 'posix' else 'user'}"
+        temporary = temporary_root()
         if make:
             temporary.mkdir(mode=0o700, exist_ok=True)
-        if is_own(temporary):
+        if temporary.exists():
             yield temporary
 
 
-def is_own(folder: Path) -> bool:
-    """Return whether a folder belongs to this user and nobody else can write there: what is loaded is executed."""
+def temporary_root() -> Path:
+    """Return the folder for this user's caches where no other can be written."""
+    return Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid() if os.name == 'posix' else 'user'}"
+
+
+def is_trusted(status: os.stat_result) -> bool:
+    """Return whether only this user, root and the owner of these sources can write a file or folder."""
     if os.name != "posix":
         return True
-    status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return status.st_uid in (os.getuid(), 0, HERE.stat().st_uid) and not status.st_mode & 0o022
+
+
+def is_trusted_folder(folder: Path) -> bool:
+    """Return whether this is a folder, not a link to one, that nobody else can write."""
+    with suppress(OSError):
+        status = folder.lstat()
+        return stat.S_ISDIR(status.st_mode) and is_trusted(status)
+    return False
+
+
+def read_trusted(file: Path) -> bytes:
+    """Read a file that nobody else can write; OSError for any other, for links and for pipes."""
+    flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+    with open(os.open(file, os.O_RDONLY | sum(flags)), "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if not (stat.S_ISREG(status.st_mode) and is_trusted(status)):
+            raise PermissionError(f"{file}: others can write it")
+        return opened.read()
 
 
 def folders(make: bool = False) -> Iterator[Path]:
-    """Yield where the code of these sources may be."""
-    return (root / HASH for root in roots(make)) if HASH else iter(())
+    """Yield the trusted folders with the code of these sources; with `make`, make those that can be made."""
+    for root in roots(make) if HASH else ():
+        folder = root / HASH
+        with suppress(OSError):
+            if make:
+                root.parent.mkdir(parents=True, exist_ok=True)
+                root.mkdir(mode=0o755, exist_ok=True)
+                folder.mkdir(mode=0o755, exist_ok=True)
+        if is_trusted_folder(root) and is_trusted_folder(folder):
+            yield folder
 
 
 @cache
@@ -167,12 +199,11 @@ def writable_folder() -> Path | None:
 
     Making it is the time to remove the caches that nobody has used for long.
     """
+    known = set(folders())
     for folder in folders(make=True):
         with suppress(OSError):
-            new = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK | os.X_OK):
-                if new:
+                if folder not in known:
                     remove_stale(folder.parent)
                 return folder
     return None
@@ -202,7 +233,8 @@ def write_whole(file: Path, data: bytes) -> None:
     """Write a file under another name and rename it, so that no process reads half of it."""
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:12]}")
     try:
-        part.write_bytes(data)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644), "wb") as new:
+            new.write(data)
         os.replace(part, file)
     finally:
         part.unlink(missing_ok=True)
@@ -211,5 +243,8 @@ def write_whole(file: Path, data: bytes) -> None:
 @cache
 def announce_compilation() -> None:
     """Tell the person who waits, once per process, that kernels are being compiled."""
-    often = "once on this machine" if writable_folder() else "at every start, for want of a folder that can be written"
+    folder = writable_folder()
+    often = "once on this machine" if folder else "at every start, for want of a folder that can be written"
+    if folder is not None and folder.parent == temporary_root():
+        often += f", into {folder.parent}, for want of another folder that can be written"
     print(f"clearance: compiling, {often} (2 to 10 s) …", file=sys.stderr, flush=True)

@@ -216,9 +216,7 @@ class RuleEpisodes:
         return T
 
     def _action(self, s: int) -> int:
-        a = self.act(s)
-        if isinstance(a, tuple):  # Stable-Baselines3's predict gives (action, state)
-            a = a[0]
+        a = self._watched.choose(s)
         given = np.asarray(a)
         whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
         action = int(given.item()) if whole else -1

@@ -8,6 +8,7 @@ A side process is started afresh (never forked: a fork after JAX has started its
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from clearance.simulator.gymnasium_envs.raw_values import pack, unpack
 
 Mask = NDArray[np.bool_]
 
+LARGEST = 2**30  # bytes of the observations of one step
+
 
 @dataclass(frozen=True)
 class SideProcess:
@@ -37,6 +40,7 @@ class SideProcess:
     id         its first argument, if any;  kwargs: further ones, such as JSON holds
     python     the interpreter; this one unless given
     processes  how many share the lanes
+    patience   seconds that one answer may take, the making of the environments included; a silent process is ended
     """
 
     make: str
@@ -44,6 +48,7 @@ class SideProcess:
     kwargs: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
     processes: int = 1
+    patience: float = 300.0
 
     def __post_init__(self) -> None:
         module, colon, name = self.make.partition(":")
@@ -51,22 +56,36 @@ class SideProcess:
             raise InputError(f"make must be 'package.module:callable', got {self.make!r}")
         if self.processes < 1:
             raise InputError(f"processes must be at least 1, got {self.processes!r}")
+        if not 0 < self.patience < 1e9:
+            raise InputError(f"patience must be a positive number of seconds, got {self.patience!r}")
 
     @property
     def name(self) -> str:
         return self.id or self.make
 
 
+class Declared(NamedTuple):
+    """What a side process says of its environments."""
+
+    obs: tuple[int, ...]
+    dtype: np.dtype[Any]
+    action: dict[str, Any]
+
+
 class _End:
     """This end of one side process with n lanes, the first of which is lane `first` of all."""
 
     def __init__(self, asked: SideProcess, first: int, n: int, names: Sequence[str], least: float) -> None:
-        self.first, self.n = first, n
+        self.first, self.n, self.patience = first, n, asked.patience
         here, there = socket.socketpair()
+        here.settimeout(asked.patience)
         with there:
             try:
                 command = [asked.python, os.path.abspath(env_server.__file__), str(there.fileno())]
-                self.process = subprocess.Popen(command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL)
+                # A session of its own: Ctrl-C in the terminal is for us, who close the connection when we are ready.
+                self.process = subprocess.Popen(
+                    command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+                )
             except OSError as e:
                 here.close()
                 raise InputError(f"python {asked.python!r} cannot be started: {e.strerror or e}") from None
@@ -74,42 +93,70 @@ class _End:
         self.close = weakref.finalize(self, _end, here, self.process)
         args = [] if asked.id is None else [asked.id]
         spec = {"make": asked.make, "args": args, "kwargs": asked.kwargs, "n": n, "names": list(names), "least": least}
+        self.declared = self._shake_hands(asked, spec)
+
+    def _shake_hands(self, asked: SideProcess, spec: dict[str, Any]) -> Declared:
         try:
-            env_server.send_text(here, spec)
-            self.said = env_server.receive_text(here)
+            env_server.send_text(self.link, spec)
+            said = env_server.receive_text(self.link, self.patience)
+            if isinstance(said, dict) and isinstance(said.get("fault"), str):
+                self.close()
+                raise InputError(f"{asked.name} could not be made by {asked.python}: {said['fault']}")
+            return read_declaration(said, self.n)
+        except TimeoutError:
+            why = self._give_up(f"said nothing for {self.patience:g} s (patience)")
         except (EOFError, OSError):
-            end = self._describe_end()
-            told = f"the side process {end}; does {asked.python} have NumPy and the environment's package?"
-            raise InputError(f"{asked.name} could not be made: {told}") from None
-        if "fault" in self.said:
-            self.close()
-            raise InputError(f"{asked.name} could not be made by {asked.python}: {self.said['fault']}")
+            why = f"{self._describe_end()}; does {asked.python} have NumPy and the environment's package?"
+        except InputError:
+            raise
+        except ValueError as e:
+            why = self._give_up(f"sent {e} as its first message")
+        raise InputError(f"{asked.name} could not be made: the side process {why}")
 
     def send(self, frame: bytes) -> None:
         try:
             self.link.sendall(frame)
+        except TimeoutError:
+            raise self._fault(self._give_up(f"read nothing for {self.patience:g} s (patience)")) from None
         except OSError:
-            raise self._dead() from None
+            raise self._fault(self._describe_end()) from None
 
     def receive(self, size: int) -> memoryview:
-        """The body of an answer, or the fault that it tells of."""
+        """The body of an answer, or the fault that it reports."""
         try:
-            if bytes(env_server.receive(self.link, 1)) == env_server.FINE:
-                return memoryview(env_server.receive(self.link, size))
-            told = env_server.receive_text(self.link)
+            kind = bytes(env_server.receive(self.link, 1))
+            if kind == env_server.FINE:
+                return memoryview(env_server.receive(self.link, size, self.patience))
+            if kind != env_server.FAULT:
+                raise ValueError(f"an answer of the unknown kind {kind!r}")
+            lane, what, value = _read_fault(env_server.receive_text(self.link, self.patience), self.n)
+        except TimeoutError:
+            raise self._fault(self._give_up(f"said nothing for {self.patience:g} s (patience)")) from None
         except (EOFError, OSError):
-            raise self._dead() from None
-        raise Fault(self.first + told["lane"], told["what"], told["value"])
+            raise self._fault(self._describe_end()) from None
+        except ValueError as e:
+            raise self._fault(self._give_up(f"sent {e}")) from None
+        raise Fault(self.first + lane, what, value)
 
     def receive_text(self) -> Any:
         """A text that follows the body of an answer."""
         try:
-            return env_server.receive_text(self.link)
+            return env_server.receive_text(self.link, self.patience)
+        except TimeoutError:
+            raise self._fault(self._give_up(f"said nothing for {self.patience:g} s (patience)")) from None
         except (EOFError, OSError):
-            raise self._dead() from None
+            raise self._fault(self._describe_end()) from None
+        except ValueError as e:
+            raise self._fault(self._give_up(f"sent {e}")) from None
 
-    def _dead(self) -> Fault:
-        return Fault(self.first, f"the side process {self._describe_end()}", None)
+    def _fault(self, what: str) -> Fault:
+        return Fault(self.first, f"the side process {what}", None)
+
+    def _give_up(self, why: str) -> str:
+        """End a process that does not keep to the protocol; why."""
+        self.process.kill()
+        self.close()
+        return f"{why} and was ended"
 
     def _describe_end(self) -> str:
         self.link.close()
@@ -118,6 +165,42 @@ class _End:
         except subprocess.TimeoutExpired:
             code = None
         return "ended its connection" if code is None else f"died (exit status {code})"
+
+
+def read_declaration(said: Any, n: int) -> Declared:
+    """Return the spaces that a side process declares; ValueError if it declares none, or too large ones.
+
+    All memory that its answers take later follows from these, and so do the sizes of the answers.
+    """
+    if not (isinstance(said, dict) and {"obs", "dtype", "action"} <= set(said)):
+        raise ValueError("no description of an environment")
+    shape, dtype, action = said["obs"], said["dtype"], said["action"]
+    if not (isinstance(shape, list) and len(shape) <= 32 and all(type(k) is int and k >= 0 for k in shape)):
+        raise ValueError("no shape of observations")
+    if dtype not in ("<f4", "<f8", ">f4", ">f8"):
+        raise ValueError("no type of observations")
+    if n * math.prod(shape) * np.dtype(dtype).itemsize > LARGEST:
+        raise ValueError(f"observations of more than {LARGEST >> 20} MB")
+    if not (isinstance(action, dict) and _is_action(action)):
+        raise ValueError("no space of actions")
+    return Declared(tuple(shape), np.dtype(dtype), action)
+
+
+def _is_action(action: dict[str, Any]) -> bool:
+    """Whether this describes a space of actions as `env_lanes.action` does."""
+    fields = {"discrete": ("n",), "multi-discrete": ("nvec",), "box": ("low", "high")}.get(str(action.get("kind")))
+    if fields is None or not all(name in action for name in fields):
+        return False
+    numbers = [action[name] for name in ("n", "nvec", "low", "high", "start", "form") if name in action]
+    listed = [x if isinstance(x, list) else [x] for x in numbers]
+    same = len({len(action[name]) for name in fields if isinstance(action[name], list)}) <= 1
+    return same and all(x is None or type(x) in (int, float) for row in listed for x in row)
+
+
+def _read_fault(told: Any, n: int) -> tuple[int, str, Any]:
+    if not (isinstance(told, dict) and type(told.get("lane")) is int and isinstance(told.get("what"), str)):
+        raise ValueError("a fault without a lane and a text")
+    return min(max(told["lane"], 0), n - 1), told["what"], told.get("value")
 
 
 def _end(link: socket.socket, process: subprocess.Popen[bytes]) -> None:
@@ -138,9 +221,11 @@ class RemoteEnvLanes:
         share = np.diff(np.linspace(0, n, min(asked.processes, n) + 1).astype(int))
         firsts = np.cumsum(share) - share
         self.ends = [_End(asked, int(i), int(k), names, least) for i, k in zip(firsts, share, strict=True)]
-        said = self.ends[0].said
         self.n, self.names = n, tuple(names)
-        self.obs_shape, self.dtype, self.action = tuple(said["obs"]), np.dtype(said["dtype"]), said["action"]
+        self.obs_shape, self.dtype, self.action = self.ends[0].declared
+        if any(end.declared != self.ends[0].declared for end in self.ends):
+            self.close()
+            raise InputError(f"{asked.name} could not be made: its side processes declare different spaces")
         self.row = Row(n, self.obs_shape, self.dtype, len(names))
         self.obs = np.zeros((n, *self.obs_shape), self.dtype)
 

@@ -12,6 +12,8 @@ JSON texts that hold observations and actions of the first lane as they are: not
     →  r  {"seed"}                                                             ←  +  obs [n, …] and {"obs"}
     →  s  {"action"}                                                           ←  +  the six arrays of a row and {"obs"}
                                                                   or, if an environment fails, ←  !  and a text
+
+A text is a length (4 bytes, little-endian) and so many bytes of JSON, at most `LONGEST`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ import os
 import socket
 import struct
 import sys
+import time
 from typing import Any
+
+LONGEST = 2**20  # bytes of a text: the bounds of ten thousand actions and more
+MOST_SAID = 1000  # characters of an error
 
 RESET, STEP = b"R", b"S"
 RESET_FIRST, STEP_FIRST = b"r", b"s"
@@ -32,7 +38,9 @@ FINE, FAULT = b"+", b"!"
 
 
 def main(fd: int) -> None:
-    sys.path[0] = os.getcwd()  # this folder's modules are none of the environment's business
+    sys.path.pop(0)  # this folder's modules are none of the environment's business
+    if not os.stat(os.getcwd()).st_mode & 0o002:  # in /tmp, say, any user can put a module that would be executed here
+        sys.path.append(os.getcwd())
     os.dup2(2, 1)  # standard output belongs to the near end's answer
     link = socket.socket(fileno=fd)
     try:
@@ -41,7 +49,7 @@ def main(fd: int) -> None:
         try:
             lanes, said = make_lanes(lane_module, spec)
         except Exception as e:
-            send_text(link, {"fault": lane_module.describe_error(e)})
+            send_text(link, {"fault": lane_module.describe_error(e)[:MOST_SAID]})
             return
         send_text(link, said)
         while True:
@@ -93,11 +101,14 @@ def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any
         return FAULT + text_frame(fault_text(lane_module, e))
 
 
-def receive(link: socket.socket, size: int) -> bytearray:
-    """Exactly so many bytes, or EOFError when the other end is gone."""
+def receive(link: socket.socket, size: int, seconds: float | None = None) -> bytearray:
+    """Exactly so many bytes; EOFError when the other end is gone, TimeoutError if they take longer than `seconds`."""
     whole = bytearray(size)
     view, got = memoryview(whole), 0
+    late = None if seconds is None else time.monotonic() + seconds
     while got < size:
+        if got and late is not None and time.monotonic() > late:  # a byte now and then is no answer either
+            raise TimeoutError
         k = link.recv_into(view[got:])
         if not k:
             raise EOFError
@@ -114,15 +125,23 @@ def text_frame(data: Any) -> bytes:
     return struct.pack("<I", len(text)) + text
 
 
-def receive_text(link: socket.socket) -> Any:
-    return json.loads(receive(link, struct.unpack("<I", receive(link, 4))[0]))
+def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
+    """A text; ValueError if it is none, or too long: its length is read before any memory is taken for it."""
+    size = struct.unpack("<I", receive(link, 4, seconds))[0]
+    if size > LONGEST:
+        raise ValueError(f"a text of {size} bytes, more than {LONGEST}")
+    try:
+        return json.loads(bytes(receive(link, size, seconds)))
+    except (ValueError, RecursionError):
+        raise ValueError("a text that is no JSON") from None
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
     """A fault, or whatever else went wrong here, as JSON holds it."""
     if isinstance(e, lane_module.Fault):
-        return {"lane": e.lane, "what": e.what, "value": None if e.value is None else repr(e.value)[:200]}
-    return {"lane": 0, "what": lane_module.describe_error(e), "value": None}
+        value = None if e.value is None else repr(e.value)[:200]
+        return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}
+    return {"lane": 0, "what": lane_module.describe_error(e)[:MOST_SAID], "value": None}
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033  Python 3.8 has no functools.cache
