@@ -73,6 +73,16 @@ def refused(named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert not Path("run/report.html").exists()
 
 
+def test_a_forged_point_of_a_grid_is_not_shown_certified(capsys: Any) -> None:
+    assert cli("sweep two-state --grid seed=0,1 --K 20 --N 5 --out g --threads 1", capsys)[0] == 0
+    cl.Mixture.single(BROKEN).save("g/001/policy.npz")
+    seal(Path("g/001"))
+    cli("sweep --resume g --threads 1", capsys)
+    first, second = json.loads(Path("g/table.json").read_text())["rows"]
+    assert first["verdict"] == "CERTIFIED" and second["status"] == "failed" and "verdict" not in second
+    assert "certificate.json: verdict is CERTIFIED, but" in second["message"]
+
+
 # --------------------------------------------------------------------------------------------- the policy is another
 
 
