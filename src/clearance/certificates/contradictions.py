@@ -59,12 +59,17 @@ def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
 def _optimum(said: Certificate) -> Iterator[tuple[str, str]]:
     if said.evidence == "samples" and said.bound is not None:
         yield "bound", f"is {said.bound:.6g}, but samples prove none"
-    if said.gap is not None and said.bound is None:
-        yield "gap", f"is {said.gap:.6g} without a bound"
-    elif said.gap is not None and not nearly(said.gap, said.bound - said.J_r, max(abs(said.bound), abs(said.J_r))):
+    if said.bound is None:
+        if said.gap is not None:
+            yield "gap", f"is {said.gap:.6g} without a bound"
+        return
+    if said.gap is not None and not nearly(said.gap, said.bound - said.J_r, max(abs(said.bound), abs(said.J_r))):
         yield "gap", f"is {said.gap:.6g}, but bound − J_r is {said.bound - said.J_r:.6g}"
-    if said.bound is not None and said.verdict == "CERTIFIED" and not at_most(said.J_r, said.bound):
+    if said.verdict == "CERTIFIED" and not at_most(said.J_r, said.bound):
         yield "bound", f"on every policy that meets the limits is {said.bound:.6g}, this one has J_r = {said.J_r:.6g}"
+
+
+def _prices(said: Certificate) -> Iterator[tuple[str, str]]:
     if min(said.lam or (), default=0.0) < 0:
         yield "lam", "has a negative number"
     for i, (x, lam, slack) in enumerate(zip(*_products(said), strict=True)):
@@ -88,7 +93,7 @@ def _levels(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 RULES: Sequence[Callable[[Certificate], Iterator[tuple[str, str]]]]
-RULES = (_values, _verdict, _optimum, _components, _levels)
+RULES = (_values, _verdict, _optimum, _prices, _components, _levels)
 
 
 def _J(said: Certificate) -> list[float]:

@@ -35,20 +35,28 @@ OUT = (
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.usage = "clearance certify PROBLEM POLICY [options], or clearance certify --check RUN"
-    p.add_argument("--check", type=flag_types.place, metavar="RUN", help=CHECK)
-    if not any(word.partition("=")[0] == "--check" for word in words):
-        run_flags.add_problem(p)
-        p.add_argument("policy", metavar="POLICY", help=POLICY)
+    run_flags.add_problem(p)
+    p.add_argument("policy", metavar="POLICY", help=POLICY)
+    p.add_argument("--check", type=flag_types.place, metavar="RUN", action=_Check, help=CHECK)
     run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
     run_flags.add_environment_flags(p)
     p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help=OUT)
     flag_types.add_cluster(p, workers=True)
 
 
+class _Check(argparse.Action):
+    """--check, which makes PROBLEM and POLICY needless; optional ones could not stand before and after a flag."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        setattr(namespace, self.dest, values)
+        for action in parser._actions:
+            action.required = action.required and bool(action.option_strings)
+
+
 def check(args: argparse.Namespace) -> str | None:
     """Return what is wrong with flags that are right one by one."""
-    alone = args.check is None or (args.out is None and args.cluster is None)
-    return None if alone else "--check draws no episodes and writes nothing: leave out --out and --cluster"
+    alone = args.check is None or (args.problem is None and args.out is None and args.cluster is None)
+    return None if alone else "--check has all it needs in RUN: leave out PROBLEM, POLICY, --out and --cluster"
 
 
 def run(args: argparse.Namespace) -> int:

@@ -85,9 +85,10 @@ class View:
         """What a certified policy can earn less than the best one: as proven, else by the model; None if not known."""
         if self.check is None or self.certificate["verdict"] != "CERTIFIED":
             return None
-        proven, J_r = self.certificate["gap"], self.check.J_r
-        by_model = None if self.best is None or J_r is None else self.best.bound - J_r
-        return None if proven is None and by_model is None else max(by_model if proven is None else proven, 0.0)
+        gap, J_r = self.certificate["gap"], self.check.J_r
+        if gap is None and self.best is not None and J_r is not None:
+            gap = self.best.bound - J_r
+        return None if gap is None else max(gap, 0.0)
 
     @cached_property
     def prices(self) -> tuple[Frontier, ...]:

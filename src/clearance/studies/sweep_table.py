@@ -26,9 +26,9 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
     if status != "done":
         return begin | {"message": message}
     found = run_reader.load(out / point.name)
-    c = found.certificate
-    if c is None:
+    if found.certificate is None:
         raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and resume the grid")
+    c = check_certificate(found).certificate
     least = min(c.slack, default=None)
     numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "smallest_slack": least, "gap": c.gap}
     spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
@@ -40,8 +40,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
-            found = run_reader.load(out / point.name)
-            if found.status == "done" and check_certificate(found):
+            if run_reader.load(out / point.name).status == "done":
                 rows[point.number] = row(out, point, "done")
     return rows
 
