@@ -23,7 +23,7 @@ from clearance.runs.run_reader import RunFolder, load
 from clearance.runs.schema import REMEDY
 from clearance.runs.worlds.finite_certify import certify_table
 
-# Transitions times components beyond which a certificate is not computed again: up to here it takes seconds.
+# Transitions times components beyond which a certificate is not computed again: up to here it takes 15 s at most.
 MOST_TRANSITIONS = 5_000_000
 # What the dual function at the stored λ may exceed the stored bound by, relative to the scale of J_r: a solver that is
 # started elsewhere stops elsewhere.
