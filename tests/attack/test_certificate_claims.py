@@ -53,11 +53,13 @@ def words_of(page: Path) -> str:
 
 
 def forged(source: Path, change: Callable[[Said], Said], policy: cl.Mixture | None = None) -> Path:
-    """A copy with other claims or another policy, and hashes that fit."""
+    """A copy with other claims or another policy, and with hashes and second copies of J_lower that fit."""
     folder = Path("run")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(source, folder)
-    (folder / "certificate.json").write_text(json.dumps(change(read(folder))))
+    said = read(folder)
+    first, *rest = change(said)["J_lower"]
+    (folder / "certificate.json").write_text(json.dumps(change(said | {"J_r_lower": first, "J_g_lower": rest})))
     if policy is not None:
         policy.save(folder / "policy.npz")
     seal(folder)
@@ -145,6 +147,9 @@ CLAIMS: dict[str, tuple[str, Callable[[Said], Said]]] = {
     "complementarity": ("complementarity of limit 0", lambda s: {"complementarity": [3.0]}),
     "component": ("worst_component_slack is 1", lambda s: {"worst_component_slack": 1.0}),
     "level": ("level is 0.1", lambda s: {"level": 0.1}),
+    "delta": ("delta is 0.5, but exact evidence", lambda s: {"delta": 0.5}),
+    "second copy": ("J_g_lower must be as in J_lower", lambda s: {"J_g_lower": moved(s["J_g_lower"], 0, 9)}),
+    "second copy of the reward": ("J_r_lower must be as in J_lower", lambda s: {"J_r_lower": 1e6}),
 }  # fmt: skip
 
 
@@ -233,6 +238,12 @@ def test_beyond_a_size_it_is_not_checked(honest: Any, monkeypatch: pytest.Monkey
 def test_words_are_those_of_the_model(honest: Any) -> None:
     lies = {"scope": "Holds for: every plant.", "message": "safe, whatever you do", "greedy_verdict": None}
     found = cl.check_certificate(forged(honest["mixture"], lambda said: said | lies)).certificate
+    assert found == cl.check_certificate(honest["mixture"]).certificate
+
+
+def test_bounds_that_are_true_and_worthless_are_not_shown(honest: Any) -> None:
+    wide = {"J_upper": [1e6, 1e6, 1e6], "worst_component_slack": None}
+    found = cl.check_certificate(forged(honest["mixture"], lambda said: said | wide)).certificate
     assert found == cl.check_certificate(honest["mixture"]).certificate
 
 

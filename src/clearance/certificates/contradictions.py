@@ -86,6 +86,8 @@ def _components(said: Certificate) -> Iterator[tuple[str, str]]:
 def _levels(said: Certificate) -> Iterator[tuple[str, str]]:
     if said.evidence == "samples" and not (said.delta is not None and 0 < said.delta < 1):
         yield "delta", f"is {said.delta}; evidence from samples has one between 0 and 1"
+    if said.evidence == "exact" and said.delta is not None:
+        yield "delta", f"is {said.delta:.6g}, but exact evidence is a proof and has none"
     if said.level is not None and not (said.delta is not None and said.level > 0 and at_most(said.level, said.delta)):
         yield "level", f"is {said.level:.6g}, not between 0 and delta = {said.delta}"
     if said.spent is not None and not (said.level is not None and at_most(said.level, said.spent) and said.spent < 1):

@@ -29,6 +29,8 @@ MOST_TRANSITIONS = 5_000_000
 # started elsewhere stops elsewhere.
 BOUND = 1e-6
 PROVEN = ("CERTIFIED", "VIOLATED")
+# What is shown as it was computed again: stored bounds may be true and worthless, and stored words may say anything.
+SHOWN = ("J_lower", "J_upper", "worst_component_slack", "message", "scope", "greedy_verdict")
 Field = tuple[str, str] | None
 
 
@@ -86,8 +88,8 @@ def _computed_again(run: RunFolder, cmdp: CMDP, policy: Mixture, said: Certifica
     if said.verdict != again.verdict and said.verdict != "UNDECIDED":
         why = "computed again, the bounds leave a limit open by rounding"
         return CheckedCertificate(said, False, f"not checked: {why}", again.J_r)
-    if said.verdict == again.verdict == "CERTIFIED":  # words are shown as they follow from the model, not as stored
-        said = replace(said, message=again.message, scope=again.scope, greedy_verdict=again.greedy_verdict)
+    if said.verdict == again.verdict == "CERTIFIED":  # shown as it follows from the model, not as stored
+        said = replace(said, **{name: getattr(again, name) for name in SHOWN})
     message = "checked: verdict and values were computed again from the model and the policy in this folder"
     return CheckedCertificate(said, True, message, again.J_r)
 

@@ -62,6 +62,9 @@ def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
     rules += [(k, _is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
     rules += [("proof", said.get("proof") is None or is_proof(said["proof"], I), "null, or arrays that fit b")]
     _hold(where, rules)
+    first, *rest = said["J_lower"]
+    again = {"J_r_lower": first, "J_g_lower": rest}  # written twice, for those who read the file
+    _hold(where, [(k, data.get(k, x) == x, "as in J_lower") for k, x in again.items()])
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
     said |= {"J_r": math.nan} if said["J_r"] is None else {}

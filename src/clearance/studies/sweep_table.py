@@ -26,9 +26,10 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
     if status != "done":
         return begin | {"message": message}
     found = run_reader.load(out / point.name)
-    if found.certificate is None:
+    c = found.certificate
+    if c is None:
         raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and resume the grid")
-    c = check_certificate(found).certificate
+    check_certificate(found)
     least = min(c.slack, default=None)
     numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "smallest_slack": least, "gap": c.gap}
     spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
