@@ -138,6 +138,7 @@ CLAIMS: dict[str, tuple[str, Callable[[Said], Said]]] = {
     "not violated by these bounds": ("verdict is VIOLATED", lambda s: {"verdict": "VIOLATED"}),
     "other limits": ("b is [0.5", lambda s: _eased(s)),
     "other names": ("names", lambda s: {"names": ["harmless"]}),
+    "a cost": ("costs are not those", lambda s: {"costs": [True]}),
     "gap": ("gap is 0", lambda s: {"gap": 0.0}),
     "gap without bound": ("gap is", lambda s: {"bound": None}),
     "optimal": ("bound is", lambda s: {"bound": s["J_r"], "gap": 0.0, "lam": [0.0], "complementarity": [0.0]}),

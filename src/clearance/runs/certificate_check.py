@@ -107,8 +107,9 @@ def _problem_differs(run: RunFolder, said: Certificate) -> Field:
         return "b", f"is {said.b}, but the problem has {problem.b.tolist()}"
     if said.names is not None and tuple(said.names) != tuple(problem.names):
         return "names", "are not those of the problem"
-    known = said.costs if run.on_simulator else None  # the file of a model does not say which utilities are costs
-    return None if known is None or tuple(known) == problem.costs else ("costs", "are not those of the problem")
+    if said.costs is not None and tuple(said.costs) != tuple(problem.costs):
+        return "costs", "are not those of the problem"
+    return None
 
 
 def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
