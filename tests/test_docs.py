@@ -20,7 +20,11 @@ from clearance.core.errors import InputError
 from clearance.exact import theory
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [p for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))) if p.exists()]
+PAGES = [
+    p
+    for p in (*(ROOT / f"{n}.md" for n in ("README", "CONTRIBUTING", "SECURITY")), *sorted(ROOT.glob("docs/**/*.md")))
+    if p.exists()
+]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 MODULES = ["clearance", *(m.name for m in pkgutil.walk_packages(clearance.__path__, "clearance."))]
 MODULES.remove("clearance.__main__")  # runs the command line when it is imported
@@ -66,7 +70,7 @@ def test_links_and_cited_tests_exist(page: Path) -> None:
     text = prose(page.read_text(encoding="utf-8"))
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
     assert not [link for link in links if not (page.parent / link).exists()]
-    for file, test in re.findall(r"`(tests/\w+\.py)::(\w+)`", text):
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
         assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
 
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from clearance.reporting.report import report
     from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
+    from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
     from clearance.runs.resume import resume
     from clearance.runs.run_reader import RunFolder
@@ -89,6 +90,7 @@ _HOME = {
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
     "Certificate": "certificates.certificate",
+    "CheckedCertificate": "runs.certificate_check",
     "ConservatismWarning": "runs.worlds.finite_kappa",
     "Critic": "finite.samplers.td_critic",
     "DamagedRunWarning": "runs.run_writer",
@@ -136,6 +138,7 @@ _HOME = {
     "WeightedSGD": "learning.direction",
     "categorical": "simulator.policies.network_policy",
     "certify": "runs.certify",
+    "check_certificate": "runs.certificate_check",
     "check_env": "simulator.gymnasium_envs.env_check",
     "class_model": "finite.softmax_policy",
     "compare": "studies.compare",
@@ -186,6 +189,7 @@ __all__ = [
     "AcceleratedSGD",
     "Box",
     "Certificate",
+    "CheckedCertificate",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
@@ -226,6 +230,7 @@ __all__ = [
     "WeightedSGD",
     "categorical",
     "certify",
+    "check_certificate",
     "check_env",
     "class_model",
     "compare",

@@ -64,7 +64,7 @@ def test_the_exported_trace_has_the_same_bits(capsys: pytest.CaptureFixture[str]
     with open("t.csv", newline="", encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
     assert [int(r["k"]) for r in rows] == list(range(70))
-    assert [float(r[f"lam.{names[0]}"]) for r in rows] == t.lam[:, 0].tolist()
+    assert [float(r[r'lam.a,"b"\nc']) for r in rows] == t.lam[:, 0].tolist()
     assert [float(r["J.reward"]) for r in rows] == t.J[:, 0].tolist()
     assert [int(r["steps"]) for r in rows] == t.steps.tolist()
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -294,7 +294,7 @@ def test_a_reward_without_bounds_has_none_in_its_certificate(whole: Whole) -> No
     assert data["J_lower"][0] is None and data["J_r_lower"] is None
     from clearance.runs import schema as stored
 
-    forged = data | {"verdict": "CERTIFIED", "J_lower": [None, None]}
+    forged = data | {"verdict": "CERTIFIED", "J_lower": [None, None], "J_g_lower": [None]}
     with pytest.raises(cl.InputError, match="J_lower must be a list of 2 finite numbers"):
         stored.parse_certificate(Path("c.json"), forged)
     assert stored.parse_certificate(Path("c.json"), forged | {"verdict": "UNDECIDED"}).J_lower == [-np.inf, -np.inf]

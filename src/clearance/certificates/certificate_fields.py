@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Certificate
+from clearance.certificates.contradictions import find_contradiction
 from clearance.core.atomic_files import parse_json, without_non_finite
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
@@ -57,7 +58,10 @@ def read_certificate_text(where: AnyPath, text: str) -> Certificate:
 def parse_certificate(
     where: AnyPath, data: dict[str, Any], is_proof: Callable[[Any, int], bool] | None = None
 ) -> Certificate:
-    """The certificate that a file holds, or an error that names the field; without `is_proof`, no proof is read."""
+    """The certificate that a file holds, if no field contradicts another; else an error that names it.
+
+    Without `is_proof`, no proof is read.
+    """
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
     said |= {} if is_proof is not None else {"proof": None}
@@ -79,19 +83,20 @@ def parse_certificate(
     rules += [(k, is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     rules += [(k, is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
-    rules += [
-        (
-            "proof",
-            said.get("proof") is None or is_proof is None or is_proof(said["proof"], I),
-            "null, or arrays that fit b",
-        )
-    ]
-    hold(where, rules)
+    proven = said.get("proof") is None or is_proof is None or is_proof(said["proof"], I)
+    hold(where, [*rules, ("proof", proven, "null, or arrays that fit b")])
+    first, *rest = said["J_lower"]
+    again = {"J_r_lower": first, "J_g_lower": rest}  # written twice, for those who read the file
+    hold(where, [(k, data.get(k, x) == x, "as in J_lower") for k, x in again.items()])
     absent: dict[str, Any] = dict.fromkeys((*MAYBE_NUMBERS, *MAYBE_LISTS))
     said |= {k: [x if v is None else v for v in said[k]] for k, x in GAPS.items() if said.get(k) is not None}
     said |= {"J_r": math.nan} if said["J_r"] is None else {}
     said |= {"interval": tuple(said["interval"])} if said.get("interval") else {}
-    return Certificate(**(absent | said))
+    found = Certificate(**(absent | said))
+    wrong = find_contradiction(found)
+    if wrong is not None:
+        raise InputError(f"{where}: {wrong}; {REMEDY}")
+    return found
 
 
 def hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:

@@ -1,4 +1,4 @@
-"""`clearance certify`: whether a policy meets every limit of a problem."""
+"""`clearance certify`: whether a policy meets every limit of a problem, or whether a stored certificate holds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
+from clearance.runs.certificate_check import check_certificate
 from clearance.runs.certify import certify
 from clearance.runs.field_values import is_code
 from clearance.runs.foreign_code import import_name
+from clearance.runs.run_reader import load
 from clearance.runs.worlds.dispatch import world_of
 from clearance.simulator.simulator import Simulator
 
 NOT_CERTIFIED = 4
 POLICY = "policy.npz, as solve --out and optimum --out write it, or package.module:rule, a function of the observation"
 
+CHECK = (
+    "check the certificate of this run folder: compute it again from the model and the policy in it, and compare its "
+    "numbers with each other; then PROBLEM and POLICY are not given"
+)
 OUT = (
     "keep a ledger of the tests in this folder, a run folder or one of its own: the same policy and limits continue "
     "their test, another policy gets another share of --delta (evidence from samples)"
@@ -28,15 +34,34 @@ OUT = (
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    p.usage = "clearance certify PROBLEM POLICY [options], or clearance certify --check RUN"
     run_flags.add_problem(p)
     p.add_argument("policy", metavar="POLICY", help=POLICY)
+    p.add_argument("--check", type=flag_types.place, metavar="RUN", action=_Check, help=CHECK)
     run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
     run_flags.add_environment_flags(p)
     p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help=OUT)
     flag_types.add_cluster(p, workers=True)
 
 
+class _Check(argparse.Action):
+    """--check, which makes PROBLEM and POLICY needless; optional ones could not stand before and after a flag."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        setattr(namespace, self.dest, values)
+        for action in parser._actions:
+            action.required = action.required and bool(action.option_strings)
+
+
+def check(args: argparse.Namespace) -> str | None:
+    """Return what is wrong with flags that are right one by one."""
+    alone = args.check is None or (args.problem is None and args.out is None and args.cluster is None)
+    return None if alone else "--check has all it needs in RUN: leave out PROBLEM, POLICY, --out and --cluster"
+
+
 def run(args: argparse.Namespace) -> int:
+    if args.check is not None:
+        return _check_stored(args)
     problem = run_flags.read_spec(args).load_problem()
     policy = load_policy(args.policy, problem)
     if args.cluster is not None:
@@ -47,6 +72,16 @@ def run(args: argparse.Namespace) -> int:
     result = {"status": "done", **tables.certificate(certificate), "env_steps": certificate.env_steps, "run": args.out}
     tables.answer(args, result, f"{args.policy} on {args.problem}", names=world_of(problem).statement.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+def _check_stored(args: argparse.Namespace) -> int:
+    """Show a stored certificate unless something contradicts it; success: it was computed again, and is CERTIFIED."""
+    stored = load(args.check)
+    found = check_certificate(stored)
+    result = {"status": "done", **tables.certificate(found.certificate), "checked": found.checked, "run": args.check}
+    result["message"] = [*result["message"], f"{found.message[0].upper()}{found.message[1:]}."]
+    tables.answer(args, result, f"certificate of {args.check}", names=stored.problem.names)
+    return 0 if found.checked and found.certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 
 
 def load_policy(text: str, problem: Any) -> Any:

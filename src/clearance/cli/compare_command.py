@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from clearance.cli import executor_argument, flag_types, tables
-from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.exact.optimum import optimum
 from clearance.reporting import plots
@@ -67,7 +66,10 @@ def run(args: argparse.Namespace) -> int:
                 f"PROBLEM {text} has {cmdp.S} states; compare measures exactly, up to {compare.MOST_STATES}"
             )
         if optimum(cmdp).status != "optimal":
-            raise InputError(f"PROBLEM {text}: its limits cannot be met, or leave no room; see clearance check {text}")
+            raise InputError(
+                f"PROBLEM {text}: its limits cannot be met, or leave no room; "
+                f"see {shlex.join(['clearance', 'check', text])}"
+            )
     if args.out:
         plots._pyplot()
         flag_types.check_folder(args.out)
@@ -103,10 +105,10 @@ def _write(results: list[Result], rows: list[dict[str, Any]], out: str) -> list[
     """The table, every curve, and one figure for each problem."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    _csv(folder / "table.csv", list(rows[0]), [list(row.values()) for row in rows])
+    write_csv(folder / "table.csv", rows[0], (list(row.values()) for row in rows))
     heads = ["problem", "method", "seed", "env steps"]
     heads += [f"{what} {which}" for which in ("average", "last", "best") for what in ("gap", "violation")]
-    _csv(folder / "curves.csv", heads, [line for r in results for line in _lines(r)])
+    write_csv(folder / "curves.csv", heads, [line for r in results for line in _lines(r)])
     paths = [folder / "table.csv", folder / "curves.csv"]
     for n, problem in enumerate(dict.fromkeys(r.problem for r in results), 1):
         paths.append(folder / f"figure{n}.png")
@@ -117,12 +119,3 @@ def _write(results: list[Result], rows: list[dict[str, Any]], out: str) -> list[
 def _lines(r: Result) -> list[list[Any]]:
     values = [f(r, which) for which in ("average", "last", "best") for f in (plots._gaps, plots._violations)]
     return [[r.problem, r.method, r.seed, *point] for point in zip(r.curve.steps, *values, strict=True)]
-
-
-def _csv(path: Path, heads: list[str], rows: list[list[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(heads)
-    writer.writerows(rows)
-    with write_whole(path) as f:
-        f.write(text.getvalue().encode())

@@ -151,7 +151,7 @@ def grid(tables: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], 
             for head in shown:
                 table.add_column(head, justify="left" if head == "method" else "right", no_wrap=True)
             for row in rows:
-                table.add_row(*(Text(form.format_map(row)) for form in shown.values()))
+                table.add_row(*(Text(visible(form.format_map(row))) for form in shown.values()))
             console.print(table)
         for line in lines:
             console.print(Text(visible(line)), soft_wrap=True)

@@ -18,6 +18,7 @@ from clearance.reporting.run_view import View
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
 # Nothing is fetched and no script runs, whatever stands in the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+COMMANDS = (["clearance", "solve"],)  # that write run folders
 ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 
@@ -74,17 +75,11 @@ def _comparison(views: Sequence[View]) -> Element:
 
 def _numbers(view: View) -> tuple[str, str, str]:
     said = view.certificate
-    return number(said.get("J_r")), number(_gap(view)), number(min(said.get("slack", ()), default=None))
+    return number(said.get("J_r")), number(view.gap), number(min(said.get("slack", ()), default=None))
 
 
 def _word(view: View) -> str:
     return view.certificate.get("verdict", "UNFINISHED")
-
-
-def _gap(view: View) -> float | None:
-    if view.best is not None and view.certificate:
-        return view.best.bound - view.certificate["J_r"]
-    return view.certificate.get("gap")
 
 
 def _steps(view: View) -> int:
@@ -132,6 +127,7 @@ def _verdict(view: View) -> list[Element]:
     none = f"The run stands at iteration {view.settings['k']} and has no certificate yet."
     first, *rest = describe_certificate(said | {"names": view.names, "costs": view.costs}) if said else [none]
     shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", first)]
+    rest += [] if view.check is None else [f"{view.check.message[0].upper()}{view.check.message[1:]}."]
     return [*shown, *(el("p", sentence, class_="scope") for sentence in rest)]
 
 
@@ -146,12 +142,13 @@ def _facts(view: View) -> Element:
 
 
 def _findings(view: View) -> list[tuple[str, str, str]]:
-    said, gap = view.certificate, _gap(view)
+    said, gap = view.certificate, view.gap
     exact = said.get("evidence") == "exact"
-    share = "" if gap is None or said["J_r"] <= 0 else f"{said['J_r'] / (said['J_r'] + gap):.2%} of the optimum"
+    J_r = said["J_r"] if view.check is None or view.check.J_r is None else view.check.J_r
+    share = "" if gap is None or J_r <= 0 else f"{J_r / (J_r + gap):.2%} of the optimum"
     facts = [("reward J_r", number(said["J_r"]), share)]
     if gap is not None:
-        facts.append(("gap to the optimum", number(gap), "at most" if exact else "as estimated"))
+        facts.append(("gap to the optimum", number(gap), "at most"))
     if said["slack"]:
         facts.append(("smallest slack", number(min(said["slack"])), "distance from the nearest limit"))
     return [
@@ -246,12 +243,18 @@ def _about(view: View) -> list[tuple[str, str]]:
 
 
 def _command_line(view: View) -> Element:
-    """The exact command; of a run begun in Python, how to repeat it from its folder."""
+    """Return the stored command, quoted for a shell; of a run begun in Python, how to repeat it from its folder.
+
+    It comes from the folder, perhaps from a stranger: it is not shown unless it is one of ours.
+    """
     command = view.settings["asked"].get("command")
-    if isinstance(command, list) and command:
-        return el("pre", el("code", shlex.join(str(word) for word in command)))
-    seed = _seed(view)
-    return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+    if not command:
+        seed = _seed(view)
+        return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+    if command[:2] not in COMMANDS:
+        return el("p", "Not shown: the command in settings.json is none of clearance.")
+    shown = el("pre", el("code", shlex.join(command)))
+    return el("div", el("p", "As the folder has it; read it before you run it."), shown)
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.learning.trace import Trace
+from clearance.runs.certificate_check import CheckedCertificate, check_certificate
 from clearance.runs.run_reader import load
 from clearance.studies.frontier import Frontier, frontier
 
@@ -27,7 +28,7 @@ PRICE_POINTS = 13
 @dataclass(frozen=True, eq=False)
 class View:
     """One run: its folder's name, the problem, the policy (of finite models: a network is not drawn), certificate and
-    settings as plain data, and the trace.
+    settings as plain data, the trace, and how the certificate was checked.
     """
 
     title: str
@@ -38,6 +39,7 @@ class View:
     settings: dict[str, Any]
     trace: Trace
     price: bool | None = None
+    check: CheckedCertificate | None = None
 
     @property
     def cmdp(self) -> CMDP | None:
@@ -78,6 +80,16 @@ class View:
             return None
         return found if found.status == "optimal" else None
 
+    @property
+    def gap(self) -> float | None:
+        """What a certified policy can earn less than the best one: as proven, else by the model; None if not known."""
+        if self.check is None or self.certificate["verdict"] != "CERTIFIED":
+            return None
+        gap, J_r = self.certificate["gap"], self.check.J_r
+        if gap is None and self.best is not None and J_r is not None:
+            gap = self.best.bound - J_r
+        return None if gap is None else max(gap, 0.0)
+
     @cached_property
     def prices(self) -> tuple[Frontier, ...]:
         """What each limit costs, the others kept."""
@@ -107,20 +119,14 @@ def read_view(folder: str | Path, price: bool | None = None) -> View:
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}
-    certificate = {} if run.certificate is None else run.certificate.asdict()
+    check = None if run.certificate is None else check_certificate(run)
+    certificate = {} if check is None else check.certificate.asdict()
     problem, policy = run.problem, None if run.on_simulator else run.policy
     policy = policy if isinstance(policy, Mixture) else None
     if isinstance(problem, CMDP) and policy is not None:
         policy.check(problem)
     title = run.folder.resolve().name
-    return check_view(View(title, str(folder), problem, policy, certificate, settings, run.trace, price))
-
-
-def check_view(view: View) -> View:
-    """The same, if its parts fit together; or an error that names the file."""
-    if view.certificate and len(view.certificate["b"]) != view.problem.I:
-        where = f"{view.folder}/certificate.json"
-        raise InputError(f"{where}: b must have {view.problem.I} numbers, one per constraint; solve again")
+    view = View(title, str(folder), problem, policy, certificate, settings, run.trace, price, check)
     _check_trace(view, len(view.b))
     return view
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clearance.core.errors import InputError, MissingExtraError
+from clearance.core.text import distinct
 
 if TYPE_CHECKING:
     from clearance.learning.state import State
     from clearance.learning.trace import Trace
 
+LONGEST_TAG = 100  # characters of a name
 POINTS = 100  # events of one chunk of iterations, at most: a long run must not fill the disk with them
 
 
@@ -123,7 +126,7 @@ class Board:
         except ImportError:
             raise MissingExtraError("tensorboardX", "report") from None
         self.make, self.folder, self.writer = SummaryWriter, Path(folder), None
-        self.names, self.b = tuple(names), np.asarray(b, float)
+        self.names, self.b = clean_tags(names), np.asarray(b, float)
 
     def __enter__(self) -> Board:
         try:
@@ -145,6 +148,15 @@ class Board:
         for i in np.unique(np.linspace(0, len(part) - 1, min(len(part), POINTS)).astype(int)):
             for tag, value in scalars(part, int(i), self.names, self.b).items():
                 self.writer.add_scalar(tag, value, begin + int(i))
+
+
+def clean_tags(names: Sequence[str]) -> list[str]:
+    """Return names as parts of tags: letters, digits, dots, dashes; two names never share a curve.
+
+    >>> clean_tags(["wait", "=a/b", "?a/b"])
+    ['wait', '_a_b', '_a_b_2']
+    """
+    return distinct(re.sub(r"[^-\w.]", "_", name)[:LONGEST_TAG] for name in names)
 
 
 def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, float]:

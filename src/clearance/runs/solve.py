@@ -21,6 +21,7 @@ from clearance.core.random_streams import key_of
 from clearance.learning.loop import Progress, Run, iterate
 from clearance.learning.methods.method_base import Method
 from clearance.learning.state import State
+from clearance.runs.certificate_check import check_certificate
 from clearance.runs.plain_data import describe
 from clearance.runs.run_folder import create_run
 from clearance.runs.run_reader import load, read_settings
@@ -134,7 +135,7 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     Iterations that are damaged are made again; policy and certificate stay.
     """
     world, stored = task.world, load(writer.folder)
-    assert stored.certificate is not None
+    checked = check_certificate(stored)
     margin = writer.read_margin(world)
     margin = world.measure_margin(task) if margin is None else margin
     settled = world.settle(task, margin)
@@ -143,8 +144,9 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     steps = writer.env_steps - world.spent_before(margin) - run.steps
     tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
     solution = _solution(task, settled, run, margin, writer)
-    solution.__dict__["selection"] = Selection(stored.policy, stored.certificate, (), steps, tests)
+    solution.__dict__["selection"] = Selection(stored.policy, checked.certificate, (), steps, tests)
     if writer.status != "done":  # iterations were made again
+        assert stored.certificate is not None
         writer.finish(stored.policy, stored.certificate, "done", writer.env_steps)
     return _timed(solution, writer.seconds, recalled=True)
 

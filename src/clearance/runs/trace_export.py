@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError, MissingExtraError
+from clearance.core.text import distinct, visible
 from clearance.learning.trace import Trace
 from clearance.runs.run_reader import RunFolder
 
@@ -39,20 +39,14 @@ def columns(trace: Trace, names: tuple[str, ...]) -> dict[str, Any]:
         if values.ndim == 1:
             table[f.name] = values
         else:
-            labels = ("reward", *names) if values.shape[1] == 1 + len(names) else names
+            own = distinct(("reward", *map(visible, names)))
+            labels = own if values.shape[1] == len(own) else own[1:]
             table |= {f"{f.name}.{label}": values[:, i] for i, label in enumerate(labels)}
     return table
 
 
 def _write_csv(path: str | Path, table: dict[str, Any]) -> None:
-    """Numbers as their shortest text that reads back to the same bits."""
-    with write_whole(path) as f:
-        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-        text.flush()
-        text.detach()
+    write_csv(path, table, zip(*(column.tolist() for column in table.values()), strict=True))
 
 
 def _write_parquet(path: str | Path, table: dict[str, Any]) -> None:

@@ -11,8 +11,6 @@ the others go where they tell most, which finds the kinks.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +24,7 @@ from clearance.certificates.certificate import Verdict
 from clearance.certificates.verdict_words import as_written
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
-from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
 from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
@@ -135,12 +133,7 @@ class Frontier:
         rows += [("own", *self.own[:4], _word(self.own.certified))]
         rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
         rows = [(*row, as_written(row[1], cost=self.cost)) for row in rows]
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(("kind", "limit", "J_r", "lam", "bound", "verdict", "written"))
-        table.writerows(rows)
-        with write_whole(path) as f:
-            f.write(text.getvalue().encode())
+        write_csv(path, ("kind", "limit", "J_r", "lam", "bound", "verdict", "written"), rows)
 
     def _points(self) -> list[Point]:
         columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)

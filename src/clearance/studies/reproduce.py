@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.exact.optimum import optimum
 from clearance.finite.cmdp import CMDP
@@ -208,21 +209,18 @@ def write_bai2023(study: Study, folder: str | Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         rows = study.table()
-        with open(folder / "table.csv", "w", newline="") as f:
-            writer = csv.DictWriter(f, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-        _write_curves(study, folder / "curves.csv")
+        write_csv(folder / "table.csv", rows[0], (list(row.values()) for row in rows))
+        write_csv(folder / "curves.csv", CURVES, _curves(study))
         return [folder / "table.csv", folder / "curves.csv"]
     except OSError as e:
         raise InputError(f"{folder}: cannot write: {e.strerror or e}") from None
 
 
-def _write_curves(study: Study, path: Path) -> None:
-    with open(path, "w", newline="") as f:
-        writer = csv.writer(f)
-        writer.writerow(["setting", "k", "mean J_r", "sd J_r", "mean violation", "sd violation"])
-        for runs in study.runs:
-            mean, sd = runs.averages.mean(0), runs.averages.std(0)
-            for k in range(0, len(mean), max(1, len(mean) // 100)):
-                writer.writerow([runs.setting.label, k + 1, mean[k, 0], sd[k, 0], -mean[k, 1], sd[k, 1]])
+CURVES = ("setting", "k", "mean J_r", "sd J_r", "mean violation", "sd violation")
+
+
+def _curves(study: Study) -> Iterator[list[Any]]:
+    for runs in study.runs:
+        mean, sd = runs.averages.mean(0), runs.averages.std(0)
+        for k in range(0, len(mean), max(1, len(mean) // 100)):
+            yield [runs.setting.label, k + 1, mean[k, 0], sd[k, 0], -mean[k, 1], sd[k, 1]]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from pathlib import Path
 from typing import Any
 
-from clearance.core.atomic_files import load_json, save_json, write_whole
+from clearance.core.atomic_files import load_json, save_json
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import Inside
 from clearance.runs import run_reader
+from clearance.runs.certificate_check import check_certificate
 from clearance.studies.sweep_grid import Grid, Point
 
 SCHEMA = "clearance/table/1"
@@ -29,6 +29,7 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
     c = found.certificate
     if c is None:
         raise InputError(f"{found.folder}: has no certificate, though it is done; remove it and resume the grid")
+    check_certificate(found)
     least = min(c.slack, default=None)
     numbers = {"J_r": c.J_r, "J_g": c.J_g, "slack": c.slack, "smallest_slack": least, "gap": c.gap}
     spent = {"env_steps": found.manifest["env_steps"], "seconds": found.manifest["seconds"]}
@@ -57,9 +58,5 @@ def _old(out: Path) -> dict[int, dict[str, Any]]:
 def write(out: Path, grid: Grid, rows: dict[int, dict[str, Any]]) -> None:
     ordered = [rows[i] for i in sorted(rows)]
     save_json(Inside(out, "table.json"), {"schema": SCHEMA, "points": len(grid), "rows": ordered})
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["point", "folder", *grid.axes, *COLUMNS], extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(ordered)
-    with write_whole(Inside(out, "table.csv")) as f:
-        f.write(text.getvalue().encode())
+    heads = ["point", "folder", *grid.axes, *COLUMNS]
+    write_csv(Inside(out, "table.csv"), heads, ([row.get(head) for head in heads] for row in ordered))

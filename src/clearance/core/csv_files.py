@@ -1,0 +1,44 @@
+"""Tables as CSV files, for spreadsheets too: text stays text, whatever names and messages hold.
+
+A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
+come from files of strangers: control characters are escaped, and such a cell begins with an apostrophe.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from clearance.core.atomic_files import write_whole
+from clearance.core.inside_folder import AnyPath
+from clearance.core.text import visible
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+# At the start of a cell, also after blanks; a spreadsheet of another language may split at semicolons. The second four
+# are the wide forms that East Asian versions take for the first.
+FORMULA = re.compile(r"(^\s*|;\s*)(?=[=+\-@＝＋－＠])")
+
+
+def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table as a whole file; numbers as their shortest text that reads back to the same bits."""
+    with write_whole(path) as f:
+        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([plain_cell(head) for head in heads])
+        writer.writerows([plain_cell(value) for value in row] for row in rows)
+        text.flush()
+        text.detach()
+
+
+def plain_cell(value: Any) -> Any:
+    """Return a cell that no program takes for a formula or a command; numbers stay numbers.
+
+    >>> plain_cell(-1.5), plain_cell("-1.5"), plain_cell("=1+1"), plain_cell("a\\x1b[31m")
+    (-1.5, '-1.5', "'=1+1", 'a\\\\x1b[31m')
+    """
+    if not isinstance(value, str) or NUMBER.fullmatch(value):
+        return value
+    return FORMULA.sub(r"\1'", visible(value))

@@ -1,0 +1,179 @@
+"""Check the certificate of a run folder when it is shown: from the model and the policy beside it, and its ledger.
+
+A folder may come from a stranger who made its hashes fit. What follows from the files that are there is computed again,
+and a number that contradicts it is refused with one line that names the field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.contradictions import at_most, nearly
+from clearance.certificates.ledger import Ledger
+from clearance.core.errors import InputError, SolverError
+from clearance.exact.enclosure import dual_function
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.runs.ledger_file import NAME, read_ledger
+from clearance.runs.run_reader import RunFolder, load
+from clearance.runs.schema import REMEDY
+from clearance.runs.worlds.finite_certify import certify_table
+
+# Transitions times components beyond which a certificate is not computed again: up to here it takes 15 s at most.
+MOST_TRANSITIONS = 5_000_000
+# What the dual function at the stored λ may exceed the stored bound by, relative to the scale of J_r: a solver that is
+# started elsewhere stops elsewhere.
+BOUND = 1e-6
+PROVEN = ("CERTIFIED", "VIOLATED")
+# What is shown as it was computed again: stored bounds may be true and worthless, and stored words may say anything.
+SHOWN = ("J_lower", "J_upper", "worst_component_slack", "message", "scope", "greedy_verdict")
+Field = tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class CheckedCertificate:
+    """The certificate of a run folder, and whether it was computed again.
+
+    checked  whether its verdict and values follow from the model and the policy in the folder
+    message  what was checked, or why nothing was
+    J_r      the reward by the model, where it was computed
+    """
+
+    certificate: Certificate
+    checked: bool
+    message: str
+    J_r: float | None = None
+
+
+def check_certificate(run: str | Path | RunFolder) -> CheckedCertificate:
+    """Check the certificate of a run folder; raise `InputError` where it contradicts itself or the files beside it.
+
+    For a finite model the values are enclosed again from the model and the policy. For a simulator, whose code is not
+    in the folder, and beyond 5 million transitions times components, only the numbers are compared: with each other,
+    with the problem and with the ledger.
+    """
+    run = load(run) if isinstance(run, str | Path) else run
+    said = run.certificate
+    if said is None:
+        raise InputError(f"{run.folder}: has no certificate yet; continue the run with clearance solve --resume")
+    _refuse(run, _problem_differs(run, said) or _ledger_differs(run, said))
+    cmdp = run.problem
+    if not isinstance(cmdp, CMDP):
+        return CheckedCertificate(said, False, "not checked: the model is not here, only what was asked of a simulator")
+    policy = run.policy
+    if not isinstance(policy, Mixture):
+        raise InputError(f"{run.folder}/policy.npz: is missing, though there is a certificate of it; {REMEDY}")
+    policy.check(cmdp)
+    if said.components != policy.M:
+        _refuse(run, ("components", f"is {said.components}, but policy.npz has {policy.M}"))
+    work = _transitions(cmdp) * policy.M
+    if work > MOST_TRANSITIONS:
+        why = f"{work:,} transitions times components are more than {MOST_TRANSITIONS:,}"
+        return CheckedCertificate(said, False, f"not checked: {why}; clearance certify computes it again")
+    return _computed_again(run, cmdp, policy, said)
+
+
+def _computed_again(run: RunFolder, cmdp: CMDP, policy: Mixture, said: Certificate) -> CheckedCertificate:
+    again = certify_table(cmdp, policy, compare=False)
+    _refuse(run, _verdict_differs(said, again))
+    if said.evidence == "samples":
+        least = min(again.slack, default=None)
+        values = f"J_r = {again.J_r:.6g}" + ("" if least is None else f", smallest slack {least:.3g}")
+        return CheckedCertificate(said, True, f"checked: by the model, {values}: {again.verdict}", again.J_r)
+    _refuse(run, _values_differ(cmdp, said, again) or _bound_fails(cmdp, said))
+    if said.verdict != again.verdict and said.verdict != "UNDECIDED":
+        why = "computed again, the bounds leave a limit open by rounding"
+        return CheckedCertificate(said, False, f"not checked: {why}", again.J_r)
+    if said.verdict == again.verdict == "CERTIFIED":  # shown as it follows from the model, not as stored
+        said = replace(said, **{name: getattr(again, name) for name in SHOWN})
+    message = "checked: verdict and values were computed again from the model and the policy in this folder"
+    return CheckedCertificate(said, True, message, again.J_r)
+
+
+def _refuse(run: RunFolder, wrong: Field) -> None:
+    if wrong is not None:
+        raise InputError(f"{run.path('certificate.json')}: {wrong[0]} {wrong[1]}; {REMEDY}")
+
+
+def _problem_differs(run: RunFolder, said: Certificate) -> Field:
+    problem = run.problem
+    if len(said.b) != problem.I:
+        return "b", f"must have {problem.I} numbers, one per constraint"
+    if not np.array_equal(said.b, problem.b):
+        return "b", f"is {said.b}, but the problem has {problem.b.tolist()}"
+    if said.names is not None and tuple(said.names) != tuple(problem.names):
+        return "names", "are not those of the problem"
+    if said.costs is not None and tuple(said.costs) != tuple(problem.costs):
+        return "costs", "are not those of the problem"
+    return None
+
+
+def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
+    """What the tests spent, against the ledger; version 0.1 stored neither."""
+    if said.spent is None or said.level is None or said.delta is None:
+        return None
+    if not run.has(NAME):
+        return None if at_most(said.spent, said.delta) else ("spent", f"is {said.spent:.6g}, more than delta")
+    ledger = read_ledger(run.path(NAME), run.manifest["files"][NAME])
+    if not at_most(said.spent, ledger.spent):
+        return "spent", f"is {said.spent:.6g}, but the ledger has {ledger.spent:.6g}"
+    if not any(nearly(said.level, x) for x in _levels(ledger, said.delta)):
+        return "level", f"is {said.level:.6g}, which no test in the ledger has"
+    return None
+
+
+def _levels(ledger: Ledger, delta: float) -> list[float]:
+    return [trial.level for share in ledger.shares if share.delta == delta for trial in share.trials]
+
+
+def _verdict_differs(said: Certificate, again: Certificate) -> Field:
+    if {said.verdict, again.verdict} != set(PROVEN):
+        return None
+    by = "" if said.evidence == "exact" else f" from samples at delta = {said.delta}"
+    return "verdict", f"is {said.verdict}{by}, but by the model and the policy in this folder it is {again.verdict}"
+
+
+def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
+    """The stored values are those by the model but for rounding, and both enclosures hold, so they overlap."""
+    sizes = [_size(cmdp, h) for h in range(1 + cmdp.I)]
+    ours = zip([again.J_r, *again.J_g], again.J_lower, again.J_upper, strict=True)
+    theirs = zip([said.J_r, *said.J_g], said.J_lower, said.J_upper, strict=True)
+    for i, ((J, low, high), (J_said, low_said, high_said)) in enumerate(zip(ours, theirs, strict=True)):
+        of = "" if i == 0 else f"of limit {i - 1} "
+        if not nearly(J_said, J, sizes[i]):
+            return ("J_g" if i else "J_r"), f"{of}is {J_said:.6g}, but by the model and the policy it is {J:.6g}"
+        if low_said > high or high_said < low:
+            return "J_lower", f"and J_upper {of}do not enclose {J:.6g}, the value by the model and the policy"
+    worst, worst_said = again.worst_component_slack, said.worst_component_slack
+    if worst is not None and worst_said is not None and not nearly(worst, worst_said, max(sizes)):
+        return "worst_component_slack", f"is {worst_said:.6g}, but by the model and the policy it is {worst:.6g}"
+    return None
+
+
+def _size(cmdp: CMDP, h: int) -> float:
+    """The scale of J of the reward (h = 0) or of a utility."""
+    return float(np.abs(cmdp.h[h]).max()) / (1 - cmdp.gamma)
+
+
+def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
+    """The bound must be at least the dual function at the stored λ, which proves it."""
+    if said.bound is None:
+        return None
+    if said.lam is None:
+        return "bound", "is given without lam, which proves it"
+    with np.errstate(all="ignore"):  # λ from a stranger may overflow: then nothing is proven
+        try:
+            proven = dual_function(cmdp, np.array(said.lam, float))[0]
+        except SolverError:
+            return "lam", "does not prove the bound: no value was found at it"
+    if proven <= said.bound + BOUND * max(_size(cmdp, 0), abs(said.bound)):
+        return None
+    return "bound", f"is {said.bound:.6g}, but lam proves no less than {proven:.6g}"
+
+
+def _transitions(cmdp: CMDP) -> int:
+    return int(cmdp.rows.nnz if cmdp.is_sparse else cmdp.rows.size)
