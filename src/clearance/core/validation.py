@@ -219,6 +219,8 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
     better are refused: most models move to states near the one they are in, so that the mean distance |s' − s| is
     small in the right order. A model without such structure cannot be told apart.
     """
+    from scipy import sparse
+
     if order not in (None, *ORDERS):
         raise InputError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     if not sparse.issparse(P) or P.shape != (S * A, S):
@@ -237,6 +239,8 @@ def _fits_action_order(P: Any, S: int, A: int) -> bool:
     """Whether the mean distance is clearly shorter with rows a·S + s: by a quarter, and by four standard errors, which
     a model without structure has by chance in less than one case of a hundred, however small it is.
     """
+    from scipy import sparse
+
     entries = sparse.coo_array(P)
     row, s_next, p = entries.row.astype(np.int64), entries.col.astype(np.int64), np.abs(entries.data)
     if not np.all(p <= LARGEST):  # refused later, with the place
