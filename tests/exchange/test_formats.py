@@ -356,7 +356,7 @@ def test_a_policy_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path)
     for wrong, words in (
         (np.eye(3), "takes action 1 at state 1, which has no such action"),
         (np.eye(2), "policy has shape"),
-        (np.array([0, 5, 1]), "an action in 0..2"),
+        (np.array([0, 5, 1]), r"actions are 0\.\.2"),
         (np.full((3, 3), 0.5), "sums to"),
     ):
         with pytest.raises(cl.InputError, match=words):

@@ -43,8 +43,9 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     policy = getattr(policy, "policy", policy)
     if not isinstance(policy, Mixture):
         if model is not None and np.ndim(policy) == 1:
-            return Mixture.of_actions(policy, model.S, model.A)
-        policy = Mixture.single(policy)
+            policy = Mixture.of_actions(policy, model.S, model.A)
+        else:
+            policy = Mixture.single(policy)
     if model is not None:
         policy.check(model)
     return policy
