@@ -99,7 +99,8 @@ def test_the_tables_of_studies_hold_no_formula() -> None:
     frontier.frontier(named(HOSTILE), points=3).save("frontier.csv")
     assert not any(is_formula(row[0]) for row in table("frontier.csv"))
     sources = Path(cl.__file__).parent.rglob("*.py")
-    assert [p.name for p in sources if re.search(r"csv\.(writer|DictWriter)", p.read_text())] == ["csv_files.py"]
+    found = {p.name for p in sources if re.search(r"csv\.(writer|DictWriter)", p.read_text())}
+    assert found == {"csv_files.py", "table_format.py"}  # models, whose names must read back as they are
 
 
 # ------------------------------------------------------------------------------------------------------ TensorBoard

@@ -399,7 +399,7 @@ def test_a_full_disk() -> None:
     limit = 40_000
     full = solve_process("run", flags, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     out, err = full.communicate(timeout=120)
-    assert (full.returncode, out) == (2, "") and len(err.splitlines()) == 1
+    assert (full.returncode, json.loads(out)["status"]) == (2, "error") and len(err.splitlines()) == 1
     assert "cannot write: File too large; when it can, resume with: clearance solve --resume run" in err
     found = cl.run.load("run")
     assert found.status == "failed" and found.damaged == () and 0 < found.k < 800
@@ -655,7 +655,7 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     with monkeypatch.context() as m:
         m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
         status, out, err = cli(f"solve {flags} --out run --json", capsys)
-    assert (status, out) == (130, "")
+    assert (status, json.loads(out)["status"]) == (130, "interrupted")
     assert err == "clearance: interrupted; saved in run: resume with: clearance solve --resume run\n"
     assert cl.run.load("run").status == "interrupted"
     for _ in range(2):

@@ -324,7 +324,9 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         m.setattr(loop, "_advance", Bomb(loop._advance, 5, KeyboardInterrupt))
         status, out, err = cli(f"solve mine:make {flags} --seed 5 --resume run --tensorboard events --json", capsys)
     again = "clearance solve mine:make --budget 6000.0 --seed 5 --K 8 --N 120 --limits 15.0 --horizon 20 "
-    assert (status, out) == (130, "") and err.startswith(f"clearance: interrupted; saved in run: resume with: {again}")
+    assert (status, json.loads(out)["status"]) == (130, "interrupted") and err.startswith(
+        f"clearance: interrupted; saved in run: resume with: {again}"
+    )
     for wrong, says in (
         ("--resume run", "PROBLEM is missing: run is a run on a simulator, whose code is not in it: clearance solve"),
         ("mine:make --resume run", "--constraints is missing: run is a run on a simulator"),

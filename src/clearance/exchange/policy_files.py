@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from clearance.core.atomic_files import save_json, write_whole
+from clearance.core.atomic_files import save_json
+from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
@@ -62,15 +61,9 @@ def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, str, str,
 
 def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
     several = mixture.M > 1
-    with write_whole(path) as f:
-        text = io.TextIOWrapper(f, encoding="utf-8", newline="")
-        writer = csv.writer(text)
-        writer.writerow([*(("component", "weight") if several else ()), "state", "action", "probability"])
-        for m, state, action, p in _rows(mixture, model):
-            head = [m, repr(float(mixture.weights[m]))] if several else []
-            writer.writerow([*head, state, action, repr(p)])
-        text.flush()
-        text.detach()
+    heads = [*(("component", "weight") if several else ()), "state", "action", "probability"]
+    rows = ([*([m, float(mixture.weights[m])] if several else ()), *row] for m, *row in _rows(mixture, model))
+    write_csv(path, heads, rows)
 
 
 def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
