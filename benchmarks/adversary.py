@@ -80,7 +80,7 @@ def draw_cost(chain: Chain, rng: np.random.Generator, s: int, a: int) -> Array:
 
 
 def true_costs(chain: Chain, pi: Array, gamma: float, horizon: int | None) -> Array:
-    """J of the costs [I] for π_t, pi [T, S, A], whose last row goes on without end."""
+    """J of the costs [I] for π_t, pi [T, S, A], whose last row holds for all later steps."""
     d, J, t = chain.rho, np.zeros(len(chain.size)), 0
     while horizon is None or t < horizon:
         now = d[:, None] * pi[min(t, len(pi) - 1)]

@@ -65,7 +65,7 @@ QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 
 
 def named_address() -> str | None:
-    """Return the address in RAY_ADDRESS; None if there is none, or if it asks for a Ray of one's own."""
+    """Return the address in RAY_ADDRESS; None if there is none, or if it asks for a private Ray."""
     address = os.environ.get("RAY_ADDRESS", "")
     return None if address in ("", "local") else address
 

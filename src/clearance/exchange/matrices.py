@@ -75,7 +75,7 @@ def _is_list_of_matrices(P: Any) -> bool:
 
 
 def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
-    """[A, S, S] and [S, A, S] are told apart by their shape, unless S = A."""
+    """[A, S, S] and [S, A, S] are distinguished by their shape, unless S = A."""
     n, m, S = P.shape
     if S == 0 or (m != S and n != S):
         raise InputError(f"P has shape {P.shape}, it must be [A, S, S] or a list of A matrices [S, S]")
