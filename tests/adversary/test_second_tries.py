@@ -1,4 +1,4 @@
-"""Second tries: whoever tests again and again in one folder gets no more than δ of error, and no test twice."""
+"""Second tries: repeated tests in one folder have an error of at most δ in all, and no test is made twice."""
 
 from __future__ import annotations
 
