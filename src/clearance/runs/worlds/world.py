@@ -16,6 +16,7 @@ import numpy as np
 from clearance.certificates.best_mixture import Single
 from clearance.certificates.candidate_search import Candidates
 from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.certificates.sequential_test import Evidence
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
@@ -84,11 +85,14 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it."""
+    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it;
+    spent: environment steps that preparing the choice took.
+    """
 
     candidates: Candidates
     fallback: Array | None = None
     reserve: float = 0.0
+    spent: int = 0
 
 
 class ExactValues(NamedTuple):
@@ -199,6 +203,10 @@ class World(Protocol):
         """Return what a certificate says of the limits beside b: their names, and which of them are costs."""
         s = self.statement
         return {"names": list(s.names), "costs": list(s.costs)}
+
+    def judge(self, seen: Evidence) -> Evidence:
+        """Return the evidence of a test without a verdict that this problem's limits do not allow."""
+        return seen
 
     def complete(self, certificate: Certificate) -> Certificate:
         """Return a certificate from samples without what this problem cannot know."""
