@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from clearance.certificates.betting import Bets
@@ -63,7 +65,7 @@ def test_looks() -> None:
     while n < 10_000:
         n += look_size(n)
         looks.append(n)
-    assert looks[:6] == [1, 2, 4, 8, 16, 24] and all(b <= 1.1 * a for a, b in zip(looks[20:], looks[21:], strict=False))
+    assert looks[:6] == [1, 2, 4, 8, 16, 24] and all(b <= 1.1 * a for a, b in pairwise(looks[20:]))
 
 
 def test_bets_reach_as_far_as_the_lower_end_allows() -> None:

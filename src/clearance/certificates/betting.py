@@ -10,7 +10,8 @@ lower end, as a cost limit of 25 does in a range of 1000, that allows bets far a
 If E[X_i | past] ≤ m, no bet gains on average, so by Ville's inequality P(W_n ≥ 1/δ for some n) ≤ δ: whenever the
 capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The capital at another m is
 that of the same bets, without those that would lose more than all of it there: so it falls with m, and the smallest m
-that is not rejected is a lower confidence bound of the mean. One event, "the capital at the true mean has reached 1/δ", holds all the errors of tests and bounds together.
+that is not rejected is a lower confidence bound of the mean. One event, "the capital at the true mean has reached 1/δ",
+holds all the errors of tests and bounds together.
 
 Capital that rounding may have made does not count: every sum is lowered by a bound of its rounding error, and what is
 wanted is J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite
