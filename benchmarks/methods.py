@@ -5,7 +5,7 @@
     python benchmarks/methods.py last        last iterates on Ding 2023's problem (a figure)
     python benchmarks/methods.py general     the rows for general parametrisation, on the paper's class of 35 features
     python benchmarks/methods.py speed       time per environment step against C-NPG-PD, in one run
-    python benchmarks/methods.py docs        the tables of table1.md and sample_complexity.md in docs/research from these
+    python benchmarks/methods.py docs        the tables of table1.md and sample_complexity.md in docs/research
 
 Each section writes its data to results/methods/. --only PROBLEM splits the work.
 """
