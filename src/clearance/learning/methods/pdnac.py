@@ -6,8 +6,8 @@ No resets and no generative model: one trajectory of (1−ε)π + ε/|A|, a TD c
 
 Guarantee (theirs): with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like
 K^(−1/6), on ergodic chains. The equations are reconstructed, not read: docs/research/table1.md says how fast it was
-measured to converge. Differences: the critic takes the expectation over π at the next state, so that it learns the value
-of π and not of the behaviour; an end of the episode starts again from ρ; N steps may lie between two updates (1 in theirs).
+measured to converge. Differences: the critic takes the expectation over π at the next state, so that it learns the
+value of π and not of the behaviour; an end of the episode starts again from ρ; N steps may lie between two updates.
 """
 
 from __future__ import annotations
