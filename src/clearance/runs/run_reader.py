@@ -3,7 +3,7 @@
     run = clearance.runs.run_reader.load("RUN")
     run.status, run.problem, run.settings, run.method, run.trace, run.policy, run.certificate
 
-docs/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
+docs/reference/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def solve(
               the last call, `state` has k, θ and λ, and K is the number of iterations to come to. `clearance.Board`
               writes TensorBoard files; an exception that it raises ends the run
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
-    out       the run folder: written during the run, so that `resume` can continue it (docs/run_folder.md)
+    out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often: a time as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
     Raises `InfeasibleError` when no policy of the class meets the limits.
