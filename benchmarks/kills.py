@@ -36,6 +36,7 @@ SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 WATCHED = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def enters(owner, name, phase, after=None):
     function = getattr(owner, name)
     def call(*args, **kwargs):
