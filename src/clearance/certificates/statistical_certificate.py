@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from clearance.certificates.certificate import Certificate, build_certificate
 from clearance.certificates.sequential_test import Evidence
 from clearance.core.arrays import Array
-
-
-def keep_provable(seen: Evidence, one_sided: Sequence[bool]) -> Evidence:
-    """The evidence without a verdict VIOLATED that rests on limits which samples can confirm and not refute [I] alone.
-
-    Such a limit is on the least of many expected values (`core.tail_limits.CVaR`), of which one was estimated.
-    """
-    I, down = len(one_sided), seen.tally.down[1:]
-    if seen.verdict != "VIOLATED" or not any(one_sided):
-        return seen
-    proven = any(bets.rejects(seen.delta / I) for bets, one in zip(down, one_sided, strict=True) if not one)
-    return seen if proven else replace(seen, verdict="UNDECIDED")
 
 
 def certificate_from(

@@ -119,7 +119,7 @@ def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: fl
     note = f"policy {attempts.index(best) + 1} of {len(attempts)} that were tested, at level {best.delta:.3g}"
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
-    certificate = world.complete(certificate_from(world.judge(best.evidence), b, task.delta, **facts, spent=spent))
+    certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
     return Selection(best.policy, certificate, attempts, search.steps + choice.spent, len(attempts))
 
 

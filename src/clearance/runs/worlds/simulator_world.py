@@ -16,8 +16,8 @@ from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test, share_of
-from clearance.certificates.sequential_test import Evidence, slack_needed, slack_per_sd
-from clearance.certificates.statistical_certificate import certificate_from, keep_provable
+from clearance.certificates.sequential_test import slack_needed, slack_per_sd
+from clearance.certificates.statistical_certificate import certificate_from
 from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
 from clearance.cluster.executor import Executor
@@ -270,7 +270,6 @@ class SimulatorWorld(World):
         drawn = _compared(problem, episodes(problem))
         checked = tried + (0 if mixture is None else self.problem.lane_check.steps)
         seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget - tried, identity, ledger)
-        seen = self.judge(seen)
         constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
         scope = self.scope(mixture) + (f" {CONSTANT}." if constant else "")
         facts = {"components": 1 if mixture is None else mixture.M, "scope": scope, **self.limits()}
@@ -307,9 +306,6 @@ class SimulatorWorld(World):
         rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
         nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
         return [*s.tail_words, *rounding, *nu]
-
-    def judge(self, seen: Evidence) -> Evidence:
-        return keep_provable(seen, self.statement.one_sided)
 
     def complete(self, certificate: Certificate) -> Certificate:
         """A reward that declares no bounds has none in the certificate; of a CVaR only its upper bound is known."""

@@ -16,7 +16,6 @@ import numpy as np
 from clearance.certificates.best_mixture import Single
 from clearance.certificates.candidate_search import Candidates
 from clearance.certificates.certificate import Certificate, EvidenceKind
-from clearance.certificates.sequential_test import Evidence
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
@@ -234,10 +233,6 @@ class World(Protocol):
         """Return what a certificate says of the limits beside b: their names, and which of them are costs."""
         s = self.statement
         return {"names": list(s.names), "costs": list(s.costs)}
-
-    def judge(self, seen: Evidence) -> Evidence:
-        """Return the evidence of a test without a verdict that this problem's limits do not allow."""
-        return seen
 
     def complete(self, certificate: Certificate) -> Certificate:
         """Return a certificate from samples without what this problem cannot know."""

@@ -68,6 +68,11 @@ class NetworkEpisodes:
         return self.simulator.statement
 
     @property
+    def one_sided(self) -> tuple[bool, ...]:
+        """Which limits the episodes can confirm and not refute [I]: those on tails (`core.tail_limits`)."""
+        return self.statement.one_sided
+
+    @property
     def q(self) -> float:
         return math.sqrt(self.statement.gamma)
 
