@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, tables
+from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.exact.optimum import optimum
@@ -34,6 +34,7 @@ SHOWN = {
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.add_argument("problems", nargs="+", metavar="PROBLEM", help="model files, zoo names, or package.module:factory")
+    run_flags.add_model_flags(p)
     p.add_argument(
         "--methods",
         default="all",
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(str(e) if str(e).startswith("--") else f"--{e}") from None
     if len(set(args.problems)) < len(args.problems):
         raise InputError("PROBLEM: the same one is given twice")
-    problems = {text: load_model(text) for text in args.problems}
+    asked = run_flags.read_spec(args).environment
+    problems = {text: load_model(text, asked) for text in args.problems}
     for text, cmdp in problems.items():
         if cmdp.S > compare.MOST_STATES:
             raise InputError(
