@@ -47,7 +47,7 @@ def _bound(best: Optimum, seen: PolicyBounds) -> float:
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return what a certificate on a finite model holds for, in words."""
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M)
-    return scope_words(f"{what} and its start distribution", cmdp.gamma, None, how)
+    return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:

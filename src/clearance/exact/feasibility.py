@@ -23,9 +23,11 @@ from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
 from clearance.exact.bellman import Operator
 from clearance.exact.enclosure import U, dual_function
+from clearance.exact.oracles import OracleColumns, oracle_of
 from clearance.exact.policy_bounds import meets_limits
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.long_run import scale_of
 
 # Up to this many pairs (s, a) the whole program is solved at once.
 LP_PAIRS = 1500
@@ -51,14 +53,16 @@ class Scaled:
     @classmethod
     def of(cls, cmdp: CMDP) -> Scaled:
         r = float(np.abs(cmdp.r).max()) or 1.0
-        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) * (1 - cmdp.gamma)) if cmdp.I else np.zeros(0)
+        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) / scale_of(cmdp)) if cmdp.I else np.zeros(0)
         g = np.where(g > 0, g, 1.0)
         size = np.concatenate([[r], g])
         return cls(cmdp, cmdp.replace(h=cmdp.h / size[:, None, None], b=cmdp.b / g), r, g)
 
     @cached_property
-    def found(self) -> column_generation.Columns:
+    def found(self) -> column_generation.Columns | OracleColumns:
         """The columns found so far."""
+        if self.cmdp.kind != "discounted":
+            return OracleColumns(oracle_of(self.unit), self.unit.b)
         model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
         return column_generation.Columns(model, self.unit.b)
 
@@ -154,6 +158,8 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
     """max_π Σ_i λ_i (J_gi − b_i), rounded up, V [S] that proves it, and the greedy actions [S]."""
+    if cmdp.kind != "discounted":
+        return oracle_of(cmdp).dual(lam, reward=0.0)
     return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)
 
 
@@ -167,7 +173,7 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
     Rows of P that are off by ε, and signals by ε of their size, change J_gi by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
-    error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma) ** 2
+    error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp) ** 2
     return proof.bound + float(proof.lam @ error) < 0
 
 
@@ -179,7 +185,7 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
     the largest in the units of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
-    rounding = 1e-9 / (1 - scaled.cmdp.gamma)
+    rounding = 1e-9 * scale_of(scaled.cmdp)
     if scaled.own_margin(found.J) > rounding or not np.any(scaled.margin_unit < 0.1):
         return found
     own = safest_policy(scaled, np.ones(scaled.cmdp.I), method, enough)
@@ -224,20 +230,20 @@ def _safest_by_lp(scaled: Scaled, measure: Array) -> tuple[Array, Array]:
 def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
     found = scaled.found
     found.b = scaled.unit.b
-    mixed = column_generation.slater(found, measure, GAP / (1 - scaled.cmdp.gamma), enough=enough)
+    mixed = column_generation.slater(found, measure, GAP * scale_of(scaled.cmdp), enough=enough)
     return stationary_policy(*column_generation.mixture_of(found, mixed)), mixed.lam
 
 
 def snap(pi: Array) -> Array:
     """π [S, A] without the actions that it takes with a probability that may be a solver's rounding."""
-    kept = np.where(pi >= 1e-6 * pi.max(1, keepdims=True), pi, 0.0)
-    return kept / kept.sum(1, keepdims=True)
+    kept = np.where(pi >= 1e-6 * pi.max(-1, keepdims=True), pi, 0.0)
+    return kept / kept.sum(-1, keepdims=True)
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
     """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
-    total = np.einsum("m,msa->sa", weights, d)
-    return np.where(total.sum(1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
+    total = np.tensordot(weights, d, 1)
+    return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
 
 
 # ---------------------------------------------------------------------------------------------------- which solver
@@ -246,7 +252,7 @@ def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
 def uses_columns(cmdp: CMDP, method: Method) -> bool:
     if method not in get_args(Method):
         raise InputError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
-    return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
+    return cmdp.kind != "discounted" or method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
 
 
 def or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> T:

@@ -31,6 +31,7 @@ from clearance.exact.exact_certificate import certify_exactly
 from clearance.exact.feasibility import Scaled, farkas_bound, safest_policy
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
 # Under limits relaxed by −φ exactly the feasible policies are a face without interior, where no solver stands on firm
@@ -83,7 +84,7 @@ class Infeasibility:
 
     @cached_property
     def _best_relaxed(self) -> tuple[Optimum, Certificate]:
-        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g / (1 - self.cmdp.gamma)
+        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g * scale_of(self.cmdp)
         for hair in HAIRS:
             relaxed = cmdp.replace(b=cmdp.b - self.relax_all - hair * scale)
             best = optimum(relaxed)
@@ -181,7 +182,7 @@ def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
     if not keep:
         return None
     part = _only(cmdp, keep)
-    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 / (1 - cmdp.gamma))
+    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 * scale_of(cmdp))
     return lam if farkas_bound(part, lam) < 0 else None
 
 

@@ -40,6 +40,7 @@ from clearance.exact.feasibility import (
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import evaluate, occupancy, policy_from_occupancy
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
@@ -87,7 +88,7 @@ class Optimum:
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
-        S, A = self.policy.shape
+        S, A = self.policy.shape[-2:]
         limits = join_some(self.limits_in_words) or "no limits"
         return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
 
@@ -131,7 +132,7 @@ class Found(NamedTuple):
     mixture: Mixture
     seen: PolicyBounds
     lam: Array
-    V: Array
+    V: Array | None
     act: NDArray[np.int64]
 
 
@@ -143,7 +144,7 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:
     scaled = Scaled.of(cmdp)
-    safest = find_safest(scaled, method, enough=1e-4 / (1 - cmdp.gamma))
+    safest = find_safest(scaled, method, enough=1e-4 * scale_of(cmdp))
     proof = prove_infeasible(cmdp, safest.lam, method) if margin_of(cmdp, safest.J) < 0 else None
     if proof is None:
         best = _best_certified(scaled, safest, method)
@@ -159,7 +160,7 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
     bound, V, _ = dual_function(cmdp, found.lam, found.V, found.act)
     if seen.verdict == "CERTIFIED":  # the policy is one of those that the bound is about
         bound = max(bound, float(seen.upper[0]))
-    near = bound - seen.J[0] <= WIDE * scaled.r / (1 - cmdp.gamma)
+    near = bound - seen.J[0] <= WIDE * scaled.r * scale_of(cmdp)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
     d, slater = occupancy(cmdp, found.policy), margin_of(cmdp, safest.J)
     return Optimum(
@@ -195,7 +196,7 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
             return found
     candidates = list(_on_the_border(scaled, safest, method))
     met = [found for found in candidates if found.seen.verdict == "CERTIFIED"]
-    closest = max(scaled.own_margin(found.seen.J) for found in candidates) - ALIKE / (1 - scaled.cmdp.gamma)
+    closest = max(scaled.own_margin(found.seen.J) for found in candidates) - ALIKE * scale_of(scaled.cmdp)
     alike = [found for found in candidates if scaled.own_margin(found.seen.J) >= closest]
     return max(met or alike, key=lambda found: found.seen.J[0])
 
@@ -206,7 +207,7 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     Its policy takes actions that break the limits with tiny probabilities; without them it may meet them exactly.
     """
     cmdp = scaled.cmdp
-    relaxed = _richest(scaled, -10 * TIGHTEN / (1 - cmdp.gamma) if cmdp.I else 0.0, method)
+    relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
     yield relaxed
     for pi in (snap(relaxed.policy), *safest_candidates(cmdp, safest)) if cmdp.I else ():
         mixture = Mixture.single(pi)
@@ -217,7 +218,7 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
     """What to add to b, in units: the first that makes the policy provably feasible; nothing where there is no room (J
     is that of the safest policy).
     """
-    full = 1 / (1 - scaled.cmdp.gamma)
+    full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2
     if room <= 1e-14 * full or not scaled.cmdp.I:
         return []
@@ -231,16 +232,16 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
     if uses_columns(cmdp, method):
         found = scaled.found
         found.b = b  # the policies of phase one, and of a smaller tightening, are columns for this one too
-        mixed = column_generation.best_mixture(found, GAP, 1 / (1 - cmdp.gamma))
+        mixed = column_generation.best_mixture(found, GAP, scale_of(cmdp))
         weights, pi_m, d_m = column_generation.mixture_of(found, mixed)
         pi, mixture, lam = stationary_policy(weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
-        V, act = found.V * scaled.r, found.act[-1]
+        V, act = None if found.V is None else found.V * scaled.r, found.act[-1]
     else:
         x, lam = linear_program.richest(unit, b)
         _, V, act = dual_function(unit, lam)
         pi = _policy_of(x, act)
         V, mixture = V * scaled.r, Mixture.single(pi)
-    seen = bound_policy(cmdp, Mixture.single(pi), evaluate(cmdp, pi).V[None])
+    seen = bound_policy(cmdp, Mixture.single(pi), evaluate(cmdp, pi).V[None] if cmdp.kind == "discounted" else None)
     return Found(pi, mixture, seen, lam * scaled.r / scaled.g, V, act)
 
 

@@ -38,8 +38,9 @@ class PolicyBounds:
 
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
     """Return proven bounds of J; the values V [M, 1+I, S] may be given, the bounds hold whatever they are."""
-    V = approximate_values(cmdp, mixture.pi) if V is None else V
-    parts, lower, upper = enclose(cmdp, mixture.pi, V)
+    pi = mixture.tables(cmdp)
+    V = approximate_values(cmdp, pi) if V is None else V
+    parts, lower, upper = enclose(cmdp, pi, V)
     lower, upper = mix(mixture.weights, lower, upper)
     verdict = verdict_of(lower[1:], upper[1:], cmdp.b)
     found = PolicyBounds(verdict, mixture.weights @ parts, lower, upper, parts, V)

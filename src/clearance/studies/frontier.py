@@ -34,6 +34,7 @@ from clearance.exact.feasibility import Scaled, slater_margin
 from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
@@ -238,7 +239,7 @@ class _Curve:
     def scale(self) -> float:
         """The size of the J_g in question."""
         g = Scaled.of(self.cmdp).g
-        return float(g.min() if self.i is None else g[self.i]) / (1 - self.cmdp.gamma)
+        return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
     def ends(self) -> tuple[Point, Point]:
         top = slater_margin(self.cmdp)[0] if self.i is None else _largest(self.cmdp, self.i)
@@ -296,7 +297,7 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
-    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r * scale_of(cmdp))
     safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 
