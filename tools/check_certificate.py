@@ -88,6 +88,8 @@ class Model:
 
     def __init__(self, path):
         z = read_npz(path)
+        if "horizon" in z or Fraction(z["gamma"]) == 1:
+            raise Unreadable("this checker knows discounted sums only; check it with clearance certify --check")
         g, b = z.get("g", []), z.get("b", 0.0)
         self.h, self.gamma = [z["r"], *(g if not g or isinstance(g[0][0], list) else [g])], Fraction(z["gamma"])
         self.S, self.A, self.b = len(z["r"]), len(z["r"][0]), b if isinstance(b, list) else [b] * (len(self.h) - 1)

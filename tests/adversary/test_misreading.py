@@ -16,9 +16,9 @@ import clearance as cl
 from clearance.certificates.best_mixture import MOST_LOST, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import LEVELS, Attempt, CandidateSearch, best_attempt
 from clearance.certificates.verdict_words import limit_words, scope_words
-from clearance.core.criterion import Criterion
 from clearance.cli.command_line import main
 from clearance.core.arrays import Array
+from clearance.core.criterion import Criterion
 from clearance.core.random_streams import key_of
 
 SHORT = cl.RegularisedCNPGPD(K=60, N=20)

@@ -46,6 +46,6 @@ def run(args: argparse.Namespace) -> int:
         result |= {"message": no_room_message(best.attained_margin)}
     if args.out:
         save_policy(best.policy, args.out, cmdp)
-    result |= policy_answer(args, cmdp, Mixture.single(best.policy))
+    result |= policy_answer(args, cmdp, Mixture.of(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

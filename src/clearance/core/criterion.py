@@ -59,7 +59,9 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
         raise InputError(f"gamma must be in (0, 1), got {discount:.12g}")
     if H is not None:
         if name == AVERAGE:
-            raise InputError("criterion 'average' has no horizon: the mean of H steps is their sum over H; leave it out")
+            raise InputError(
+                "criterion 'average' has no horizon: the mean of H steps is their sum over H; leave it out"
+            )
         if name == DISCOUNTED and discount is None:
             raise InputError("gamma is missing: criterion 'discounted' needs it, also within a horizon")
         one = 1.0 if discount is None else discount
@@ -87,14 +89,16 @@ def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
     else:
         given = list(np.ravel(criterion))
         if signals and len(given) != len(signals):
-            raise InputError(f"criterion has {len(given)} entries for {len(signals)} signals, reward first; give one each")
+            raise InputError(
+                f"criterion has {len(given)} entries for {len(signals)} signals, reward first; give one each"
+            )
     for name in given:
         if name is not None and name not in CRITERIA:
             raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {name!r}")
     if len(set(given)) > 1:
         first, other = sorted(set(map(str, given)))[:2]
         raise InputError(
-            f"criterion mixes {first!r} and {other!r}, for which no best policy exists: one would act greedily for ever "
+            f"criterion mixes {first!r} and {other!r}, for which no best policy exists: one would act greedily ever "
             "longer and then switch. Give one criterion to all signals, or a horizon"
         )
     return None if given[0] is None else str(given[0])

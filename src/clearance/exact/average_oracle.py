@@ -21,8 +21,9 @@ import numpy as np
 from scipy import sparse
 
 from clearance.core.arrays import Array
-from clearance.exact.pair_rows import TINY, PairRows, rounding
-from clearance.exact.policy_drift import LIFTS, average_drift, between
+from clearance.core.errors import SolverError
+from clearance.exact.pair_rows import PairRows, rounding
+from clearance.exact.policy_drift import LIFTS, average_drift, between, hair
 from clearance.exact.quotient import Quotient, walk_to
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import Chain
@@ -165,7 +166,7 @@ class AverageOracle:
             over = self._excess(h, size, g, moved)
             if not np.any((over > 0) & self.cmdp.available):
                 return np.stack([g, moved]), chosen
-            lift = 4 * lift + 2 * float(np.max(over, where=leaving, initial=0.0)) + TINY
+            lift = 4 * lift + 2 * float(np.max(over, where=leaving, initial=0.0)) + hair(moved)
         return None, chosen
 
     @cached_property
@@ -183,7 +184,7 @@ class AverageOracle:
             over = float(np.max(self._excess(zero, zero, np.zeros(len(g)), lifted), where=leaving, initial=0.0))
             if over <= 0:
                 return lifted
-            lift = 4 * lift + 2 * over + TINY
+            lift = 4 * lift + 2 * over + hair(g)
         return None
 
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
@@ -204,7 +205,7 @@ class AverageOracle:
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
-    """At least the largest long-run mean [S] of h [S, A] that a run can have that stays in the state's end component."""
+    """At least the largest long-run mean [S] of h [S, A] of a run that stays in the end component of the state."""
     oracle = AverageOracle(cmdp)
     _, _, v = oracle.inside(h)
     return oracle.upper_gains(h, np.abs(h), v)
@@ -229,16 +230,20 @@ def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """g and v below, g and v above [M, 1+I, 4, S] of policies pi [M, S, A], proven: the mean lies between ρ·g of both."""
+    """g and v below, g and v above [M, 1+I, 4, S] of policies pi [M, S, A]; ρ·g bounds the mean on both sides."""
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows, p) for p in pi])
 
 
 def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
     chain, seen = Chain.of(cmdp, pi), reachable(cmdp, pi > 0)
-    gain, bias = chain.gains()
-    steps = np.maximum(chain.steps(), 0.0) * (1 + 1e-9) if np.any(chain.label < 0) else np.zeros(cmdp.S)
     found = np.empty((1 + cmdp.I, 4, cmdp.S))
+    try:
+        gain, bias = chain.gains()
+        steps = np.maximum(chain.steps(), 0.0) * (1 + 1e-9) if np.any(chain.label < 0) else np.zeros(cmdp.S)
+    except SolverError:  # nothing can be said in floating point
+        found[:, :2], found[:, 2:] = -np.inf, np.inf
+        return found
     for k in range(1 + cmdp.I):
         found[k, :2] = _prove_below(rows, pi, chain, seen, steps, cmdp.h[k], gain[k], bias[k])
         found[k, 2:] = -_prove_below(rows, pi, chain, seen, steps, -cmdp.h[k], -gain[k], -bias[k])
@@ -248,33 +253,29 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 def _prove_below(
     rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
 ) -> Array:
-    """g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all states that are seen; −∞ where rounding forbids it."""
+    """g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all states that are seen; −∞ where rounding forbids."""
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]
     least = np.full(chain.classes, np.inf)
     np.minimum.at(least, chain.label[closed], low[closed])
-    lower = -1e-15 * np.abs(least)  # for rows of π that do not sum to 1
-    g, down = np.where(closed, (least + lower)[chain.label], gain), 0.0
-    if not closed.all():
-        g = np.where(closed, g, chain.until_absorption(np.where(closed, 0.0, chain.P @ np.where(closed, g, 0.0))))
+    inside, under, beside = 0.0, 0.0, 0.0  # what the gain of a class, g and v on the way there must give up
     for _ in range(LIFTS):
-        lowered = g - down * steps
-        short = -average_drift(rows, pi, lowered, zero, 1)[0]
-        if not np.any(short > 0, where=seen):
-            break
-        down = 4 * down + 2 * float(np.max(short, where=seen, initial=0.0)) + TINY
-    else:
-        return np.full((2, len(v)), -np.inf)
-    down = 0.0
-    for _ in range(LIFTS):
-        moved = v - down * steps
-        short = -average_drift(rows, pi, moved, h - lowered[:, None], 2)[0]
-        if not np.any(short > 0, where=seen):
-            return np.stack([lowered, moved])
-        if np.any(short > 0, where=seen & closed):
-            lowered = lowered - 4 * np.max(short, where=seen & closed, initial=0.0)
-        down = 4 * down + 2 * float(np.max(short, where=seen & ~closed, initial=0.0)) + TINY
+        g = np.where(closed, (least - inside)[chain.label], 0.0)
+        if not closed.all():
+            g = np.where(closed, g, chain.until_absorption(np.where(closed, 0.0, chain.P @ g)) - under * steps)
+        moved = v - beside * steps
+        short_g = -average_drift(rows, pi, g, zero, 1)[0]
+        short_v = -average_drift(rows, pi, moved, h - g[:, None], 2)[0]
+        if not np.any((short_g > 0) | (short_v > 0), where=seen):
+            return np.stack([g, moved])
+        inside += 4 * inside + 2 * _most(short_v, seen & closed) + hair(g)
+        under += 4 * under + 2 * _most(short_g, seen & ~closed) + hair(g)
+        beside += 4 * beside + 2 * _most(short_v, seen & ~closed) + hair(v)
     return np.full((2, len(v)), -np.inf)
+
+
+def _most(x: Array, where: Mask) -> float:
+    return float(np.max(x, where=where, initial=0.0))
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:

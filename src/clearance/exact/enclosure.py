@@ -29,7 +29,6 @@ from clearance.finite.linear_systems import solve_systems
 from clearance.learning.direction import lagrangian
 
 
-
 def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
     """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 

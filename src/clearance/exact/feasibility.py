@@ -26,13 +26,15 @@ from clearance.exact.enclosure import U, dual_function
 from clearance.exact.oracles import OracleColumns, oracle_of
 from clearance.exact.policy_bounds import meets_limits
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
-from clearance.finite.long_run import scale_of
+from clearance.finite.evaluation import evaluate, policy_from_occupancy, values_from_occupancy
+from clearance.finite.long_run import Chain, scale_of
+from clearance.finite.mixture import Mixture
 
 # Up to this many pairs (s, a) the whole program is solved at once.
 LP_PAIRS = 1500
 # The proven gap at which column generation stops, relative to the scale of J.
 GAP = 5e-8
+SAME = 1e-10  # means that differ by less, relative to the signals, are those of one policy
 
 Method = Literal["auto", "lp", "columns"]
 T = TypeVar("T")
@@ -80,11 +82,14 @@ class Scaled:
 
 
 class Safest(NamedTuple):
-    """A policy π [S, A] with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1."""
+    """A policy π with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1.
+
+    A table [S, A] ([H, S, A] with a horizon), or a mixture where no stationary policy has these values (average).
+    """
 
     d: Array
     J: Array
-    policy: Array
+    policy: Array | Mixture
     lam: Array
 
 
@@ -106,7 +111,7 @@ class Feasibility:
 
     verdict: Literal["feasible", "infeasible", "borderline"]
     slater: float
-    policy: Array
+    policy: Array | Mixture
     proof: FarkasProof | None = None
 
 
@@ -122,7 +127,7 @@ def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     return Feasibility("borderline" if proof is None else "infeasible", slater, safest.policy, proof)
 
 
-def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]:
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array | Mixture]:
     """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
@@ -192,7 +197,7 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
     return own if scaled.own_margin(own.J) > max(scaled.own_margin(found.J), -rounding) else found
 
 
-def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array]:
+def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
     """The safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
 
     One without what may be a solver's rounding; and the deterministic one that is greedy for λ, which attains the
@@ -200,7 +205,8 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array]:
     """
     yield safest.policy
     if cmdp.I:
-        yield snap(safest.policy)
+        if not isinstance(safest.policy, Mixture):
+            yield snap(safest.policy)
         yield np.eye(cmdp.A)[enclose_farkas(cmdp, safest.lam)[2]]
 
 
@@ -208,17 +214,17 @@ def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float 
     """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long)."""
     cmdp = scaled.cmdp
     if cmdp.I == 0:
-        uniform = policy_from_occupancy(np.zeros((cmdp.S, cmdp.A)), cmdp.available)
+        uniform = policy_from_occupancy(np.zeros(cmdp.policy_shape), cmdp.available)
         return Safest(uniform, np.zeros(1), uniform, np.zeros(0))  # nothing to measure
 
-    def solved(by: Method) -> tuple[Array, Array]:
+    def solved(by: Method) -> tuple[Array | Mixture, Array]:
         if uses_columns(cmdp, by):
             return _safest_by_columns(scaled, measure, enough)
         return _safest_by_lp(scaled, measure)
 
     pi, lam = or_by_columns(solved, cmdp, method)
     lam = lam / scaled.g
-    d = occupancy(cmdp, pi)
+    d = Mixture.of(pi).occupancy(cmdp)
     return Safest(d, values_from_occupancy(cmdp, d), pi, lam / max(lam.sum(), 1e-300))
 
 
@@ -227,17 +233,34 @@ def _safest_by_lp(scaled: Scaled, measure: Array) -> tuple[Array, Array]:
     return policy_from_occupancy(x, scaled.cmdp.available), lam
 
 
-def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
+def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array | Mixture, Array]:
     found = scaled.found
     found.b = scaled.unit.b
     mixed = column_generation.slater(found, measure, GAP * scale_of(scaled.cmdp), enough=enough)
-    return stationary_policy(*column_generation.mixture_of(found, mixed)), mixed.lam
+    return one_policy(scaled.cmdp, *column_generation.mixture_of(found, mixed)), mixed.lam
 
 
 def snap(pi: Array) -> Array:
     """π [S, A] without the actions that it takes with a probability that may be a solver's rounding."""
     kept = np.where(pi >= 1e-6 * pi.max(-1, keepdims=True), pi, 0.0)
     return kept / kept.sum(-1, keepdims=True)
+
+
+def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
+    """One policy with the occupancy d [M, …] of a mixture; the mixture where no stationary policy has its values.
+
+    A run that may stay or leave for ever, for example, has a share of each only as a choice made once.
+    """
+    if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
+        return stationary_policy(weights, pi, d)
+    wanted = weights @ values_from_occupancy(cmdp, d)
+    if cmdp.kind == "average":  # transient visits decide where nobody stays
+        nobody = np.tensordot(weights, d, 1).sum(-1)[:, None] <= 0
+        d = np.where(nobody, np.stack([Chain.of(cmdp, p).visits()[:, None] * p for p in pi]), d)
+    single = stationary_policy(weights, pi, d)
+    size = np.abs(cmdp.h).max(axis=(1, 2)) * scale_of(cmdp)
+    same = np.all(np.abs(evaluate(cmdp, single).J - wanted) <= SAME * size)
+    return single if same else Mixture(weights, pi)
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:

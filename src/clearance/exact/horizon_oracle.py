@@ -2,8 +2,8 @@
 
     V_t(s) = max_a h(s, a) + γ Σ P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
-Any V [H, S] proves bounds by its residuals, since they add up step by step: with δ_t = h_π + γ P_π V_{t+1} − V_t and c the
-largest row sum,
+Any V [H, S] proves bounds by its residuals, since they add up step by step: with δ_t = h_π + γ P_π V_{t+1} − V_t and
+c the largest row sum,
 
     ρ·V_0 + Σ_t (γc)^t min(0, min δ_t)  ≤  J  ≤  ρ·V_0 + Σ_t (γc)^t max(0, max δ_t)
 """

@@ -30,16 +30,16 @@ from clearance.exact.feasibility import (
     Scaled,
     find_safest,
     margin_of,
+    one_policy,
     or_by_columns,
     prove_infeasible,
     safest_candidates,
     snap,
-    stationary_policy,
     uses_columns,
 )
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import evaluate, occupancy, policy_from_occupancy
+from clearance.finite.evaluation import evaluate, policy_from_occupancy
 from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
@@ -51,6 +51,10 @@ TIGHTEN = 1e-10
 ALIKE = 1e-13
 # The proven gap, relative to the scale of J_r, beyond which a policy is not called optimal.
 WIDE = 1e-3
+ONCE = (
+    "the optimum is a choice made once, at the start: runs end up in parts of the model that they do not leave, and no "
+    "stationary policy has these shares of them"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +67,8 @@ class Optimum:
     J        [1+I] of `policy`
     lam      λ* [I], what one unit less of limit i would earn; when infeasible the proof: λ with Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
-    policy   π [S, A], stationary; the least violating policy when infeasible or borderline
+    policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
+             Under the average criterion a `Mixture`, drawn once, where no stationary policy is as good: see `note`
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
     bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
@@ -76,7 +81,7 @@ class Optimum:
     status: Literal["optimal", "borderline", "infeasible"]
     J: Array
     lam: Array
-    policy: Array
+    policy: Array | Mixture
     mixture: Mixture
     d: Array
     bound: float
@@ -88,7 +93,7 @@ class Optimum:
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
-        S, A = self.policy.shape[-2:]
+        S, A = self.mixture.pi.shape[-2:]
         limits = join_some(self.limits_in_words) or "no limits"
         return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
 
@@ -104,6 +109,11 @@ class Optimum:
         """Each limit as it was written, with the value of the policy: costs with upper limits."""
         rows = zip(self.names, self.J[1:].tolist(), self.b.tolist(), self.costs, strict=True)
         return [limit_words(name, J_g, b, cost=cost) for name, J_g, b, cost in rows]
+
+    @property
+    def note(self) -> str:
+        """Why the answer is a mixture, where it is; else empty."""
+        return ONCE if isinstance(self.policy, Mixture) else ""
 
     @property
     def J_r(self) -> float:
@@ -128,7 +138,7 @@ class Optimum:
 class Found(NamedTuple):
     """A candidate π [S, A], as a mixture, and what is proven of it; λ [I] with V and greedy actions at λ, if new."""
 
-    policy: Array
+    policy: Array | Mixture
     mixture: Mixture
     seen: PolicyBounds
     lam: Array
@@ -162,14 +172,14 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
         bound = max(bound, float(seen.upper[0]))
     near = bound - seen.J[0] <= WIDE * scaled.r * scale_of(cmdp)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
-    d, slater = occupancy(cmdp, found.policy), margin_of(cmdp, safest.J)
+    d, slater = Mixture.of(found.policy).occupancy(cmdp), margin_of(cmdp, safest.J)
     return Optimum(
         status, seen.J, found.lam, found.policy, found.mixture, d, bound, slater, cmdp.b, V, cmdp.names, cmdp.costs
     )
 
 
 def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
-    slater, mixture = margin_of(cmdp, safest.J), Mixture.single(safest.policy)
+    slater, mixture = margin_of(cmdp, safest.J), Mixture.of(safest.policy)
     return Optimum(
         "infeasible",
         safest.J,
@@ -209,8 +219,9 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
     yield relaxed
-    for pi in (snap(relaxed.policy), *safest_candidates(cmdp, safest)) if cmdp.I else ():
-        mixture = Mixture.single(pi)
+    snapped = () if isinstance(relaxed.policy, Mixture) else (snap(relaxed.policy),)
+    for pi in (*snapped, *safest_candidates(cmdp, safest)) if cmdp.I else ():
+        mixture = Mixture.of(pi)
         yield relaxed._replace(policy=pi, mixture=mixture, seen=bound_policy(cmdp, mixture))
 
 
@@ -234,14 +245,15 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
         found.b = b  # the policies of phase one, and of a smaller tightening, are columns for this one too
         mixed = column_generation.best_mixture(found, GAP, scale_of(cmdp))
         weights, pi_m, d_m = column_generation.mixture_of(found, mixed)
-        pi, mixture, lam = stationary_policy(weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
+        pi, mixture, lam = one_policy(cmdp, weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
         V, act = None if found.V is None else found.V * scaled.r, found.act[-1]
     else:
         x, lam = linear_program.richest(unit, b)
         _, V, act = dual_function(unit, lam)
         pi = _policy_of(x, act)
         V, mixture = V * scaled.r, Mixture.single(pi)
-    seen = bound_policy(cmdp, Mixture.single(pi), evaluate(cmdp, pi).V[None] if cmdp.kind == "discounted" else None)
+    values = None if cmdp.kind != "discounted" or isinstance(pi, Mixture) else evaluate(cmdp, pi).V[None]
+    seen = bound_policy(cmdp, Mixture.of(pi), values)
     return Found(pi, mixture, seen, lam * scaled.r / scaled.g, V, act)
 
 

@@ -4,7 +4,7 @@ Where nothing is discounted a row means its stored numbers divided by their sum,
 
     Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t),                 the drift of V
 
-which is exactly 0 where V is constant: differences of equal numbers are. Every drift comes with a bound on its rounding.
+which is exactly 0 where V is constant: differences of equal numbers are. Every drift has a bound on its rounding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Models whose end components are collapsed: sums until a run stops, where every policy stops or pays for ever.
 
 A component in which a run may stay for ever becomes one node, since from each of its states every other can be reached
-surely and for nothing. The rows of the other pairs leave it; one more row, where staying is allowed, stops the run there
-for a given value. On the nodes
+surely and for nothing. The rows of the other pairs leave it; one more row, where staying is allowed, stops the run
+there for a given value. On the nodes
 
     V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
 
@@ -47,7 +47,7 @@ class Quotient:
 
     @classmethod
     def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
-        """From the pairs [S, A] that leave their node, or cost something inside it, and the nodes where runs may stop."""
+        """From the pairs [S, A] that leave their node, or cost something in it, and the nodes where runs may stop."""
         N = int(node.max(initial=-1)) + 1
         kept = np.flatnonzero(pairs.ravel())
         source = np.concatenate([node[kept // rows.A], stops])
@@ -87,7 +87,7 @@ class Quotient:
             better = np.flatnonzero(best > V + BETTER * (size + 1e-3 * float(np.abs(V).max(initial=0.0))))
             if not len(better):
                 return V, chosen
-            winners = np.flatnonzero(Q >= best[self.source])
+            winners = np.flatnonzero(best[self.source] <= Q)
             first_winner = np.full(self.S, -1)
             first_winner[self.source[winners[::-1]]] = winners[::-1]
             chosen[better] = first_winner[better]

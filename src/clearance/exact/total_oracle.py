@@ -21,8 +21,9 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError, SolverError
-from clearance.exact.pair_rows import TINY, PairRows, rounding
-from clearance.exact.policy_drift import LIFTS, average_drift, between
+from clearance.exact.average_oracle import largest_gains
+from clearance.exact.pair_rows import PairRows, rounding
+from clearance.exact.policy_drift import LIFTS, average_drift, between, hair
 from clearance.exact.quotient import Quotient, walk_to
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import Chain
@@ -75,8 +76,10 @@ class TotalOracle:
     def _check_end(self) -> None:
         lost = np.flatnonzero((self.cmdp.rho > 0) & ~self.ending)
         if len(lost):
-            raise InputError(f"criterion 'total': no policy ends surely from {state_words(self.cmdp, lost)}, so that every sum "
-                             "is infinite; give terminal states without signals, a horizon, or criterion='average'")  # fmt: skip
+            raise InputError(
+                f"criterion 'total': no policy ends surely from {state_words(self.cmdp, lost)}: sums are infinite; "
+                "give terminal states without signals, a horizon, or criterion='average'"
+            )
 
     def _check_gain(self) -> None:
         """No end component that a run can get to may gain for ever."""
@@ -86,8 +89,6 @@ class TotalOracle:
         suspects = np.unique(label[positive.any(axis=1)])
         if not len(suspects):
             return
-        from clearance.exact.average_oracle import largest_gains
-
         for k, h in enumerate(self.cmdp.h):
             gains = largest_gains(self.cmdp, h)
             for c in suspects:
@@ -95,8 +96,10 @@ class TotalOracle:
                 if np.any((h > 0) & inside & here[:, None]) and not np.all(gains[here] < 0):
                     what = "the reward" if k == 0 else self.cmdp.names[k - 1]
                     states = state_words(self.cmdp, np.flatnonzero(here))
-                    raise InputError(f"criterion 'total': a run can stay for ever in {states}, where {what} adds up without "
-                                     "end or has no sum; make it end there, or give a horizon or criterion='average'")  # fmt: skip
+                    raise InputError(
+                        f"criterion 'total': a run can stay for ever in {states}, where {what} adds up without end or "
+                        "has no sum; make it end there, or give a horizon or criterion='average'"
+                    )
 
     def _collapse(self, counts: tuple[bool, ...]) -> Collapsed:
         """Nodes for the signals that count [1+I]: components without such signals."""
@@ -158,7 +161,7 @@ class TotalOracle:
         V, chosen = quotient.maximise(h, self.last.get(counts, quotient.stopping))
         act, slack = self._act(quotient, inside, chosen), V[quotient.source] - h - quotient.P @ V
         for tight in TIGHT:
-            usable = slack <= tight * max(float(np.abs(V).max(initial=0.0)), float(np.abs(h).max(initial=0.0)), TINY)
+            usable = slack <= tight * max(float(np.abs(V).max(initial=0.0)), float(np.abs(h).max(initial=0.0)))
             try:
                 steps, _ = quotient.maximise(np.where(quotient.pair >= 0, 1.0, 0.0), chosen, usable)
             except SolverError:  # these pairs can go round for ever
@@ -176,7 +179,7 @@ class TotalOracle:
         """V + ε·steps for the first ε for which it provably is an upper bound."""
         asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
         over = self._excess(weights, V)
-        lift = 2 * float(np.max(over, where=asked, initial=0.0)) + TINY
+        lift = 2 * float(np.max(over, where=asked, initial=0.0)) + hair(V)
         for _ in range(LIFTS):
             lifted = V + lift * steps
             if not np.any(asked & (self._excess(weights, lifted) > 0)) and np.all(lifted[self.zero[0] >= 0] >= 0):
@@ -214,9 +217,12 @@ def approximate(cmdp: CMDP, pi: Array) -> Array:
 
 def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
     seen, chain = reachable(cmdp, pi > 0), Chain.of(cmdp, pi)
-    V, w = chain.sums(), np.maximum(chain.steps(), 0.0) * (1 + 1e-6) + (chain.label < 0)
-    moving = seen & (chain.label < 0)
-    found = np.zeros((1 + cmdp.I, 3, cmdp.S))
+    found, moving = np.zeros((1 + cmdp.I, 3, cmdp.S)), seen & (chain.label < 0)
+    try:
+        V, w = chain.sums(), np.maximum(chain.steps(), 0.0) * (1 + 1e-6) + (chain.label < 0)
+    except SolverError:  # nothing can be said in floating point
+        found[:, 0], found[:, 1] = -np.inf, np.inf
+        return found
     found[:, 2] = w
     if np.any(moving & ~(average_drift(rows, pi, w, np.ones(pi.shape), 1)[1] <= 0)):  # too long for floating point
         found[:, 0], found[:, 1] = -np.inf, np.inf
@@ -232,7 +238,7 @@ def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mas
     if not np.all(np.isfinite(V[moving])):
         return V
     V = np.where(np.isfinite(V), V, 0.0)
-    lift = 2 * float(np.max(average_drift(rows, pi, V, h, 1)[1], where=moving, initial=0.0)) + TINY
+    lift = 2 * float(np.max(average_drift(rows, pi, V, h, 1)[1], where=moving, initial=0.0)) + hair(V)
     for _ in range(LIFTS):
         lifted = V + lift * w
         if not np.any(moving & (average_drift(rows, pi, lifted, h, 1)[1] > 0)):

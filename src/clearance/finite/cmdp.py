@@ -66,8 +66,8 @@ class CMDP:
     b      lower limits [I] of J_g
     rho    initial distribution [S]; uniform unless given
     gamma  discount factor in (0, 1); 1 where nothing is discounted
-    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); as an argument
-           also one for each signal, which must agree
+    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); as an
+           argument also one for each signal, which must agree
     horizon  H: J is the sum of the first H steps, undiscounted unless gamma is given; None: no horizon
     names  names of the constraints [I], for messages and reports
     costs  which constraints were written as costs [I], and are shown as such

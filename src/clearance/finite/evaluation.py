@@ -3,8 +3,8 @@
 V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
 d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
 
-Other criteria have occupancies of their own with J = length · ⟨h, d⟩ (`CMDP.length`): shares of time (average), expected
-visits before absorption (total), and with a horizon those of each step, d [H, S, A].
+Other criteria have occupancies of their own with J = length · ⟨h, d⟩ (`CMDP.length`): shares of time (average),
+expected visits before absorption (total), and with a horizon those of each step, d [H, S, A].
 """
 
 from __future__ import annotations
@@ -164,5 +164,3 @@ def check_available(cmdp: CMDP, pi: Array) -> None:
     forbidden = np.argwhere(pi.reshape(-1, cmdp.S, cmdp.A).any(axis=0) & ~cmdp.available)
     if len(forbidden):
         raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
-
-

@@ -10,7 +10,6 @@ from scipy import linalg, sparse
 from scipy.sparse import linalg as sparse_linalg
 
 from clearance.core.arrays import Array
-from clearance.core.compiled.dissection import Elimination
 from clearance.core.compiled.iterative import linear_solve
 from clearance.core.compiled.sparse_lu import Factor
 from clearance.core.errors import SolverError
@@ -19,6 +18,7 @@ from clearance.finite.cmdp import CMDP
 # Beyond this many states a sparse LU may fill in; iterations take over.
 LU_STATES = 200
 SINGULAR = "a linear system of the model is singular in float64: bring gamma further from 1"
+STUCK = "a linear system of the model is singular in float64: a state is left with a probability that rounding swallows"
 
 
 class Places(Protocol):
@@ -28,7 +28,7 @@ class Places(Protocol):
     def S(self) -> int: ...
 
     @property
-    def elimination(self) -> Elimination | None: ...
+    def elimination(self) -> Any: ...
 
 
 def solve_systems(system: Array, y: Array) -> Array:
@@ -67,12 +67,12 @@ def factorise(model: Places, P_pi: Any, gamma: float):
         try:
             lu = sparse_linalg.splu((sparse.eye_array(model.S, format="csc") - gamma * P_pi.tocsc()).tocsc())
         except RuntimeError:
-            raise SolverError(SINGULAR) from None
+            raise SolverError(SINGULAR if gamma < 1 else STUCK) from None
         return lu.solve, lambda y: lu.solve(y, trans="T")
     with warnings.catch_warnings(action="ignore", category=linalg.LinAlgWarning):  # it is an error here
         lu_piv = linalg.lu_factor(np.eye(model.S) - gamma * P_pi)
     if not np.all(np.diag(lu_piv[0])):
-        raise SolverError(SINGULAR)
+        raise SolverError(SINGULAR if gamma < 1 else STUCK)
     return (lambda y: linalg.lu_solve(lu_piv, y)), (lambda y: linalg.lu_solve(lu_piv, y, trans=1))
 
 

@@ -1,9 +1,9 @@
 """Policies of finite models without discount, in floating point: sums until absorption, long-run means, horizons.
 
-    horizon    V_t = h_π + γ P_π V_{t+1},  V_H = 0
-    total      V = (I − Q)⁻¹ h_π on the transient states, where Q is P_π among them; 0 on closed classes without signals
-    average    gain of a closed class = cycle sum / cycle length through one of its states;  from a transient state the
-               gain is expected over the class that it ends in
+horizon    V_t = h_π + γ P_π V_{t+1},  V_H = 0
+total      V = (I − Q)⁻¹ h_π on the transient states, where Q is P_π among them; 0 on closed classes without signals
+average    gain of a closed class = cycle sum / cycle length through one of its states;  from a transient state the
+           gain is expected over the class that it ends in
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.finite.linear_systems import factorise, transition_matrix
 from clearance.finite.support_graph import Labels, Mask, closed_classes, spread
-
 
 # ---------------------------------------------------------------------------------------------------------- horizon
 

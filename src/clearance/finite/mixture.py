@@ -65,6 +65,11 @@ class Mixture:
         return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if np.ndim(pi) == 3 else 2)[None])
 
     @classmethod
+    def of(cls, policy: Mixture | ArrayLike) -> Mixture:
+        """A mixture as it is, or a table as a mixture of one."""
+        return policy if isinstance(policy, Mixture) else cls.single(policy)
+
+    @classmethod
     def of_actions(cls, actions: ArrayLike, S: int, A: int) -> Mixture:
         """The deterministic policy that takes actions[s] in state s."""
         act = np.asarray(actions)
@@ -109,7 +114,7 @@ class Mixture:
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
-        """The single policy with the same occupancy and so the same J: stationary, or with a horizon one table per step.
+        """The single policy with the same occupancy and so the same J: stationary, or one table per step of a horizon.
 
         Under the average criterion there may be none, where components end in different classes: certify what you get.
 

@@ -1,8 +1,8 @@
 """What follows from which transitions are possible, whatever their probabilities: no rounding can change it.
 
-    reachable      states that a policy, or any policy, can get to from the start
-    closed classes of P_π: where a run ends up; the other states are transient
-    end components sets of states with actions that stay among them and reach each of them: where a run can stay for ever
+reachable      states that a policy, or any policy, can get to from the start
+closed classes of P_π: where a run ends up; the other states are transient
+end components sets of states with actions that stay among them and reach each of them: where runs can stay
 """
 
 from __future__ import annotations

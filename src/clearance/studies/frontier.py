@@ -29,10 +29,10 @@ from clearance.core.errors import InfeasibleError, InputError, infeasible_messag
 from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
 from clearance.core.validation import check_model
-from clearance.exact.enclosure import enclose
 from clearance.exact.feasibility import Scaled, slater_margin
 from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
 from clearance.exact.optimum import Optimum, optimum
+from clearance.exact.policy_bounds import lower_bounds
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import scale_of
 
@@ -232,8 +232,8 @@ class _Curve:
         cmdp = self.at(x)
         best = optimum(cmdp) if best is None else best
         lam = float(best.lam.sum() if self.i is None else best.lam[self.i])
-        _, lower, _ = enclose(cmdp, best.policy[None])
-        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[0, 1:] >= cmdp.b)))
+        lower = lower_bounds(cmdp, best.policy)
+        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[1:] >= cmdp.b)))
 
     @property
     def scale(self) -> float:
@@ -288,8 +288,7 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 def _largest(cmdp: CMDP, i: int) -> float:
     """max J_gi under the other limits, as proven of a policy."""
-    _, lower, _ = enclose(cmdp, optimum(maximise_constraint(cmdp, i)).policy[None])
-    return float(lower[0, 1 + i])
+    return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
