@@ -46,8 +46,12 @@ def _bound(best: Optimum, seen: PolicyBounds) -> float:
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return what a certificate on a finite model holds for, in words."""
-    how = "a rule, called as given" if mixture is None else policy_words(mixture.M)
+    how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
     return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
+
+
+def _one(mixture: Mixture) -> str:
+    return "one policy that depends on the step" if mixture.pi.ndim == 4 else "one stationary policy"
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:

@@ -30,13 +30,15 @@ WRITERS: Mapping[str, Callable[[CMDP, str | Path], None]] = {
     ".umb": write_umb,
 }
 BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
-IMPORTED = (".csv", *READERS)  # these need a discount factor, and have no limits
+IMPORTED = (".csv", *READERS)  # these need a criterion, and have no limits
 
 
 def load_model(
     path: str | Path,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
@@ -44,14 +46,15 @@ def load_model(
 ) -> CMDP:
     """Return the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
 
-    gamma    discount factor;  reward: the name of what is maximised
+    gamma, criterion, horizon  what J is, as in `CMDP`;  reward: the name of what is maximised
     limits   upper limits of costs by name;  b: lower limits of utilities by name
     initial  the state to start in, or {state: probability}; unless given, the file's own
 
     An .npz file has all of these, so that none may be given.
     """
     suffix = Path(path).suffix.lower()
-    how = {"gamma": gamma, "reward": reward, "limits": limits, "b": b, "initial": initial}
+    how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
+    how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":

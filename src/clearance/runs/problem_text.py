@@ -22,8 +22,9 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a model in a foreign format: these have neither discount factor nor limits.
-OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+# What the user says of a model in a foreign format: these have neither criterion nor limits.
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
+OF_ANY_MODEL = ("criterion", "horizon")  # another J for a model that has one
 ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
@@ -44,8 +45,7 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
     if text in MODELS or is_model_file(text):
-        refuse_environment_flags(asked, f"{text} is a model")
-        return MODELS[text]() if text in MODELS else CMDP.load(text)
+        return _restated(MODELS[text]() if text in MODELS else CMDP.load(text), asked, text)
     if is_code(text):
         return _from_factory(text, asked)
     known = ", ".join([*MODELS, *SIMULATORS])
@@ -56,12 +56,17 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
     """Return the finite model that PROBLEM names; `asked` is what is asked of an imported one, None: nothing can be."""
     if asked is not None and is_imported(text):
         return load_problem(text, asked)
-    refuse_environment_flags(asked or {}, f"{text} is not an imported model")
     found = load_model_or_none(text)
     if found is None:
         needs = "solve, certify and check take it, this needs a finite model"
         raise InputError(f"{WHAT} {text} is a simulator: {needs}")
-    return found
+    return _restated(found, asked or {}, text)
+
+
+def _restated(cmdp: CMDP, asked: Mapping[str, Any], text: str) -> CMDP:
+    """The model with another criterion where that is asked, its limits as they are; nothing else can be."""
+    refuse_environment_flags({n: x for n, x in asked.items() if n not in OF_ANY_MODEL}, f"{text} is a model")
+    return cmdp.replace(**asked) if asked else cmdp
 
 
 def load_model_or_none(text: str) -> CMDP | None:
@@ -70,7 +75,7 @@ def load_model_or_none(text: str) -> CMDP | None:
         return None
     if is_imported(text):
         first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
+        raise InputError(f"{WHAT} {text} has neither criterion nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -103,8 +108,9 @@ def names_code(text: str) -> bool:
 def _from_factory(text: str, asked: Mapping[str, Any]) -> Any:
     found = import_name(WHAT, text, call=True)
     if world_of.dispatch(type(found)) is not world_of.dispatch(object):
-        is_model = isinstance(found, CMDP)
-        refuse_environment_flags(asked, f"{text} is a model" if is_model else f"{text} comes with its own limits")
+        if isinstance(found, CMDP):
+            return _restated(found, asked, text)
+        refuse_environment_flags(asked, f"{text} comes with its own limits")
         return found
     if not _is_environment(found):
         raise _wrong_problem(text, found)
@@ -117,6 +123,8 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     given = dict(asked)
+    if "criterion" in given:
+        raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
     if "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)

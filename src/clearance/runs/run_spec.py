@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from clearance.certificates.best_mixture import SINGLE
+from clearance.core.criterion import CRITERIA
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import (
@@ -114,6 +115,10 @@ class RunSpec:
         "B1,B2|NAME=B,…",
     )
     gamma: float | None = _flag(parse_real, "limits", "discount factor (default with --horizon: 1)")
+    criterion: str | None = _flag(
+        OneOf(*CRITERIA), "limits", "what J is on a finite model: discounted sums (--gamma), long-run means "
+        "per step, or sums until absorption (default: discounted, or as the model says)"
+    )  # fmt: skip
     reward: str | None = _flag(parse_text, "limits", "what to maximise in an imported model, by name", "NAME")
     initial: str | None = _flag(
         parse_text, "limits", "initial state of an imported model, by name or number (default: as in the file)", "STATE"
