@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import clearance as cl
+from clearance.exact.feasibility import decide_feasibility
 from clearance.exact.infeasibility import diagnose
+from clearance.exact.never import never_words
 from clearance.exact.policy_bounds import bound_policy
 from clearance.exact.rational import at_start, exact_values
 from clearance.finite.evaluation import evaluate
@@ -178,3 +180,50 @@ def test_criteria_are_kept_in_files(how: dict[str, Any], tmp_path: Path) -> None
     best = cl.optimum(again)
     best.mixture.save(tmp_path / "policy.npz")
     assert np.array_equal(cl.Mixture.load(tmp_path / "policy.npz", again).pi, best.mixture.pi)
+
+
+# ---------------------------------------------------------------------------------------------------------- never
+
+EVERY = [{"gamma": 0.9}, {"criterion": "total"}, {"horizon": 30}, {"criterion": "average"}]
+
+
+@pytest.mark.parametrize("how", EVERY)
+def test_never_is_proven_by_support(how: dict[str, Any]) -> None:
+    """A road 0 → 1 → 2 (goal) past a cliff (3): the short way falls with a probability that no float sees beside 1."""
+    P = np.zeros((4, 2, 4))
+    P[0, 0, 1], P[0, 0, 3] = 1 - 1e-18, 1e-18  # the short way
+    P[0, 1, 0], P[0, 1, 1] = 0.5, 0.5  # the long way
+    P[1, :, 2] = P[2, :, 2] = P[3, :, 3] = 1
+    fall = P[:, :, 3] * (np.arange(4) < 3)[:, None]
+    goal = P[:, :, 2] * (np.arange(4) < 2)[:, None] - np.array([[0.1], [0.0], [0.0], [0.0]])
+    cmdp = cl.CMDP(P, goal, cost=fall, limit=0.0, rho=[1, 0, 0, 0], names=["fall"], **how)
+    best = cl.optimum(cmdp)
+    sure = cl.certify(cmdp, best, best=best)
+    assert best.status == "optimal" and sure.verdict == "CERTIFIED" and sure.J_upper[1] == 0.0
+    short = cl.certify(cmdp, np.eye(2)[[0, 0, 0, 0]])
+    assert short.verdict == ("CERTIFIED" if how == {"criterion": "average"} else "VIOLATED")
+    if how != {"criterion": "average"}:  # a mean of 0 allows a fall on the way
+        assert "no run can have fall" in sure.message
+        assert np.all(np.asarray(cl.Mixture.of(best.policy).pi)[..., 0, 0] == 0)
+
+
+@pytest.mark.parametrize("how", EVERY[:3])
+def test_where_never_is_impossible_the_states_are_named(how: dict[str, Any]) -> None:
+    P = np.zeros((3, 2, 3))
+    P[0, 0, 1] = P[0, 1, 1] = P[2, :, 2] = 1
+    P[1, 0, 2], P[1, 1, 0], P[1, 1, 2] = 1, 1 - 1e-17, 1e-17
+    cost = P[:, :, 2] * (np.arange(3) < 2)[:, None]
+    cmdp = cl.CMDP(P, np.zeros((3, 2)), cost=cost, limit=0.0, rho=[1, 0, 0], names=["end"], **how)
+    assert cl.optimum(cmdp).status == "infeasible"
+    assert never_words(cmdp) == "end cannot be avoided from states 0, 1"
+    assert decide_feasibility(cmdp).verdict == "infeasible"
+
+
+def test_never_within_a_horizon_may_end_in_what_comes_later() -> None:
+    """A fuse of three steps: within two nothing happens, within four it cannot be helped."""
+    P = np.zeros((4, 1, 4))
+    for s in range(4):
+        P[s, 0, min(s + 1, 3)] = 1
+    cost = np.array([[0.0], [0.0], [1.0], [0.0]])
+    for H, status in ((2, "optimal"), (3, "infeasible")):
+        assert cl.optimum(cl.CMDP(P, 0 * cost, cost=cost, limit=0.0, rho=[1, 0, 0, 0], horizon=H)).status == status

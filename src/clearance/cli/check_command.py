@@ -14,6 +14,7 @@ from clearance.cli import run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
 from clearance.core.errors import InputError, infeasible_message, no_room_message
 from clearance.exact.feasibility import Feasibility, decide_feasibility
+from clearance.exact.never import never_words
 from clearance.finite.cmdp import CMDP
 from clearance.simulator.simulator import Simulator
 
@@ -55,7 +56,7 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "names": list(cmdp.names),
         "costs": list(cmdp.costs),
         "slater": slater,
-        "message": _message(found),
+        "message": never_words(cmdp) or _message(found),
     }
     result |= {} if feasible else diagnosis_of(cmdp)
     notes = _meaning(cmdp)

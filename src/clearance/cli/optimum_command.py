@@ -9,6 +9,7 @@ from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
+from clearance.exact.never import never_words
 from clearance.exact.optimum import optimum
 from clearance.exchange.policy_files import SUFFIXES, save_policy
 from clearance.finite.mixture import Mixture
@@ -40,7 +41,11 @@ def run(args: argparse.Namespace) -> int:
     result["attained_margin"] = best.attained_margin
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
-        result |= {"verdict": "INFEASIBLE", "slater": slater, "message": infeasible_message(slater)}
+        result |= {
+            "verdict": "INFEASIBLE",
+            "slater": slater,
+            "message": never_words(cmdp) or infeasible_message(slater),
+        }
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
         result |= {"message": no_room_message(best.attained_margin)}

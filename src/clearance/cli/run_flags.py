@@ -16,7 +16,7 @@ from clearance.runs.problem_text import OF_MODEL_FILE, load_model
 from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
 
 GROUPS = {
-    "limits": "limits of an environment (gym:ENV_ID, package.module:factory) or an imported model (.csv, .umb, …)",
+    "limits": "limits of an environment (gym:ENV_ID, package.module:factory) or a finite model (what if?)",
     "method": "method",
     "settings": "settings of the method",
     "evidence": "evidence and budget",
@@ -54,8 +54,9 @@ def add_environment_flags(p: argparse.ArgumentParser) -> None:
 
 
 def add_model_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that say what is asked of an imported model."""
-    group = p.add_argument_group("limits of an imported model (.csv, .drn, .umb, .tra)")
+    """Add the flags that say what is asked of a finite model."""
+    group = p.add_argument_group("limits and discount: an imported model (.csv, .drn, .umb, .tra) needs them, others "
+                                 "have their own, which these replace")  # fmt: skip
     for name in OF_MODEL_FILE:
         _add(group, name)
 

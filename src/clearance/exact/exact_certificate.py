@@ -8,6 +8,7 @@ from clearance.certificates.certificate import Certificate, Verdict, build_certi
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError, infeasible_message
+from clearance.exact.never import never_words, zero_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.exact.proof import proof_of
@@ -64,9 +65,10 @@ def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
 
 def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Optimum | None) -> str:
     if verdict == "CERTIFIED":
-        return "every limit is met, proven for the numbers as stored"
+        never = ", ".join(cmdp.names[i] for i in zero_limits(cmdp) if cmdp.kind != "average")
+        return "every limit is met, proven for the numbers as stored" + (f"; no run can have {never}" if never else "")
     if best is not None and best.status == "infeasible":
-        return infeasible_message(best.attained_margin)
+        return never_words(cmdp) or infeasible_message(best.attained_margin)
     if verdict == "VIOLATED":
         broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
         return "limits broken: " + ", ".join(broken)

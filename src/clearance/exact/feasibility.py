@@ -23,6 +23,7 @@ from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
 from clearance.exact.bellman import Operator
 from clearance.exact.enclosure import U, dual_function
+from clearance.exact.never import SMALLEST, Never, never_of
 from clearance.exact.oracles import OracleColumns, oracle_of
 from clearance.exact.policy_bounds import meets_limits
 from clearance.finite.cmdp import CMDP
@@ -118,8 +119,16 @@ class Feasibility:
 def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     """Decide whether the limits can be met, by proof."""
     check_model(cmdp)
+    never = never_of(cmdp)
+    if never is not None and not never.impossible:
+        rest = decide_feasibility(never.rest, method=method)
+        proof = None if rest.proof is None else rest.proof._replace(lam=never.expand(rest.proof.lam))
+        return replace(rest, slater=min(rest.slater, 0.0), proof=proof)
     safest = find_safest(Scaled.of(cmdp), method)
     slater = margin_of(cmdp, safest.J)
+    if never is not None:
+        proof = prove_never(cmdp, never, safest, method)
+        return Feasibility("infeasible", min(slater, -SMALLEST), safest.policy, proof)
     for pi in safest_candidates(cmdp, safest):
         if meets_limits(cmdp, pi):
             return Feasibility("feasible", slater, pi)
@@ -152,6 +161,16 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
         if bound < 0:
             return FarkasProof(candidate, bound, V)
     return None
+
+
+def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
+    """The proof that a cost cannot be avoided: by multipliers, or for too small probabilities by support alone."""
+    proof = prove_infeasible(cmdp, safest.lam, method)
+    if proof is not None:
+        return proof
+    lam = np.zeros(cmdp.I)
+    lam[never.limits] = 1 / len(never.limits)
+    return FarkasProof(lam, -SMALLEST, enclose_farkas(cmdp, lam)[1])
 
 
 def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
@@ -214,7 +233,8 @@ def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float 
     """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long)."""
     cmdp = scaled.cmdp
     if cmdp.I == 0:
-        uniform = policy_from_occupancy(np.zeros(cmdp.policy_shape), cmdp.available)
+        pairs = cmdp.available if cmdp.allowed is None else cmdp.allowed
+        uniform = policy_from_occupancy(np.zeros(cmdp.policy_shape), pairs)
         return Safest(uniform, np.zeros(1), uniform, np.zeros(0))  # nothing to measure
 
     def solved(by: Method) -> tuple[Array | Mixture, Array]:

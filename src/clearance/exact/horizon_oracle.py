@@ -35,6 +35,12 @@ class HorizonOracle:
     def _turned(self) -> Any:
         return self.cmdp.rows.T.tocsr() if self.cmdp.is_sparse else self.cmdp.rows.T
 
+    @property
+    def _allowed(self) -> NDArray[np.bool_]:
+        """The pairs [H, S, A] to choose from."""
+        allowed = self.cmdp.allowed
+        return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
+
     def best(self, weights: Array) -> tuple[Acts, float, Array]:
         """The policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
@@ -43,9 +49,9 @@ class HorizonOracle:
     def _induct(self, h: Array) -> tuple[Acts, Array]:
         cmdp, H = self.cmdp, self.cmdp.policy_shape[0]
         act, V = np.empty((H, cmdp.S), np.int64), np.zeros((H, cmdp.S))
-        h, later = np.where(cmdp.available, h, -np.inf), np.zeros(cmdp.S)
+        later, allowed = np.zeros(cmdp.S), self._allowed
         for t in reversed(range(H)):
-            Q = h + cmdp.gamma * (cmdp.rows @ later).reshape(cmdp.S, cmdp.A)
+            Q = np.where(allowed[t], h, -np.inf) + cmdp.gamma * (cmdp.rows @ later).reshape(cmdp.S, cmdp.A)
             act[t] = Q.argmax(1)
             later = V[t] = np.take_along_axis(Q, act[t][:, None], 1)[:, 0]
         return act, V
@@ -74,7 +80,7 @@ class HorizonOracle:
         for t, (now, later) in enumerate(_steps(V)):
             Q, bound = (cmdp.gamma * (cmdp.rows @ x).reshape(cmdp.S, cmdp.A) for x in (later, np.abs(later)))
             error = rounding(n) * (size + bound + np.abs(now)[:, None]) + n * TINY
-            worst[t] = np.max(h + Q - now[:, None] + error, where=cmdp.available, initial=0.0)
+            worst[t] = np.max(h + Q - now[:, None] + error, where=self._allowed[t], initial=0.0)
         up = _add_up(cmdp, worst, largest_row_sum(cmdp), n)
         mass = cmdp.rho.sum() * (1 + rounding(cmdp.S))
         value, spread = cmdp.rho @ V[0] - lam @ cmdp.b, cmdp.rho @ np.abs(V[0]) + lam @ np.abs(cmdp.b)

@@ -10,7 +10,7 @@ is the dual function at λ*,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -33,10 +33,12 @@ from clearance.exact.feasibility import (
     one_policy,
     or_by_columns,
     prove_infeasible,
+    prove_never,
     safest_candidates,
     snap,
     uses_columns,
 )
+from clearance.exact.never import Never, never_of
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import evaluate, policy_from_occupancy
@@ -51,6 +53,7 @@ TIGHTEN = 1e-10
 ALIKE = 1e-13
 # The proven gap, relative to the scale of J_r, beyond which a policy is not called optimal.
 WIDE = 1e-3
+PRICES = tuple(10.0**k for k in range(0, 13, 2))  # of what must never be paid, relative to the reward
 ONCE = (
     "the optimum is a choice made once, at the start: runs end up in parts of the model that they do not leave, and no "
     "stationary policy has these shares of them"
@@ -153,8 +156,13 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:
+    never = never_of(cmdp)
+    if never is not None and not never.impossible:
+        return _with_never(cmdp, never, _optimum(never.rest, method))
     scaled = Scaled.of(cmdp)
     safest = find_safest(scaled, method, enough=1e-4 * scale_of(cmdp))
+    if never is not None:
+        return _infeasible(cmdp, safest, prove_never(cmdp, never, safest, method))
     proof = prove_infeasible(cmdp, safest.lam, method) if margin_of(cmdp, safest.J) < 0 else None
     if proof is None:
         best = _best_certified(scaled, safest, method)
@@ -163,6 +171,27 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
         if proof is None:
             return _measured(scaled, safest, best)
     return _infeasible(cmdp, safest, proof)
+
+
+def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
+    """The optimum of what is left as that of the whole, with multipliers that show it also without support: the price
+    of a cost that is never paid is finite, and large enough ones prove the same bound.
+    """
+    mixture = Mixture.of(rest.policy)
+    seen = bound_policy(cmdp, mixture)
+    J = seen.J
+    about = {"J": J, "b": cmdp.b, "names": cmdp.names, "costs": cmdp.costs, "d": mixture.occupancy(cmdp)}
+    about |= {"attained_margin": margin_of(cmdp, J), "lam": never.expand(rest.lam)}
+    if rest.status == "infeasible":
+        return replace(rest, **about)
+    size = np.abs(cmdp.r).max() * scale_of(cmdp)
+    for price in PRICES:
+        lam = about["lam"].copy()
+        lam[never.limits] = price * (np.abs(cmdp.r).max() or 1.0) / np.abs(cmdp.g[never.limits]).max(axis=(1, 2))
+        bound, V, _ = dual_function(cmdp, lam)
+        if bound <= rest.bound + 1e-9 * (size + abs(rest.bound)):
+            return replace(rest, **about | {"lam": lam, "bound": max(bound, float(seen.upper[0])), "V": V})
+    return replace(rest, **about | {"bound": max(rest.bound, float(seen.upper[0]))})
 
 
 def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:

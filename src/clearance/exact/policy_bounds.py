@@ -12,6 +12,7 @@ from clearance.core.arrays import Array
 from clearance.core.rational_algebra import Matrix
 from clearance.exact import rational
 from clearance.exact.enclosure import approximate_values, enclose, mix
+from clearance.exact.never import decide_by_support
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
@@ -42,8 +43,10 @@ def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> Policy
     V = approximate_values(cmdp, pi) if V is None else V
     parts, lower, upper = enclose(cmdp, pi, V)
     lower, upper = mix(mixture.weights, lower, upper)
+    parts, lower, upper = decide_by_support(cmdp, mixture, parts, lower, upper)
     verdict = verdict_of(lower[1:], upper[1:], cmdp.b)
-    found = PolicyBounds(verdict, mixture.weights @ parts, lower, upper, parts, V)
+    J = np.clip(mixture.weights @ parts, lower, upper)
+    found = PolicyBounds(verdict, J, lower, upper, parts, V)
     return (
         _bound_exactly(cmdp, mixture, found) if verdict == "UNDECIDED" and rational.is_small(cmdp, mixture) else found
     )

@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,6 +95,7 @@ class CMDP:
     actions: tuple[str, ...] | None
     criterion: str
     horizon: int | None
+    allowed: ClassVar[NDArray[np.bool_] | None] = None  # the pairs [H, S, A] that `exact.never` leaves, with a horizon
 
     def __init__(
         self,
@@ -244,9 +245,10 @@ class CMDP:
         gamma: float | None = None,
         criterion: str | None = None,
         horizon: int | None = None,
+        rho: ArrayLike | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A], limits b [I] or criterion; P is shared, not copied. With
-        names [I], h and b all given, I may be another one.
+        """The same model with other signals h [1+I, S, A], limits b [I], criterion or start ρ [S]; P is shared, not
+        copied. With names [I], h and b all given, I may be another one.
 
         criterion, horizon  make another sum of J, with `gamma` or without; gamma alone changes the discount
 
@@ -266,6 +268,8 @@ class CMDP:
             other._put_criterion(read_criterion(None, gamma, self.horizon))
         if other.gamma != self.gamma:
             other.__dict__.pop("elimination", None)  # whether it pays depends on gamma
+        if rho is not None:
+            other.__dict__["rho"] = read_initial(rho, self.S)
         if names is not None:
             other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
         I = len(other.names)

@@ -119,9 +119,11 @@ class RunSpec:
         OneOf(*CRITERIA), "limits", "what J is on a finite model: discounted sums (--gamma), long-run means "
         "per step, or sums until absorption (default: discounted, or as the model says)"
     )  # fmt: skip
-    reward: str | None = _flag(parse_text, "limits", "what to maximise in an imported model, by name", "NAME")
+    reward: str | None = _flag(
+        parse_text, "limits", "what to maximise in an imported model, by name; --reward=-NAME minimises", "NAME"
+    )
     initial: str | None = _flag(
-        parse_text, "limits", "initial state of an imported model, by name or number (default: as in the file)", "STATE"
+        parse_text, "limits", "initial state of a model, by name or number (default: as in the file)", "STATE"
     )
     horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
     num_envs: int | None = _flag(
@@ -177,7 +179,7 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What is asked of an environment or an imported model."""
+        """What is asked of an environment or a finite model."""
         asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
         return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 
