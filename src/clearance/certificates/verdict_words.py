@@ -26,9 +26,13 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, what: Criterion, policy: str) -> str:
-    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy."""
-    return f"Holds for: {subject}. What is limited: the {sum_words(what)}. Policy: {policy}."
+def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
+    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy.
+
+    tails  what limits on chances and tails of that sum are about
+    """
+    limited = "; ".join([f"the {sum_words(what)}", *tails])
+    return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:

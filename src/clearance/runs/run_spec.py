@@ -102,10 +102,11 @@ class RunSpec:
         OneOf("critic", "table", "coin", "exact"), "method", "where the draws on a finite model come from: a critic, "
         "Algorithm 2 with resets (table) or reset-free (coin), or exact values (default: what the method needs)"
     )  # fmt: skip
-    limits: tuple[float, ...] | Mapping[str, float] | None = _flag(
+    limits: tuple[float, ...] | Mapping[str, Any] | None = _flag(
         parse_limits,
         "limits",
-        "upper limits of the costs: numbers, or NAME=NUMBER for each (also --limit)",
+        'upper limits of the costs: numbers, or NAME=NUMBER for each (also --limit); of single episodes "P(NAME>C)<=P" '
+        'and "CVaR0.9(NAME)<=C"',
         "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
