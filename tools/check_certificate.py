@@ -88,8 +88,6 @@ class Model:
 
     def __init__(self, path):
         z = read_npz(path)
-        if "horizon" in z or Fraction(z["gamma"]) == 1:
-            raise Unreadable("this checker knows discounted sums only; check it with clearance certify --check")
         g, b = z.get("g", []), z.get("b", 0.0)
         self.h, self.gamma = [z["r"], *(g if not g or isinstance(g[0][0], list) else [g])], Fraction(z["gamma"])
         self.S, self.A, self.b = len(z["r"]), len(z["r"][0]), b if isinstance(b, list) else [b] * (len(self.h) - 1)
@@ -99,8 +97,8 @@ class Model:
         self.sums = [[sum(p for _, p in row) for row in rows] for rows in self.rows]
         check_distributions("rho", [self.rho])
         check_distributions("P", [[p for _, p in self.rows[s][a]] for s, a in self.pairs])
-        if {s for s, _ in self.pairs} != set(range(self.S)) or not 0 < self.gamma < 1:
-            raise Unreadable("a state has no action, or gamma is not between 0 and 1")
+        if "horizon" in z or {s for s, _ in self.pairs} != set(range(self.S)) or not 0 < self.gamma < 1:
+            raise Unreadable("a state has no action, or this is not a discounted sum without horizon")
 
     def read_row(self, z, s, a):
         if "available" in z and not z["available"][s][a]:

@@ -12,12 +12,10 @@ best policy: one would act greedily for ever longer before keeping the limit, wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from clearance.core.errors import InputError
-from clearance.core.validation import read_number
 
 DISCOUNTED, AVERAGE, TOTAL = "discounted", "average", "total"
 CRITERIA = (DISCOUNTED, AVERAGE, TOTAL)
@@ -53,6 +51,8 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
     >>> read_criterion(None, 0.9, None)
     Criterion(name='discounted', gamma=0.9, horizon=None)
     """
+    from clearance.core.validation import read_number  # NumPy: words about a criterion need none
+
     name, H = _one_name(criterion, signals), check_horizon(horizon)
     discount = None if gamma is None else read_number("gamma", gamma)
     if discount is not None and not 0 < discount <= 1:
@@ -87,7 +87,7 @@ def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
             raise InputError(f"criterion names {unknown[0]!r}; the signals are {', '.join(signals)}")
         given = [criterion.get(name, DISCOUNTED) for name in signals]
     else:
-        given = list(np.ravel(criterion))
+        given = [str(name) for name in criterion]
         if signals and len(given) != len(signals):
             raise InputError(
                 f"criterion has {len(given)} entries for {len(signals)} signals, reward first; give one each"
@@ -107,7 +107,7 @@ def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
 def check_horizon(H: Any) -> int | None:
     if H is None:
         return None
-    if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
+    if isinstance(H, bool) or not isinstance(H, Integral) or H < 1:
         raise InputError(f"horizon must be a whole number of at least 1, or None, got {H!r}")
     return int(H)
 
