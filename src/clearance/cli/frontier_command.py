@@ -36,7 +36,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.add_argument(
         "--seed", type=flag_types.count(2**63 - 1, least=0), default=0, help="random seed of solve (default: 0)"
     )
-    flag_types.add_cluster(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER))
     p.add_argument("--out", type=flag_types.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
 
 
