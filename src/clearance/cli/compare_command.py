@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.exact.optimum import optimum
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, {"status": "done", "table": rows, "files": files, "message": MESSAGE})
         return 0
-    tables.grid(
+    study_tables.grid(
         [(_title(p, results), [r for r in rows if r["problem"] == p]) for p in problems], SHOWN, [MESSAGE, *files]
     )
     return 0

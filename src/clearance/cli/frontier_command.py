@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.verdict_words import as_written, bound_words
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.studies.frontier import check_arguments, frontier
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, _data(curve, message, args.out))
     else:
-        tables.frontier(curve, _title(curve, args.problem), message)
+        study_tables.frontier(curve, _title(curve, args.problem), message)
     return 0
 
 

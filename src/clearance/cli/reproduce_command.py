@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_whole
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         study = run_bai2023(args.seeds, args.K, progress=bar.advance_to, executor=executor)
     paths = [*write_bai2023(study, args.out), *plots.reproduction(study, published(), Path(args.out))]
     if not args.json:
-        tables.study(study, paths)
+        study_tables.study(study, paths)
         return 0
     keys = ("class_optimum", "class_slater", "slater", "optimum", "lam_max", "seconds")
     facts = {k: getattr(study, k) for k in keys}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, study_tables, tables
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
 from clearance.runs import progress
@@ -129,7 +129,7 @@ def _answer(args: argparse.Namespace, found: sweep.Sweep) -> int:
         tables.answer(args, {"status": "failed" if failed else "done", **data, "table": found.rows, "message": message})
     else:
         shown = dict(list(SHOWN.items())[:1]) | {name: f"{{{name}}}" for name in found.grid.axes} | SHOWN
-        tables.grid([(str(found.folder), [_shown(row) for row in found.rows[:MOST_SHOWN]])], shown, [message])
+        study_tables.grid([(str(found.folder), [_shown(row) for row in found.rows[:MOST_SHOWN]])], shown, [message])
     return BAD_INPUT if failed else CERTIFIED if certified == len(found.rows) else NOT_CERTIFIED
 
 
