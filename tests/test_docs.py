@@ -28,6 +28,7 @@ from documents import (
 )
 
 import clearance
+from clearance.cli import main
 from clearance.core.errors import InputError
 from clearance.exact import theory
 
@@ -84,6 +85,44 @@ def test_links_and_cited_tests_exist(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
     for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
         assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
+
+
+# ------------------------------------------------------------------------------------------------------ the guarantee
+
+CLAIMS, SHOWN = ROOT / "docs/concepts/certificates.md", ROOT / "docs/research/guarantee_tests.md"
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and table rows of a page, without headings, code and rulers."""
+    kept = [line for line in prose(text).splitlines() if not line.startswith(("#", "    "))]
+    found: list[str] = []
+    for part in re.split(r"\n\s*\n|\n(?=- |\| )", "\n".join(kept)):
+        line = " ".join(part.split())
+        if line.startswith("|"):
+            found += [line.strip("| ")] if "**" in line else []
+        elif line:
+            found += re.split(r"(?<=[.:!?])(?:\*\*)? (?=[A-Z`*\[])", line)
+    return found
+
+
+def test_every_sentence_of_the_guarantee_is_shown() -> None:
+    """docs/research/guarantee_tests.md has a row for each, by its first words, and no row is left over."""
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", SHOWN.read_text(encoding="utf-8"), re.MULTILINE)[1:]
+    claimed = sentences(CLAIMS.read_text(encoding="utf-8"))
+    assert len(claimed) > 70
+    assert [claim for claim in claimed if not claim.startswith(tuple(rows))] == []
+    assert [row for row in rows if not any(claim.startswith(row) for claim in claimed)] == []
+
+
+def test_the_verdict_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """All but the last digits of the slack, which differ between processors."""
+    shown = next(block.text for block in blocks(CLAIMS.read_text(encoding="utf-8")) if "CERTIFIED:" in block.text)
+    main(["solve", "inventory", "--K", "1000", "--N", "20"])
+
+    def words(text: str) -> str:
+        return re.sub(r"slack [\d.e-]+", "slack", " ".join(text.split()))
+
+    assert words(shown) in words(capsys.readouterr().out)
 
 
 # ----------------------------------------------------------------------------------------------------------- blocks
