@@ -210,6 +210,8 @@ def difference(shown: str, said: str) -> str:
 
 def _same(shown: list[str], said: list[str]) -> bool:
     one, two = " ".join(shown), " ".join(said)
+    if one.startswith("seconds ") and two.startswith("seconds "):
+        return True
     if NUMBER.sub("#", one) != NUMBER.sub("#", two):
         return False
     pairs = zip(NUMBER.findall(one), NUMBER.findall(two), strict=True)

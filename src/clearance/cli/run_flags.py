@@ -22,7 +22,7 @@ OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initi
 GROUP_OF_FLAG: dict[str, str] = {"single": METHOD, **dict.fromkeys(OF_SIMULATOR, SIMULATOR)}
 # Settings that most methods have; the others are shown for the method that --method names.
 COMMON = ("K", "N", "kappa")
-OF_MODELS = "Imported models (.csv, .drn, .umb, .tra) need them; others have their own, which these replace."
+OF_MODELS = "Imported models (.csv, .drn, .umb, .tra) need these; others have their own."
 MORE = "Each method has further settings: add --method NAME to --help to see them."
 
 
