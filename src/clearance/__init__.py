@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
     from clearance.reporting.report import report
-    from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
     from clearance.simulator.policies.network_policy import categorical, gaussian
     from clearance.simulator.remote_lanes import Fleet
-    from clearance.studies.compare import compare
+    from clearance.studies.compare import Comparison, compare
     from clearance.studies.frontier import Frontier, frontier
     from clearance.studies.sweep import Sweep, sweep
 
@@ -91,6 +90,7 @@ _HOME = {
     "CRPO": "learning.methods.crpo",
     "Certificate": "certificates.certificate",
     "CheckedCertificate": "runs.certificate_check",
+    "Comparison": "studies.compare",
     "ConservatismWarning": "runs.worlds.finite_kappa",
     "Critic": "finite.samplers.td_critic",
     "DamagedRunWarning": "runs.run_writer",
@@ -161,7 +161,6 @@ _HOME = {
     "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
-    "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
@@ -190,6 +189,7 @@ __all__ = [
     "Box",
     "Certificate",
     "CheckedCertificate",
+    "Comparison",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
@@ -253,7 +253,6 @@ __all__ = [
     "model",
     "occupancy",
     "optimum",
-    "plot",
     "report",
     "resume",
     "run",

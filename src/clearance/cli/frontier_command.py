@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.verdict_words import as_written, bound_words
 from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
+from clearance.core.figures import pyplot_for_files
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.studies.frontier import check_arguments, frontier
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
         if args.out.endswith(FIGURES):
-            plots._pyplot()  # a missing extra is said before the work, not after it
+            pyplot_for_files()  # a missing extra is said before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
     total = args.points + args.learned
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="points") as bar:

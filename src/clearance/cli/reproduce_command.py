@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
+from clearance.core.figures import pyplot_for_files
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_whole
@@ -23,7 +24,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    plots._pyplot()  # report a missing extra, or a folder that cannot be made, before the work
+    pyplot_for_files()  # report a missing extra, or a folder that cannot be made, before the work
     flag_types.check_folder(args.out)
     with (
         executor_argument.executor_of(args) as executor,

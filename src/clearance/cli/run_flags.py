@@ -22,6 +22,7 @@ OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initi
 GROUP_OF_FLAG: dict[str, str] = {"single": METHOD, **dict.fromkeys(OF_SIMULATOR, SIMULATOR)}
 # Settings that most methods have; the others are shown for the method that --method names.
 COMMON = ("K", "N", "kappa")
+OF_MODELS = "Imported models (.csv, .drn, .umb, .tra) need these; others have their own."
 MORE = "Each method has further settings: add --method NAME to --help to see them."
 
 
@@ -59,9 +60,9 @@ def add_environment_flags(p: argparse.ArgumentParser) -> None:
 
 
 def add_model_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that say what is asked of an imported model."""
+    """Add the flags that say what is asked of a finite model: an imported one needs them, others have their own."""
     for name in OF_MODEL_FILE:
-        _add(group(p, "imported model (.csv, .drn, .umb, .tra)"), name)
+        _add(group(p, "limits and discount of the model", OF_MODELS), name)
 
 
 def _group_of(p: argparse.ArgumentParser, name: str) -> Any:

@@ -30,7 +30,16 @@ INTERRUPTED = 128  # and a signal: an exit status
 # What people see in a table with one row per constraint, and in the sentences below it.
 IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
 USUAL = ("done", "optimal")  # statuses that go without saying
-IN_SENTENCES = ("policy", "policy_words", "scope", "worst_component_slack", "greedy_verdict", "path_bound")
+IN_SENTENCES = (
+    "policy",
+    "policy_words",
+    "scope",
+    "worst_component_slack",
+    "greedy_verdict",
+    "path_bound",
+    "runs",
+    "out",
+)
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
@@ -119,7 +128,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
-    facts = [(label(k), _show(v)) for k, v in result.items() if v is not None and k not in hidden]
+    facts = [(label(k), _show(v)) for k, v in result.items() if _plain(v) is not None and k not in hidden]
     found = []
     if "relax_each" in result:
         found.append(limit_tables.table_of_relaxations(result, names))

@@ -139,6 +139,22 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
     return found
 
 
+def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
+    """Return b [I] with other lower limits of the utilities: numbers for all of them, or by name."""
+    free = [i for i, cost in enumerate(costs) if not cost]
+    if isinstance(b, Mapping):
+        wrong = [name for name in b if name in names and costs[list(names).index(name)]]
+        if wrong:
+            raise InputError(f"b: {wrong[0]!r} is a cost; give its upper limit (limit)")
+        return read_limits(b, before, costs, names)
+    values = read_vector("b", b)
+    if not free or len(values) not in (1, len(free)):
+        raise InputError(f"b has {len(values)} entries for {len(free)} utilities; give one number, or one each")
+    found = before.copy()
+    found[free] = values
+    return found
+
+
 def _bounds(bounds: Any, n: int) -> Bounds | None:
     if bounds is None:
         return None

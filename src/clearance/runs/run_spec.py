@@ -122,10 +122,10 @@ class RunSpec:
     )
     gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon, otherwise required)")
     reward: str | None = _flag(
-        parse_text, "limits", "the reward of an imported model, by name (default: reward)", "NAME"
+        parse_text, "limits", "the reward of an imported model, by name; --reward=-NAME minimises", "NAME"
     )
     initial: str | None = _flag(
-        parse_text, "limits", "initial state of an imported model (default: as in the file)", "STATE"
+        parse_text, "limits", "initial state of a model, by name or number (default: as in the file)", "STATE"
     )
     horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
     num_envs: int | None = _flag(
@@ -186,7 +186,7 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What is asked of an environment or an imported model."""
+        """What is asked of an environment or a finite model."""
         asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
         return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 
