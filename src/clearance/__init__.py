@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.core.tail_limits import Chance, CVaR
     from clearance.deploy.export import export_policy
     from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
@@ -88,7 +89,9 @@ _HOME = {
     "CMDP": "finite.cmdp",
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
+    "CVaR": "core.tail_limits",
     "Certificate": "certificates.certificate",
+    "Chance": "core.tail_limits",
     "CheckedCertificate": "runs.certificate_check",
     "Comparison": "studies.compare",
     "ConservatismWarning": "runs.worlds.finite_kappa",
@@ -187,7 +190,9 @@ __all__ = [
     "SGD",
     "AcceleratedSGD",
     "Box",
+    "CVaR",
     "Certificate",
+    "Chance",
     "CheckedCertificate",
     "Comparison",
     "ConservatismWarning",

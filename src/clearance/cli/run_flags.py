@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from clearance.cli import flag_types
+from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
-from clearance.runs.field_values import OneOf, is_code
+from clearance.runs.field_values import OneOf, is_code, join_limits
 from clearance.runs.method_settings import METAVARS, Setting, all_settings, help_of, method_class
 from clearance.runs.method_table import METHODS
 from clearance.runs.problem_text import OF_MODEL_FILE, load_model
@@ -120,11 +121,12 @@ class _Collect(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
-        if before is not None and (
-            not isinstance(before, dict) or not isinstance(values, dict) or before.keys() & values
-        ):
+        if before is not None and not (isinstance(before, dict) and isinstance(values, dict)):
             parser.error(f"argument {option_string}: give each limit once, by name")
-        setattr(namespace, self.dest, values if before is None else before | values)
+        try:
+            setattr(namespace, self.dest, values if before is None else join_limits(before, values))
+        except InputError as e:
+            parser.error(f"argument {option_string}: {e}")
 
 
 def _add_setting(group: Any, setting: Setting, named: Sequence[str]) -> None:

@@ -108,10 +108,11 @@ class RunSpec:
         OneOf("critic", "table", "coin", "exact"), "method", "how advantages are estimated on a finite model: by a "
         "critic, by Algorithm 2 with resets (table) or without (coin), or exactly (default: what the method needs)"
     )  # fmt: skip
-    limits: tuple[float, ...] | Mapping[str, float] | None = _flag(
+    limits: tuple[float, ...] | Mapping[str, Any] | None = _flag(
         parse_limits,
         "limits",
-        "upper limits of the costs, in order or by name (also --limit)",
+        'upper limits of the costs, in order or by name (also --limit); of single episodes "P(NAME>C)<=P" and '
+        '"CVaR0.9(NAME)<=C"',
         "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
