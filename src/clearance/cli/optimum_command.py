@@ -41,11 +41,10 @@ def run(args: argparse.Namespace) -> int:
     result["attained_margin"] = best.attained_margin
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
-        result |= {
-            "verdict": "INFEASIBLE",
-            "slater": slater,
-            "message": never_words(cmdp) or infeasible_message(slater),
-        }
+        message = never_words(cmdp) or infeasible_message(slater)
+        result |= {"verdict": "INFEASIBLE", "slater": slater, "message": message}
+        # The multipliers prove that no policy meets the limits; they are no prices.
+        result |= {"lam": None, "complementarity": None, "conflict_weights": best.lam}
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
         result |= {"message": no_room_message(best.attained_margin)}

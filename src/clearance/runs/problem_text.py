@@ -13,6 +13,7 @@ from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.text import suggest
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -47,8 +48,9 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
-    known = ", ".join([*MODELS, *SIMULATORS])
-    raise InputError(f"{WHAT} {text!r} is no model file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
+    near = suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
+    kinds = "a model file, a name of the zoo, gym:ENV_ID or package.module:factory"
+    raise InputError(f"{WHAT} {text!r} is not {kinds}{near}")
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
