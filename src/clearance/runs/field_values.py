@@ -15,6 +15,7 @@ import numpy as np
 
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import Rule, parse_tail, tail_text
+from clearance.core.text import suggest
 
 Parser = Callable[[str], Any]
 
@@ -175,7 +176,8 @@ class OneOf:
         if text in self.words or (self.code and is_code(text)):
             return text
         also = f", or {self.code}" if self.code else ""
-        raise InputError(f"must be one of {', '.join(self.words)}{also}, got {text!r}")
+        near = suggest(text, self.words)
+        raise InputError(f"must be one of {', '.join(self.words)}{also}, got {text!r}{near}")
 
 
 def is_code(text: str) -> bool:

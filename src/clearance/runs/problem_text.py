@@ -13,6 +13,7 @@ from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.text import suggest
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -22,9 +23,9 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a finite model: files in foreign formats have neither discount factor nor limits, and in others
-# these replace their own.
-OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+# What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
+# replace their own.
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
 ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
@@ -47,8 +48,9 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
-    known = ", ".join([*MODELS, *SIMULATORS])
-    raise InputError(f"{WHAT} {text!r} is no model file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
+    near = suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
+    kinds = "a model file, a name of the zoo, gym:ENV_ID or package.module:factory"
+    raise InputError(f"{WHAT} {text!r} is not {kinds}{near}")
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
@@ -78,7 +80,7 @@ def load_model_or_none(text: str) -> CMDP | None:
         return None
     if is_imported(text):
         first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
+        raise InputError(f"{WHAT} {text} has neither criterion nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -127,6 +129,8 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     given = dict(asked)
+    if "criterion" in given:
+        raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
     if "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)
