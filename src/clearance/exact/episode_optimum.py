@@ -1,8 +1,8 @@
 """The best policy of a finite model under limits on single episodes, and what one episode costs, exactly.
 
-A chance is one linear program on the product with the cost so far (`finite.cost_product`). A CVaR is the least over ν of
-linear forms, and for costs on a lattice the least is at a sum that can occur: one program for each such ν, the best of
-which is the optimum. All policies of a mixture share one ν, since a CVaR is not linear in them.
+A chance is one linear program on the product with the cost so far (`finite.cost_product`). A CVaR is the least over ν
+of linear forms, and for costs on a lattice the least is at a sum that can occur: one program for each such ν, the best
+of which is the optimum. All policies of a mixture share one ν, since a CVaR is not linear in them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import CVaR, Rule, split_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.cost_product import WHOLE, CostProduct, cost_product, find_unit
-from clearance.finite.mixture import Mixture
 
 LEVELS = 1000  # of ν, at most
 
@@ -56,13 +54,25 @@ def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
             numbers limit the mean. Costs must be whole multiples of some unit
     """
     asked = split_limits(limits)
-    free = [k for k, (_, rule) in enumerate(asked) if isinstance(rule, CVaR) and rule.at is None]
+    free = _without_level(asked)
     if not free:
         product = cost_product(model, limits)
         return EpisodeOptimum(optimum(product.cmdp), product)
     if len(free) > 1:
         raise InputError("limits: more than one CVaR without a level: give at=ν to all but one of them")
     return _best_level(model, asked, free[0])
+
+
+def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
+    """Return the product of a model with the costs so far, under limits as `episode_optimum` takes them; ν of a CVaR
+    is the best one where it is not given.
+    """
+    found = _without_level(split_limits(limits))
+    return episode_optimum(model, limits).product if found else cost_product(model, limits)
+
+
+def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
+    return [k for k, (_, rule) in enumerate(asked) if isinstance(rule, CVaR) and rule.at is None]
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
@@ -122,17 +132,5 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
 
 def _tail_at(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     product = cost_product(model, {cost: rule})
-    mixture = Mixture.of(policy)
-    s = _base_states(product)
-    lifted = Mixture(mixture.weights, mixture.pi[..., s, :])
-    i = product.cmdp.names.index(next(x for x in product.cmdp.names if x.startswith(rule.label(cost))))
-    return float(rule.offset - lifted.J(product.cmdp)[1 + i])
-
-
-def _base_states(product: CostProduct) -> Any:
-    """The state of the model for each state of the product [S']."""
-    flat = product.where.reshape(product.model.S, -1)
-    found: Array = np.zeros(product.cmdp.S, np.int64)
-    s, k = np.nonzero(flat >= 0)
-    found[flat[s, k]] = s
-    return found
+    i = [name.startswith(rule.label(cost)) for name in product.cmdp.names].index(True)
+    return float(rule.offset - product.lift(policy).J(product.cmdp)[1 + i])

@@ -2,8 +2,8 @@
 
     (s, c)  --a-->  (s', min(c + cost(s, a), cap)),     signal of a limit: φ(c + cost(s, a)) − φ(c)
 
-with φ of `core.tail_limits`. Costs must be whole multiples of one unit, so that there are finitely many sums that matter:
-beyond the cap a chance is lost already, and a tail grows by the whole cost.
+with φ of `core.tail_limits`. Costs must be whole multiples of one unit, so that finitely many sums matter: beyond the
+cap a chance is lost already, and a tail grows by the whole cost.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import Chance, CVaR, Rule, split_limits
 from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
 
 WHOLE = 1e-9  # how far a cost may lie from a multiple of the unit, in units
 FINEST = 10**6  # denominators of a unit, at most
@@ -68,10 +69,21 @@ class CostProduct:
             raise InputError(f"state {s} cannot be reached with {cost_so_far}")
         return found
 
+    @property
+    def base_states(self) -> NDArray[np.int64]:
+        """The state of the model for each state of the product [S']."""
+        flat, found = self.where.reshape(self.model.S, -1), np.zeros(self.cmdp.S, np.int64)
+        s, k = np.nonzero(flat >= 0)
+        found[flat[s, k]] = s
+        return found
+
+    def lift(self, policy: Any) -> Mixture:
+        """A policy of the model, which does not look at costs, as a policy of the product."""
+        mixture = Mixture.of(policy)
+        return Mixture(mixture.weights, mixture.pi[..., self.base_states, :])
+
     def actor(self, policy: Any, rng: np.random.Generator) -> CostActor:
         """A policy of the product (a table or a Mixture) for one episode of the model: it counts the costs itself."""
-        from clearance.finite.mixture import Mixture
-
         return CostActor(self, Mixture.of(policy).reset(rng))
 
 
@@ -139,7 +151,7 @@ def _cap(name: str, rule: Rule, unit: float) -> int:
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:
-        raise InputError(f"limits: {rule.words(name)} needs a level: give at=ν, or let episode_optimum find the best")
+        raise InputError(f"limits: {rule.words(name)} needs a level: give at=ν, or use limit_episodes, which finds it")
     return max(math.ceil(rule.at / unit - WHOLE), 0)
 
 
@@ -172,39 +184,47 @@ def _build(model: CMDP, asked: list[Any], counters: tuple[Counter, ...], sizes: 
     K, S, A = len(counts), model.S, model.A
     steps = np.stack([x.steps for x in counters], -1)  # [S, A, k]
     after = np.minimum(counts[:, None, None] + steps, np.array(sizes) - 1)  # [K, S, A, k]
-    follow = np.ravel_multi_index(tuple(np.moveaxis(after, -1, 0)), sizes)  # [K, S, A]
-    P = _transitions(sparse.csr_array(model.rows), follow, K, S, A)
-    reached = _reachable(P, np.flatnonzero(model.rho) * K, A)
+    follow = np.asarray(np.ravel_multi_index(tuple(np.moveaxis(after, -1, 0)), sizes))  # [K, S, A]
+    P, starts = _transitions(sparse.csr_array(model.rows), follow, K, S, A), np.flatnonzero(model.rho)
+    reached = _reachable(P, starts * K, A)
+    s, k = np.divmod(reached, K)
     where = np.full(S * K, -1, np.int64)
     where[reached] = np.arange(len(reached))
-    s, k = np.divmod(reached, K)
-    h, b, names = [model.h[0][s]], [], []
-    for name, rule in asked:
-        j = model.names.index(name)
-        if not isinstance(rule, Rule):
-            h.append(model.h[1 + j][s])
-            b.append(-rule if model.costs[j] else rule)
-            names.append(name)
-            continue
-        i = [x.cost for x in counters].index(name)
-        h.append(-signal(rule, counters[i], counts[k, i][:, None], counters[i].steps[s]))
-        b.append(rule.offset - rule.at_most)
-        names.append(rule.label(name) if rule.offset == 0 else f"{rule.label(name)} − {rule.offset:g}")
     rho = np.zeros(len(reached))
-    rho[where[np.flatnonzero(model.rho) * K]] = model.rho[np.flatnonzero(model.rho)]
-    rows = (reached[:, None] * A + np.arange(A)).ravel()
-    kept = P[rows][:, reached]
-    labels = [f"{_state_name(model, int(x))}, {_counts_in_words(counters, counts[y])}" for x, y in zip(s, k, strict=True)]
+    rho[where[starts * K]] = model.rho[starts]
+    parts = [_constraint(model, name, rule, counters, s, counts[k]) for name, rule in asked]
+    names, b, g = zip(*parts, strict=True)
+    kept = P[(reached[:, None] * A + np.arange(A)).ravel()][:, reached]
     dense = len(reached) ** 2 * A <= DENSE
     found = CMDP(
         kept.toarray().reshape(len(reached), A, len(reached)) if dense else kept,
-        h[0], np.array(h[1:]).reshape(len(b), len(reached), A), np.array(b), rho=rho,
-        names=names, available=model.available[s], states=labels, actions=model.actions, order="state",
-        **({"criterion": "total"} if model.horizon is None else {"horizon": model.horizon}),
-    )  # fmt: skip
-    costs = tuple(model.costs[model.names.index(name)] for name, _ in asked)
-    object.__setattr__(found, "costs", costs)
+        model.h[0][s],
+        np.stack(g),
+        np.array(b),
+        rho=rho,
+        names=names,
+        available=model.available[s],
+        states=[_words(model, counters, *x) for x in zip(s, counts[k], strict=True)],
+        actions=model.actions,
+        order="state",
+        criterion="total",
+        horizon=model.horizon,
+    )
+    object.__setattr__(found, "costs", tuple(model.costs[model.names.index(name)] for name, _ in asked))
     return CostProduct(found, model, counters, where.reshape(S, *sizes))
+
+
+def _constraint(
+    model: CMDP, name: str, rule: float | Rule, counters: tuple[Counter, ...], s: Any, counts: Any
+) -> tuple[str, float, Array]:
+    """Name, b and utility [S', A] of one constraint at the product states (s, counts)."""
+    j = model.names.index(name)
+    if not isinstance(rule, Rule):
+        return name, -rule if model.costs[j] else rule, model.h[1 + j][s]
+    i = [x.cost for x in counters].index(name)
+    g = -signal(rule, counters[i], counts[:, i][:, None], counters[i].steps[s])
+    label = rule.label(name)
+    return label if rule.offset == 0 else f"{label} − {rule.offset:g}", rule.offset - rule.at_most, g
 
 
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
@@ -230,9 +250,6 @@ def _reachable(P: Any, first: NDArray[np.int64], A: int) -> NDArray[np.int64]:
     return np.flatnonzero(seen)
 
 
-def _state_name(model: CMDP, s: int) -> str:
-    return f"state {s}" if model.states is None else model.states[s]
-
-
-def _counts_in_words(counters: tuple[Counter, ...], counts: NDArray[np.int64]) -> str:
-    return ", ".join(x.words(int(c)) for x, c in zip(counters, counts, strict=True))
+def _words(model: CMDP, counters: tuple[Counter, ...], s: int, counts: NDArray[np.int64]) -> str:
+    state = f"state {s}" if model.states is None else model.states[s]
+    return ", ".join([state, *(x.words(int(c)) for x, c in zip(counters, counts, strict=True))])
