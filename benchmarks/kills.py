@@ -2,6 +2,7 @@
 
     python benchmarks/kills.py                 # 400 of them, a tenth at least in each phase
     python benchmarks/kills.py --number 40
+    python benchmarks/kills.py --start 200     # signals at random instants of start, imports and compiling instead
 
 Every process is a fresh one. It reports the phase that it enters; the signal is sent at a random instant of the phase
 that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After two to four of them the run is brought to its end.
@@ -102,16 +103,17 @@ class Calm(NamedTuple):
 class Watched:
     """One process on a run folder, and the phases that it has entered."""
 
-    def __init__(self, work: Path, folder: Path, flags: str) -> None:
+    def __init__(self, work: Path, folder: Path, flags: str, *, compiled: bool = True) -> None:
         here, there = os.pipe()
         argv = [sys.executable, "-c", WATCHED, "solve", *flags.split(), "--resume", str(folder), "--json"]
         self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         shell = ["bash", "-c", f'exec 3>&{there} "$@"', "bash", *argv]
         kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        kept = (kept if compiled else {}) | {"PYTHONFAULTHANDLER": "1"}
         how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": self.said, "cwd": work, "pass_fds": (there,)}
         self.process = subprocess.Popen(shell, env=os.environ | kept, **how)
         os.close(there)
-        self.hung = False
+        self.hung, self.began = False, time.monotonic()
         self.timer = threading.Timer(LONGEST, self.give_up)
         self.timer.start()
         self.marks = os.fdopen(here)
@@ -194,11 +196,53 @@ def find_wrong(folder: Path, sent: int, status: int, said: str) -> str:
     return "" if left in ("interrupted", "done") else f"left {left}"
 
 
+def interrupt_starts(number: int, rng: random.Random) -> None:
+    """Send SIGTERM, SIGHUP and SIGINT in turn at random instants before selection; nothing is compiled beforehand."""
+    ends: dict[str, Counter[str]] = defaultdict(Counter)
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        (work / "mine.py").write_text(MINE)
+        lasts = {kind: measure_start(work, kind) for kind in RUNS}
+        for n in range(number):
+            kind, sent = list(RUNS)[n % len(RUNS)], SENT[1 + n % 3]
+            shutil.rmtree(work / "run", ignore_errors=True)
+            run = Watched(work, work / "run", RUNS[kind], compiled=False)
+            time.sleep(rng.uniform(0, lasts[kind]))
+            run.process.send_signal(sent)
+            status, said = run.end()
+            where = run.entered[-1][0] if run.entered else "start"
+            if status in (0, 4):
+                where = "over"
+            elif status == -signal.SIGINT and said.rstrip().endswith("KeyboardInterrupt"):
+                where = "before the command has begun"  # Python's own start
+            elif fault := said if status == HUNG else find_wrong(work / "run", sent, status, said):
+                wrong.append(f"{kind}, {where}, {signal.Signals(sent).name}: {fault}")
+            ends[kind][where] += 1
+            print(f"{n}: {kind}, {where}, {signal.Signals(sent).name}: {status}", file=sys.stderr, flush=True)
+    for kind, counts in ends.items():
+        print(f"- {kind}: {counts.total()} signals: " + ", ".join(f"{k} {n}" for k, n in counts.most_common()))
+    print(f"{len(wrong)} ends that were not as they should be" + "".join(f"\n- {line}" for line in wrong))
+
+
+def measure_start(work: Path, kind: str) -> float:
+    """Return the seconds from the start of an undisturbed run to its selection."""
+    shutil.rmtree(work / "run", ignore_errors=True)
+    run = Watched(work, work / "run", RUNS[kind], compiled=False)
+    status, said = run.end()
+    assert status in (0, 4), said
+    return next(at for phase, at in run.entered if phase == "selection") - run.began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--number", type=int, default=400)
+    parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int, default=2023)
     args = parser.parse_args()
+    if args.start:
+        interrupt_starts(args.start, random.Random(args.seed))
+        return
     rng, hits, wrong, same = random.Random(args.seed), Counter(), [], defaultdict(list)
     signals: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
