@@ -5,7 +5,7 @@
     python benchmarks/kills.py --start 200     # signals at random instants of start, imports and compiling instead
 
 Every process is a fresh one. It reports the phase that it enters; the signal is sent at a random instant of the phase
-that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After two to four of them the run is brought to its end.
+that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After three to six of them the run is brought to its end.
 It counts as the same if the sha256 of every file of its trace, policy and certificate is that of the undisturbed run.
 """
 
@@ -253,7 +253,7 @@ def main() -> None:
             print(kind, {phase: round(t, 3) for phase, t in run.seconds.items()}, file=sys.stderr)
         while sum(hits.values()) < args.number or missing(hits, args.number):
             kind = list(RUNS)[sum(map(len, same.values())) % len(RUNS)]
-            for _ in range(rng.randint(2, 4)):
+            for _ in range(rng.randint(3, 6)):
                 wanted = [p for p in missing(hits, args.number) or PHASES if p in calm[kind].seconds]
                 sent = SENT[sum(signals.values()) % len(SENT)]
                 where, fault = disturb(work, kind, calm[kind], rng.choice(wanted or ["learning"]), sent, rng)
