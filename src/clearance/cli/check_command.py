@@ -59,7 +59,7 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "message": never_words(cmdp) or _message(found),
     }
     result |= {} if feasible else diagnosis_of(cmdp)
-    notes = _meaning(cmdp)
+    notes = _meaning(cmdp) if feasible else []
     if args.json:
         result["notes"] = notes
     elif notes:
