@@ -140,7 +140,7 @@ class SimulatorWorld(World):
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
         if not unbiased:
-            return Practical(simulator, policy)
+            return Practical(simulator.for_learning(), policy)
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
         return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
@@ -344,7 +344,7 @@ class SimulatorWorld(World):
         return replace(NetworkPolicy.from_description(json.dumps(data)), seed=data["seed"])
 
     def restore_sampler(self, data: dict[str, Any], policy: NetworkPolicy) -> Any:
-        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem, policy)
+        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem.for_learning(), policy)
 
     def repeats(self) -> tuple[bool | None, str]:
         same, where = repeats(self.problem)
