@@ -41,6 +41,7 @@ COMMANDS = {
     "plan": "show what Theorem 1 asks for this problem",
     "report": "write one HTML file about a run, or about several side by side",
     "reproduce": "run a published experiment again",
+    "completion": "print a script that completes commands, flags and names in bash, zsh or fish",
 }
 
 
@@ -122,6 +123,12 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, with all of its flags."""
+    commands = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(commands.choices)
 
 
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
