@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.core.tail_limits import Chance, CVaR
     from clearance.deploy.export import export_policy
     from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
+    from clearance.exact.episode_optimum import EpisodeOptimum, episode_optimum, limit_episodes
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
@@ -88,7 +90,9 @@ _HOME = {
     "CMDP": "finite.cmdp",
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
+    "CVaR": "core.tail_limits",
     "Certificate": "certificates.certificate",
+    "Chance": "core.tail_limits",
     "CheckedCertificate": "runs.certificate_check",
     "Comparison": "studies.compare",
     "ConservatismWarning": "runs.worlds.finite_kappa",
@@ -96,6 +100,7 @@ _HOME = {
     "DamagedRunWarning": "runs.run_writer",
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
+    "EpisodeOptimum": "exact.episode_optimum",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -144,6 +149,7 @@ _HOME = {
     "compare": "studies.compare",
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
+    "episode_optimum": "exact.episode_optimum",
     "evaluate": "finite.evaluation",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
@@ -155,6 +161,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "limit_episodes": "exact.episode_optimum",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
@@ -187,7 +194,9 @@ __all__ = [
     "SGD",
     "AcceleratedSGD",
     "Box",
+    "CVaR",
     "Certificate",
+    "Chance",
     "CheckedCertificate",
     "Comparison",
     "ConservatismWarning",
@@ -195,6 +204,7 @@ __all__ = [
     "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
+    "EpisodeOptimum",
     "Exact",
     "Fleet",
     "Frontier",
@@ -236,6 +246,7 @@ __all__ = [
     "compare",
     "diagnose",
     "environment",
+    "episode_optimum",
     "evaluate",
     "export_policy",
     "from_brax",
@@ -247,6 +258,7 @@ __all__ = [
     "frontier",
     "gaussian",
     "gymnasium",
+    "limit_episodes",
     "linear_softmax",
     "load_model",
     "load_policy",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clearance.cli import command_line, main
+from clearance.cli import guide, main
 from clearance.cli.completion_command import list_commands
 from clearance.zoo import MODELS
 
@@ -88,7 +88,7 @@ def test_zsh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_everything_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
     commands = {c.name: c for c in list_commands()}
-    assert commands.keys() == command_line.COMMANDS.keys() and set(MODELS) <= set(commands["optimum"].words)
+    assert commands.keys() == guide.COMMANDS.keys() and set(MODELS) <= set(commands["optimum"].words)
     assert {"--limit", "--gamma", "--help", "--json"} <= {f.name for f in commands["optimum"].flags}
     for shell in ("bash", "zsh", "fish"):
         text = script(shell, capsys)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.core.figures import pyplot_for_files, save_figure
@@ -23,13 +23,12 @@ from clearance.studies.comparison_figure import gaps_of, violations_of
 # What people see; the files and --json hold all columns.
 SHOWN = {
     "method": "{method}",
-    "average\ngap, violation": "{gap average:+.3f} {violation average:+.3f}",
-    "last\ngap, violation": "{gap last:+.3f} {violation last:+.3f}",
-    "best\ngap": "{gap best:+.3f}",
-    "certi-\nfied": "{certified:.0%}",
-    "feasible\niterates": "{feasible iterates:.0%}",
-    "regret": "{regret of violation:.3f}",
-    "s": "{seconds:.1f}",
+    "gap": "{gap average:+.3f}",
+    "violation": "{violation average:+.3f}",
+    "last gap": "{gap last:+.3f}",
+    "last violation": "{violation last:+.3f}",
+    "best gap": "{gap best:+.3f}",
+    "certified": "{certified:.0%}",
 }
 
 
@@ -48,7 +47,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     )
     p.add_argument("--K", type=count(10**7), default=500, help="iterations of one run (default: 500)")
     p.add_argument("--threads", type=count(1_000), default=2, help="runs at the same time (default: 2)")
-    flag_types.add_cluster(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER))
     p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help="folder for tables, curves and figures")
 
 
@@ -85,17 +84,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, {"status": "done", "table": rows, "files": files, "message": MESSAGE})
         return 0
-    tables.grid(
+    study_tables.grid(
         [(_title(p, results), [r for r in rows if r["problem"] == p]) for p in problems], SHOWN, [MESSAGE, *files]
     )
     return 0
 
 
 MESSAGE = (
-    "gap is J* − J_r and violation max_i (b_i − J_gi), both signed, by exact values, mean over seeds; certified is the "
-    "share of runs whose best mixture is proven to keep every limit; regret is the mean violation while learning; "
-    "settings are found by one ladder of fifteen for every method, on a seed that is not shown; a method of your own "
-    "runs with its defaults"
+    "gap: optimum − reward; violation: by how much the worst limit is broken, negative if all are met. Both are exact "
+    "values of the average iterate, averaged over seeds; last: of the last iterate; best: of the best mixture of "
+    "iterates. certified: share of runs whose best mixture is proven to meet every limit. The built-in methods were "
+    "tuned on a seed that is not shown; a method of your own runs with its defaults."
 )
 
 

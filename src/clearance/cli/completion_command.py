@@ -7,14 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from clearance.cli import command_line, tables
+from clearance.cli import command_line, guide, tables
 from clearance.zoo import MODELS, SIMULATORS
 
-HOW_TO = """how to install it:
-  bash  clearance completion bash > ~/.local/share/bash-completion/completions/clearance
-  zsh   clearance completion zsh > ~/.zfunc/_clearance       (with fpath+=~/.zfunc before compinit in ~/.zshrc)
-  fish  clearance completion fish > ~/.config/fish/completions/clearance.fish
-"""
+ABOUT = "bash, zsh or fish; for zsh: completion zsh > ~/.zfunc/_clearance, with fpath+=~/.zfunc before compinit"
 
 
 class Flag(NamedTuple):
@@ -36,9 +32,7 @@ class Command(NamedTuple):
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    p.add_argument("shell", choices=list(WRITERS), metavar="SHELL", help="bash, zsh or fish")
-    p.formatter_class = argparse.RawDescriptionHelpFormatter
-    p.epilog = HOW_TO
+    p.add_argument("shell", choices=list(WRITERS), metavar="SHELL", help=ABOUT)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +49,7 @@ def list_commands() -> Iterator[Command]:
     for name, parser in command_line.parsers().items():
         flags = [f for action in parser._actions for f in _flags(action)]
         words = [w for action in parser._actions if not action.option_strings for w in _words(action)]
-        yield Command(name, command_line.COMMANDS[name], flags, tuple(words))
+        yield Command(name, guide.COMMANDS[name], flags, tuple(words))
 
 
 def _flags(action: argparse.Action) -> Iterator[Flag]:

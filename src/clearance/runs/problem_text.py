@@ -6,13 +6,16 @@ The suffix of a model file says its format (`clearance.exchange.model_files`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.tail_limits import has_tails, plain_limits
+from clearance.core.text import suggest
+from clearance.exact.episode_optimum import limit_episodes
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -22,9 +25,9 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a finite model: files in foreign formats have neither discount factor nor limits, and in others
-# these replace their own.
-OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+# What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
+# replace their own.
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
 ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
@@ -36,19 +39,23 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
     """
     if is_imported(text):
         _refuse_other_flags(text, asked)
-        return model_files.load_model(text, **asked)
+        return _limit_episodes(asked, lambda plain: model_files.load_model(text, **plain))
     if text in MODELS or is_model_file(text):
         return restate(MODELS[text]() if text in MODELS else CMDP.load(text), text, asked)
     if is_code(text) and not text.startswith("gym:"):
         return _from_factory(text, asked)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
+    if text in SIMULATORS and has_tails(asked.get("limits")):
+        rest = {name: value for name, value in asked.items() if name != "limits"}
+        return load_problem(text, rest).with_limits(asked["limits"])
     if text in SIMULATORS:
         refuse_environment_flags(asked, f"{text} comes with its own limits")
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
-    known = ", ".join([*MODELS, *SIMULATORS])
-    raise InputError(f"{WHAT} {text!r} is no model file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
+    near = suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
+    kinds = "a model file, a name of the zoo, gym:ENV_ID or package.module:factory"
+    raise InputError(f"{WHAT} {text!r} is not {kinds}{near}")
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
@@ -65,7 +72,15 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
     """Return the model with what is asked of it in place of its own limits, discount factor and start."""
     _refuse_other_flags(text, asked)
-    return model_files.restate_model(model, text, **asked)
+    return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
+
+
+def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
+    """Return the model that `state` makes of what is asked; with limits on chances and tails, with the costs so far."""
+    limits: Any = asked.get("limits")
+    if not has_tails(limits):
+        return state(asked)
+    return limit_episodes(state({**asked, "limits": plain_limits(limits)}), limits).cmdp
 
 
 def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
@@ -78,7 +93,7 @@ def load_model_or_none(text: str) -> CMDP | None:
         return None
     if is_imported(text):
         first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
+        raise InputError(f"{WHAT} {text} has neither criterion nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -127,6 +142,8 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     given = dict(asked)
+    if "criterion" in given:
+        raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
     if "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)
