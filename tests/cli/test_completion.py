@@ -76,7 +76,7 @@ def test_zsh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     subprocess.run(["zsh", "-n", str(tmp_path / "_clearance")], check=True)
     stubs = "_describe() { print -l -- ${(P)@[-1]}; }; compadd() { print -l -- $@[2,-1]; }; _files() { print FILES; }"
     for words, wanted in (
-        (["clearance", "so"], "solve:learn a policy, select the best one that meets every limit, and certify it"),
+        (["clearance", "so"], f"solve:{guide.COMMANDS['solve']}"),
         (["clearance", "solve", "--evid"], "--evidence:"),
         (["clearance", "solve", "--evidence", ""], "samples"),
         (["clearance", "optimum", "two"], "two-state"),

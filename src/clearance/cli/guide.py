@@ -44,7 +44,7 @@ EXAMPLES = {
     "plan": ("clearance plan bai2023 --epsilon 0.1", "clearance plan two-state --epsilon 0.01 --json"),
     "reproduce": ("clearance reproduce bai2023", "clearance reproduce bai2023 --seeds 4 --K 1000 --out quick"),
     "completion": (
-        "clearance completion bash > ~/.local/share/bash-completion/completions/clearance",
+        "clearance completion bash >> ~/.bash_completion",
         "clearance completion fish > ~/.config/fish/completions/clearance.fish",
     ),
 }
