@@ -35,6 +35,8 @@ COMMANDS = {
     "export": "write a model in another format, or the trace or policy of a run folder as a table",
     "optimum": "compute the exact optimum of a finite model by linear programming",
     "certify": "prove, or show with confidence, whether a policy meets every limit",
+    "evaluate": "show returns, costs and lengths of a policy's episodes on a simulator, with their spread",
+    "watch": "record episodes of a policy as a GIF or a video, where the environment renders",
     "check": "check that a problem is well formed and that its limits can be met",
     "frontier": "show what the limits cost: reward against one limit, or against kappa",
     "compare": "compare all methods on the same finite models with the exact optimum",

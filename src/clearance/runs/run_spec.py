@@ -20,6 +20,7 @@ from clearance.runs.field_values import (
     OneOf,
     Parser,
     is_code,
+    parse_costs,
     parse_limits,
     parse_non_negative,
     parse_pair,
@@ -51,7 +52,7 @@ DEFAULTS: dict[str, Any] = {
     "policy": "tabular",
     "printed": False,
 }
-OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
+OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints", "cost")
 CODE = ("problem", "method", "constraints", "init")  # what may name code of the user's own
 
 
@@ -126,6 +127,11 @@ class RunSpec:
     constraints: str | None = _flag(
         parse_text, "limits", "function f(obs, action, next_obs, info) that returns the costs", "PACKAGE.MODULE:F"
     )
+
+    cost: tuple[str, ...] | None = _flag(
+        parse_costs, "limits", "where a step's info has the costs: info.NAME, or NAME=info.PLACE for each; --limit "
+        "then goes by these names", "info.NAME,…"
+    )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------- from plain data
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearance.core.arrays import Array
+from clearance.core.errors import InputError
 from clearance.core.spaces import Space
-from clearance.core.statement import Bounds, Statement
+from clearance.core.statement import Bounds, Statement, read_limits, read_vector
 
 # By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
 # bounds of a certificate are wider by as much (`simulator_episodes`).
@@ -62,6 +64,22 @@ class Simulator:
     sign: float
     exact: Exact | None
     lane_check: Any = LaneCheck("", 0)
+
+    def replace(self, **limits: Any) -> Any:
+        """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
+        name), or `b=`. For another γ or horizon, make the problem again.
+        """
+        s = self.statement
+        if set(limits) == {"limit"}:
+            b = read_limits(limits["limit"], s.b, s.costs, s.names)
+        elif set(limits) == {"b"}:
+            b = read_vector("b", limits["b"])
+        else:
+            raise InputError(f"replace takes limit or b, got {', '.join(limits) or 'nothing'}")
+        if len(b) != s.I:
+            raise InputError(f"b has {len(b)} entries for {s.I} constraints; give one each")
+        again: Any = self
+        return replace(again, statement=replace(s, b=b))
 
     @property
     def shared_randomness(self) -> str:

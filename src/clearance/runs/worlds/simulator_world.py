@@ -249,7 +249,7 @@ class SimulatorWorld(World):
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
         source: NetworkEpisodes
-        if callable(policy) and isinstance(self.problem, Gym):
+        if callable(policy) and isinstance(self.problem, Gym | Environment):
             source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
         else:
             mixture = check_fits(self.problem, policy)
@@ -286,7 +286,7 @@ class SimulatorWorld(World):
         """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
         near: Any = getattr(self.problem, "near", self.problem)
         if isinstance(near, Environment):
-            return []
+            return [] if policy is not None else [RULE]
         if policy is None:
             return [FRESH_RESETS, STEADY, RULE]
         many = self.problem.n > 1 or near is not self.problem
@@ -336,7 +336,7 @@ class SimulatorWorld(World):
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        where = "for Gymnasium problems only, and run in this process: leave out a fleet or an executor"
+        where = "run in this process: leave out a fleet or an executor"
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
@@ -349,8 +349,8 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """The episodes, early compared with late; pure functions of JAX are taken at their word."""
-    if isinstance(getattr(simulator, "near", simulator), Environment):
+    """The episodes, early compared with late; pure functions of JAX are taken at their word, rules are not."""
+    if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
