@@ -85,7 +85,7 @@ def test_words_tables_and_files(tmp_path: Path) -> None:
     seen.save(tmp_path / "episodes.csv")
     with open(tmp_path / "episodes.csv") as f:
         assert list(csv.reader(f))[:2] == [["return", "toll", "length"], ["10.0", "10.0", "10.0"]]
-    assert len(cl.plot(seen).axes) == 2
+    assert len(seen.plot().axes) == 2
 
 
 @pytest.mark.parametrize("call, said", [
@@ -105,7 +105,7 @@ def test_the_frontier_of_a_simulator(tmp_path: Path) -> None:
     """Warm-started runs from the loosest limit on; the origin of each is the run before."""
     method = cl.PracticalCNPGPD(K=6, N=160, kappa=0.3)
     curve = cl.frontier(line(), at=[4.0, 8.0], budget=9000, delta=0.2, method=method, out=tmp_path / "runs")
-    assert curve.limit.tolist() == [8.0, 4.0] and curve.name == "toll" and len(cl.plot(curve).axes) == 1
+    assert curve.limit.tolist() == [8.0, 4.0] and curve.name == "toll" and len(curve.plot().axes) == 1
     assert curve.certificates[0].origin is None and "a run of seed 0" in (curve.certificates[1].origin or "")
     assert cl.run.load(tmp_path / "runs/limit-4").problem.b.tolist() == [-4.0]
     curve.save(tmp_path / "curve.csv")

@@ -25,9 +25,13 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, gamma: float, horizon: int | None, policy: str) -> str:
-    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy."""
-    return f"Holds for: {subject}. What is limited: the {_sum_in_words(gamma, horizon)}. Policy: {policy}."
+def scope_words(subject: str, gamma: float, horizon: int | None, policy: str, tails: Sequence[str] = ()) -> str:
+    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy.
+
+    tails  what limits on chances and tails of that sum are about
+    """
+    limited = "; ".join([f"the {_sum_in_words(gamma, horizon)}", *tails])
+    return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:

@@ -6,9 +6,10 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from clearance.cli import flag_types, run_flags, tables
+from clearance.cli import flag_types, run_flags, study_tables, tables
 from clearance.cli.certify_command import POLICY, load_policy
 from clearance.core.errors import InputError
+from clearance.core.figures import pyplot_for_files, save_figure
 from clearance.finite.cmdp import CMDP
 from clearance.runs.evaluate import EPISODES, HEADS, evaluate
 
@@ -38,9 +39,8 @@ def run(args: argparse.Namespace) -> int:
     if args.out and args.out.endswith(".csv"):
         seen.save(args.out)
     elif args.out:
-        from clearance.reporting.result_figures import save_figure
-
-        save_figure(seen, args.out)
+        pyplot_for_files()
+        save_figure(seen.plot(), args.out)
     message = (
         "Intervals cover 95 %; those of means are approximate. What is certified is the mean, not single episodes."
     )
@@ -51,5 +51,5 @@ def run(args: argparse.Namespace) -> int:
     rows = [{f"c{i}": cell for i, cell in enumerate(row)} for row in seen.cells()]
     shown = {head: f"{{c{i}}}" for i, head in enumerate(HEADS)}
     lines = [message, *([f"Written: {args.out}"] if args.out else [])]
-    tables.grid([(f"{seen.episodes:,} episodes of {args.policy} on {args.problem}", rows)], shown, lines)
+    study_tables.grid([(f"{seen.episodes:,} episodes of {args.policy} on {args.problem}", rows)], shown, lines)
     return 0

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.verdict_words import as_written, bound_words
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.core.errors import InputError
+from clearance.core.figures import pyplot_for_files, save_figure
 from clearance.reporting import plots
-from clearance.reporting.result_figures import save_figure
 from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_numbers, parse_steps
 from clearance.simulator.simulator import Simulator
@@ -45,7 +45,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.add_argument(
         "--seed", type=flag_types.count(2**63 - 1, least=0), default=0, help="random seed of solve (default: 0)"
     )
-    flag_types.add_cluster(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER))
     p.add_argument("--out", type=flag_types.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
 
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
         if args.out.endswith(FIGURES):
-            plots._pyplot()  # a missing extra is said before the work, not after it
+            pyplot_for_files()  # a missing extra is said before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
     total = args.points + args.learned
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="points") as bar:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, _data(curve, message, args.out))
     else:
-        tables.frontier(curve, _title(curve, args.problem), message)
+        study_tables.frontier(curve, _title(curve, args.problem), message)
     return 0
 
 
@@ -94,7 +94,8 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
     with watch.Progress(args, len(args.at), what="limits") as bar:
         curve = frontier(problem, args.constraint, **how, progress=bar.advance_to)
     if args.out and args.out.endswith(FIGURES):
-        save_figure(curve, args.out)
+        pyplot_for_files()
+        save_figure(curve.plot(), args.out)
     elif args.out:
         curve.save(args.out)
     rows = [
@@ -110,7 +111,7 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
     else:
         shown = {"limit": "{limit}", "J_r": "{J_r}", curve.name: "{value}", "verdict": "{verdict}"}
         lines = [message, *([f"Written: {args.out}"] if args.out else [])]
-        tables.grid([(f"{args.problem}: J_r over the limit of {curve.name}", rows)], shown, lines)
+        study_tables.grid([(f"{args.problem}: J_r over the limit of {curve.name}", rows)], shown, lines)
     return 0 if curve.certified.all() else NOT_CERTIFIED
 
 

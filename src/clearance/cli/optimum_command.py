@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
         result |= {"verdict": "INFEASIBLE", "slater": slater, "message": infeasible_message(slater)}
+        # The multipliers prove that no policy meets the limits; they are no prices.
+        result |= {"lam": None, "complementarity": None, "conflict_weights": best.lam}
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
         result |= {"message": no_room_message(best.attained_margin)}

@@ -203,9 +203,10 @@ class CMDP:
         names: Sequence[str] | None = None,
         limit: ArrayLike | Mapping[str, float] | None = None,
         gamma: float | None = None,
+        rho: ArrayLike | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A], limits b [I] or discount; P is shared, not copied. With
-        names [I], h and b all given, I may be another one.
+        """The same model with other signals h [1+I, S, A], limits b [I], discount or start ρ [S]; P is shared, not
+        copied. With names [I], h and b all given, I may be another one.
 
         limit  in place of b, as it was written: upper limits of the costs, one number for all or one each; or by name
                {"energy": 40}, where other constraints than costs have lower limits, and those not named keep theirs
@@ -220,6 +221,8 @@ class CMDP:
         if gamma is not None:
             other.__dict__["gamma"] = read_discount(gamma)
             other.__dict__.pop("elimination", None)  # whether it pays depends on gamma
+        if rho is not None:
+            other.__dict__["rho"] = read_initial(rho, self.S)
         if names is not None:
             other.__dict__["names"] = read_names(names, self.I if h is None or b is None else len(names))
         I = len(other.names)

@@ -20,6 +20,7 @@ from clearance.finite.mixture import Mixture
 
 # A state is called randomised if another than the most likely action has more probability than this.
 HAIR = 1e-6
+SPELT = 1e-3  # actions below this probability are not listed by name
 NEVER = 1e-12  # the share of visits below which a state counts as never visited
 MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS = 8, 5, 3  # that are spelt out
 
@@ -98,8 +99,10 @@ def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
         return "It never randomises."
     parts = []
     for s in at[:MOST_RANDOM].tolist():
-        likely = [a for a in np.argsort(-pi[s], kind="stable")[:4].tolist() if pi[s, a] > HAIR]
-        parts.append(f"{state(s)} ({', '.join(f'{action(a)} with {pi[s, a]:.4g}' for a in likely)})")
+        likely = [a for a in np.argsort(-pi[s], kind="stable")[:4].tolist() if pi[s, a] > SPELT]
+        said = ", ".join(f"{action(a)} with {pi[s, a]:.4g}" for a in likely)
+        rest = 1 - pi[s, likely].sum()
+        parts.append(f"{state(s)} ({said}{f', others with {rest:.2g}' if rest > HAIR else ''})")
     more = [f"and {len(at) - MOST_RANDOM:,} more"] if len(at) > MOST_RANDOM else []
     return f"It randomises in {len(at):,} of {len(pi):,} states: {'; '.join([*parts, *more])}."
 

@@ -20,12 +20,14 @@ from clearance.certificates.verdict_words import bound_words
 from clearance.core.arrays import Array
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
+from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.html_card import html_card
 from clearance.core.random_streams import fold, key_of
 from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import Evaluation
 from clearance.finite.evaluation import evaluate as evaluate_exactly
+from clearance.runs.episode_figure import draw_episodes
 
 EPISODES = 1000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -141,6 +143,10 @@ class EpisodeStatistics:
     def _repr_html_(self) -> str:
         return html_card(f"{self.episodes:,} episodes of {self.name}", [], HEADS, self.cells())
 
+    def plot(self) -> Any:
+        """Return a matplotlib figure: histograms of returns and costs over the episodes, with the limits."""
+        return finish_figure(draw_episodes(load_pyplot(), self))
+
     def save(self, path: str | Path) -> None:
         """Write one row per episode (.csv)."""
         rows = np.column_stack([self.returns, self.values, self.lengths]).tolist()
@@ -170,8 +176,9 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
     from clearance.simulator.samplers.observed_episodes import observe_episodes  # needs JAX
 
-    s = problem.statement
-    found = observe_episodes(problem, runnable(problem, policy), int(n), fold(key_of(seed), STREAM))
+    policy, s = runnable(problem, policy), problem.statement
+    problem = problem.remembering(None if callable(policy) else policy.policy.memory)
+    found = observe_episodes(problem, policy, int(n), fold(key_of(seed), STREAM))
     values = np.where(s.costs, -1.0, 1.0) * found.X[:, 1:] + 0.0
     return EpisodeStatistics(s.name, s.names, s.costs, s.b, found.X[:, 0], values, found.length, delta)
 
@@ -190,7 +197,10 @@ def runnable(simulator: Any, policy: Any) -> Any:
         policy = run_reader.load(policy).policy if folder else NetworkMixture.load(policy)
     policy = policy.policy if isinstance(policy, Solution) else policy
     policy = as_mixture(policy) if isinstance(policy, NetworkRunner) else policy
-    return policy if callable(policy) else check_fits(simulator, policy)
+    if callable(policy):
+        return policy
+    memory = getattr(getattr(policy, "policy", None), "memory", simulator.memory)
+    return check_fits(simulator.remembering(memory), policy)
 
 
 __all__ = ["EpisodeStatistics", "Evaluation", "evaluate"]

@@ -111,7 +111,7 @@ def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact:
 def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: float, spent: float) -> Selection:
     world, b, key = task.world, task.world.statement.b, fold(key_of(task.seed), SEARCH)
     safe = {"fallback": choice.fallback, "reserve": choice.reserve}
-    search = CandidateSearch(choice.candidates, b, key, budget, level, **safe, single=task.single)
+    search = CandidateSearch(choice.candidates, b, key, budget - choice.spent, level, **safe, single=task.single)
     attempts = tuple(_identified(world, choice, attempt) for attempt in search.run())
     best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
@@ -120,7 +120,7 @@ def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: fl
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
-    return Selection(best.policy, certificate, attempts, search.steps, len(attempts))
+    return Selection(best.policy, certificate, attempts, search.steps + choice.spent, len(attempts))
 
 
 def _identified(world: World, choice: Choice, attempt: Attempt) -> Attempt:

@@ -25,7 +25,9 @@ from clearance.certificates.verdict_words import as_written
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
 from clearance.core.csv_files import write_csv
+from clearance.core.data_frames import make_frame
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
 from clearance.core.validation import check_model
@@ -35,10 +37,12 @@ from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, 
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.simulator.simulator import Simulator
+from clearance.studies.frontier_figure import draw_frontier
 from clearance.studies.simulator_frontier import constraint_index, simulator_frontier
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
+COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "written")
 
 
 class Point(NamedTuple):
@@ -129,13 +133,23 @@ class Frontier:
         """What safety has cost so far [n]: the reward at the first limit minus the reward at each."""
         return self.J_r[0] - self.J_r
 
+    def plot(self, title: str = "") -> Any:
+        """Return a matplotlib figure: the best reward over the limit, and what one unit stricter costs."""
+        return finish_figure(draw_frontier(load_pyplot(), self, title))
+
     def save(self, path: str | Path) -> None:
         """Write a table: one row per point, `kind` being optimum, own or learned."""
+        write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
+
+    def to_frame(self) -> Any:
+        """Return the same table as a pandas DataFrame."""
+        return make_frame(dict(zip(COLUMNS, map(list, zip(*self._rows(), strict=True)), strict=True)))
+
+    def _rows(self) -> list[tuple[Any, ...]]:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
-        rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
-        rows = [(*row, as_written(row[1], cost=self.cost)) for row in rows]
-        write_csv(path, ("kind", "limit", "J_r", "lam", "bound", "verdict", "written"), rows)
+        rows += [("learned", p.limit, p.J_r, None, None, p.verdict) for p in self.learned]
+        return [(*row, as_written(row[1], cost=self.cost)) for row in rows]
 
     def _points(self) -> list[Point]:
         columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)

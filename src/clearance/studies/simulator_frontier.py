@@ -19,6 +19,7 @@ from clearance.certificates.certificate import Certificate
 from clearance.core.arrays import Array
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
+from clearance.core.figures import GREEN, SKY, finish_figure, load_pyplot, plain_text
 from clearance.core.text import visible
 from clearance.core.validation import read_numbers
 
@@ -50,6 +51,21 @@ class LearnedFrontier:
         rows = zip(self.limit, self.J_r, self.certificates, strict=True)
         points = ", ".join(f"{x:.6g}: {r:.6g} {c.verdict}" for x, r, c in rows)
         return f"<LearnedFrontier: J_r over the limit of {visible(self.name)}; {points}>"
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure: the reward of the learned policies; those that are not certified are hollow."""
+        fig, ax = load_pyplot().subplots(figsize=(5.6, 3.6), layout="constrained")
+        ax.plot(self.limit, self.J_r, color=SKY, linewidth=1.2)
+        for certified, face in ((True, GREEN), (False, "none")):
+            at, label = self.certified == certified, "certified" if certified else "not certified"
+            style = {"marker": "o", "linestyle": "none", "color": GREEN, "markerfacecolor": face}
+            if at.any():
+                ax.plot(self.limit[at], self.J_r[at], label=label, **style)
+        ax.set_xlabel(plain_text(f"limit of {self.name}"))
+        ax.set_ylabel("$J_r$")
+        ax.legend(fontsize=8, framealpha=0.9)
+        ax.grid(alpha=0.25, linewidth=0.5)
+        return finish_figure(fig)
 
     def save(self, path: str | Path) -> None:
         """Write a table with one row per limit (.csv)."""

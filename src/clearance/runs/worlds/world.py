@@ -107,11 +107,14 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it."""
+    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it;
+    spent: environment steps that preparing the choice took.
+    """
 
     candidates: Candidates
     fallback: Array | None = None
     reserve: float = 0.0
+    spent: int = 0
 
 
 class ExactValues(NamedTuple):

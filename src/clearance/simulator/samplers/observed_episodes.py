@@ -44,16 +44,17 @@ def longest(s: Statement) -> int:
 
 def observe_episodes(simulator: Any, policy: Any, n: int, key: np.uint64) -> Observed:
     """n episodes of a mixture of networks, or of a rule `observation -> action` (one after the other)."""
+    s = simulator.statement
     if isinstance(policy, NetworkMixture):
-        return _of_networks(simulator, policy, n, key)
-    s, watched = simulator.statement, WatchedRule(policy)
-    found = []
+        found = _of_networks(simulator, policy, n, key)
+        return found._replace(X=found.X + s.offset)
+    watched, walks = WatchedRule(policy), []
     for i in range(n):
         watched.begin()
         seed = int(np.random.default_rng(int(fold(key, i))).integers(2**31))
-        found.append(follow_any_rule(simulator, watched.choose, seed, longest(s)))
-    X = [np.sum(s.gamma ** np.arange(len(h))[:, None] * h, axis=0) for h in found]
-    return Observed(np.array(X), np.array([len(h) for h in found]))
+        walks.append(follow_any_rule(simulator, watched.choose, seed, longest(s)))
+    X = [np.sum(s.gamma ** np.arange(len(h))[:, None] * h, axis=0) for h in walks]
+    return Observed(np.array(X) + s.offset, np.array([len(h) for h in walks]))
 
 
 def _of_networks(simulator: Any, mixture: NetworkMixture, n: int, key: np.uint64) -> Observed:
