@@ -2,9 +2,9 @@
 
     python benchmarks/tail_coverage.py --trials 10000 --delta 0.05
 
-Every trial is a whole sequential test by `gather`, on episodes that go through the product with the cost so far: signals
-of a JAX environment, summed step by step. A limit a hair below the true chance must not be CERTIFIED, and one a hair above
-must not be VIOLATED, each in more than δ of the trials. A CVaR is tested the same way: CERTIFIED below its true value.
+Every trial is a whole sequential test by `gather`, on episodes whose signals are the increments of a limit on a chance or
+a tail. A limit a hair below the true chance must not be CERTIFIED, and one a hair above it not be VIOLATED, each in more
+than δ of the trials. A CVaR must not be CERTIFIED below its true value, and is never VIOLATED.
 """
 
 from __future__ import annotations
