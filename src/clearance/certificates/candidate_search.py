@@ -75,6 +75,25 @@ class Attempt(NamedTuple):
     subject: str = ""
 
 
+class Search(Protocol):
+    """A search for the best certified policy."""
+
+    steps: int
+
+    def run(self) -> tuple[Attempt, ...]:
+        """Make all tests that the budget allows and that promise anything."""
+        ...
+
+    def episodes(self, policy: Any, /) -> Episodes:
+        """Return the source of episodes that a policy was tested with."""
+        ...
+
+    @property
+    def tolerated_loss(self) -> float:
+        """What a certified policy that is no mixture may earn less than the best certified mixture."""
+        ...
+
+
 def least_episodes(candidates: int) -> int:
     """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
     return 2 * GLANCE * candidates + SMALLEST
@@ -112,7 +131,11 @@ class CandidateSearch:
         self.width, self.episode = (high - low)[1:], self.sources[0].episode_steps
 
     def _source(self, w: Array) -> Episodes:
-        return self.candidates.episodes(self.candidates.mixture(w))
+        return self.episodes(self.candidates.mixture(w))
+
+    def episodes(self, policy: Any) -> Episodes:
+        """A source of episodes of a mixture of the candidates."""
+        return self.candidates.episodes(policy)
 
     # ------------------------------------------------------------------------------------------------- the estimates
 

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax as simplex
 
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
@@ -39,7 +40,7 @@ from clearance.learning.loop import Run, iterate
 from clearance.learning.methods.feasibility_game import Feasibility
 
 SCHEMA = "clearance/margin/1"
-ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi")
+ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi", "hits", "starts")
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
 
 
@@ -54,6 +55,7 @@ class FiniteMargin:
     bound     upper bound of φ where it was looked for
     steps     environment steps in all;  tested  those that the test of `policy` took
     mu        the weights [I] behind that bound: the limits that have a share in it conflict
+    hits, starts  the transitions that were counted on the way (`transition_counts`)
     """
 
     slater: float
@@ -64,6 +66,8 @@ class FiniteMargin:
     mu: Array | None = None
     steps: int = 0
     tested: int = 0
+    hits: NDArray[np.uint32] | None = None
+    starts: Array | None = None
 
     def save(self, path: AnyPath) -> None:
         """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
@@ -78,12 +82,14 @@ class FiniteMargin:
         policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
         numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
         counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
+        counts |= {name: z[name] for name in ("hits", "starts") if name in z}
         return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
 
 
 def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many numbers the arrays of a margin may have."""
-    return dict.fromkeys(ARRAYS, 1) | {"sd": cmdp.I, "mu": cmdp.I} | most_numbers(cmdp, shapes)
+    sizes = {"sd": cmdp.I, "mu": cmdp.I, "hits": 4 * cmdp.S * cmdp.A * cmdp.S, "starts": cmdp.S}
+    return dict.fromkeys(ARRAYS, 1) | sizes | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
