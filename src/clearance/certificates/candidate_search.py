@@ -128,7 +128,7 @@ class CandidateSearch:
         self.looked = np.zeros(n, np.int64)
         self.sources = [self._source(row) for row in np.eye(n)]
         low, high = self.sources[0].bounds
-        self.width, self.episode = (high - low)[1:], self.sources[0].episode_steps
+        self.reach, self.episode = np.clip(self.b - low[1:], 0.0, (high - low)[1:]), self.sources[0].episode_steps
 
     def _source(self, w: Array) -> Episodes:
         return self.episodes(self.candidates.mixture(w))
@@ -244,7 +244,7 @@ class CandidateSearch:
         """
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
-            w = choose_weights(low, self.b, slack_needed(sd, self.width, episodes, delta), self.single)
+            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta), self.single)
             if w is None:
                 return None
             spread = self._spread(w)[1:]

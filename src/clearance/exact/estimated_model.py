@@ -2,9 +2,9 @@
 
     P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known of pairs that were seen
 
-A pair that was never seen stays where it is with the lowest signals for ever, so that no plan uses it. Of the value of a
-policy on P̂ two spreads are known: `doubt`, of Ĵ itself because counts are finite (by linearisation), and `spread`, of one
-episode's estimate in a certificate whose control variate is V̂ (`finite_episodes`), which decides what a test needs.
+A pair that was never seen stays where it is with the lowest signals for ever, so that no plan uses it. Of the value of
+a policy on P̂ two spreads are known: `doubt`, of Ĵ itself because counts are finite (by linearisation), and `spread`, of
+one episode's estimate in a certificate with V̂ as control variate (`finite_episodes`), which says what a test needs.
 """
 
 from __future__ import annotations

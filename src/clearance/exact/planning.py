@@ -45,11 +45,12 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
     return found._replace(pi=pi if policy is None or policy.tabular else class_policy(policy, pi))
 
 
-def plan_safest(model: CMDP, policy: Any = None) -> Array:
-    """The policy π [S, A] with the largest smallest slack."""
+def plan_safest(model: CMDP, policy: Any = None) -> Plan:
+    """The policy with the largest smallest slack, and weights λ [I] of the limits that keep it from more, Σλ = 1."""
     within = model if policy is None or policy.tabular else class_model(model, policy)
-    pi = snap(find_safest(Scaled.of(within), "auto").policy)
-    return pi if policy is None or policy.tabular else class_policy(policy, pi)
+    safest = find_safest(Scaled.of(within), "auto")
+    pi = snap(safest.policy)
+    return Plan(pi if policy is None or policy.tabular else class_policy(policy, pi), safest.lam, True)
 
 
 def _by_program(scaled: Scaled) -> tuple[Array, Array]:
@@ -74,13 +75,13 @@ def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
     return cmdp.replace(h=cmdp.h - errors * error.T.reshape(cmdp.h.shape))
 
 
-def plan_exploration(model: EstimatedModel, V: Array, lam: Array, high: Array, errors: float = 1.0) -> Array:
-    """A policy π [S, A] that is best for r + λ·g if every pair is better than it looks by so many standard errors.
+def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0) -> Array:
+    """A policy π [S, A] that is best for weights·h if every pair is better than it looks by so many standard errors.
 
-    V     V̂ [S, 1+I] of a policy that is good for λ
+    V     V̂ [S, 1+I] of a policy that is good for these weights [1+I]
     high  the declared upper bounds of the signals [1+I]: what a pair that was never seen may give for ever
     """
-    cmdp, weights = model.cmdp, np.append(1.0, lam)
+    cmdp = model.cmdp
     h, most = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)
     bonus = cmdp.gamma * np.sqrt(model.noise((V @ weights)[:, None])[:, 0] / np.maximum(model.n, 0.5))
     hopeful = np.where(model.n > 0, np.minimum(h + errors * bonus, most), most)

@@ -171,7 +171,7 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """N walks from ρ with geometric horizon: counts transitions in hits [2·cells], and starts [S]; returns the steps."""
+    """N walks from ρ with geometric horizon: count transitions in hits [2·cells] and starts [S]; return the steps."""
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     mask, steps = alias_mask(A), 0
     for n in range(N):
@@ -211,9 +211,9 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
     X [N, 1+I] and the component of each episode [N] are filled in. The component is drawn once per episode from the
     alias cells `choice`, pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ.
-    `base` [M, S, 1+I] is V̂ of every component, or [1, S, 1+I] of all: any table keeps X unbiased. If `hits` [2·cells] is
-    not empty, transitions are counted there, and the states begun in. Returns (steps, episode, step) of the first pair
-    whose signals do not lie `inside` [S·A] their bounds, or (steps, −1, −1).
+    `base` [M, S, 1+I] is V̂ of every component, or [1, S, 1+I] of all: any table keeps X unbiased. If `hits` [2·cells]
+    is not empty, transitions are counted there, and the states begun in. Returns (steps, episode, step) of the first
+    pair whose signals do not lie `inside` [S·A] their bounds, or (steps, −1, −1).
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape

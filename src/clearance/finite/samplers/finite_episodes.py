@@ -3,9 +3,10 @@
     X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = γ^power
 
 E X = J for any table V̂ (zero, or a critic's as control variate: then only the noise of the transitions is left), and X
-lies in a known interval, which the plain geometric sum of Algorithm 2 does not. A larger power makes episodes shorter and
-the interval longer; the variance per step is least, for V̂ = V, as the power nears 1. The bounds of h are declared; a value
-outside them is an error that names the episode and the step, because a certificate would be worth nothing then.
+lies in a known interval, which the plain geometric sum of Algorithm 2 does not. A larger power makes episodes
+shorter and the interval longer; the variance per step is least, for V̂ = V, as the power nears 1. The bounds of h are
+declared; a value outside them is an error that names the episode and the step, because a certificate would be worth
+nothing then.
 
 Random bits, weights and sums are of finite precision, so that E X = J up to `bias`, which the certificate is charged.
 """
@@ -76,14 +77,15 @@ class MixtureEpisodes:
 
             X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
 
-        which is a much shorter range than term by term. T is random and episodes may end, so 0 belongs to every range.
+        which is a much shorter range than term by term. Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T): X lies between a multiple
+        of `full` and one of V̂, by weights that sum to 1. T is random and episodes may end, so 0 belongs to every range.
         What rounding may add to X is part of it; but sums of terms of one sign have that sign.
         """
         low, high = self.signal_bounds
         least, most = np.minimum(self.table.min((0, 1)), 0.0), np.maximum(self.table.max((0, 1)), 0.0)
         down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
         up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
-        lower, upper = self.full * down + self.q * least, self.full * up + self.q * most
+        lower, upper = np.minimum(self.full * down, self.q * least), np.maximum(self.full * up, self.q * most)
         plain = ~self.table.any((0, 1))
         return (
             np.where(plain & (lower == 0), 0.0, lower - self.rounding),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearance.core.arrays import Array
 from clearance.exact.estimated_model import EstimatedModel, estimate_model
@@ -40,6 +41,10 @@ class FiniteExplored:
     @property
     def high(self) -> Array:
         return self._bounds[1]
+
+    @property
+    def available(self) -> NDArray[np.bool_]:
+        return self.cmdp.available
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         return self.counts.walk(self.cmdp, key, pi, max(1, int(steps * (1 - self.cmdp.gamma))))

@@ -67,7 +67,8 @@ from clearance.runs.worlds.world import (
 EXACT_STATES = 300
 # Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
 BUDGET = {"exact": 2e6, "samples": 1e7}
-LEARNING = 0.15  # of a budget of samples, after the margin
+# Of a budget of samples, after the margin: for learning, where there will be plans on the estimated model, and else.
+LEARNING, LEARNING_ALONE = 0.06, 0.15
 OTHERS = 2  # late iterates beside the plans on the estimated model
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
@@ -178,7 +179,7 @@ class FiniteWorld(World):
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
         margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta)
-        if margin.verdict != "FEASIBLE":
+        if margin.verdict not in ("FEASIBLE", "LIKELY"):
             text = _no_margin(cmdp, margin, task.delta)
             raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
         return margin
@@ -194,13 +195,14 @@ class FiniteWorld(World):
             return Settled(task.sampler, method, lam_max, key, task.budget or np.inf, d_sum)
         left = (task.budget or BUDGET["samples"]) - margin.steps
         policy = task.sampler.policy
+        learning = LEARNING if can_plan(cmdp, policy) else LEARNING_ALONE
         episode = MixtureEpisodes(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
-        method = fit_to_budget(task.method, cmdp, LEARNING * left)
+        method = fit_to_budget(task.method, cmdp, learning * left)
         method = with_kappa(
-            method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, share_of(1) * task.delta / 6
+            method, cmdp, margin, (1 - learning) * TESTED * left / episode, share_of(1) * task.delta / 6
         )
         lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=False)
-        return Settled(count_transitions(task.sampler), method, lam_max, fold(key, LEARN), LEARNING * left)
+        return Settled(count_transitions(task.sampler), method, lam_max, fold(key, LEARN), learning * left)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -250,7 +252,7 @@ class FiniteWorld(World):
             counts.add(margin.hits, margin.starts)
         if isinstance(memory, Tables):
             counts.add(memory.hits, memory.starts)
-        reserve = 0.0 if margin.policy is None else min(max(3.0 * margin.tested, 0.02 * budget), 0.3 * budget)
+        reserve = 0.0 if margin.policy is None else min(max(3.0 * margin.tested, 0.02 * budget), 0.1 * budget)
         last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
         others, safe = policy.pi(run.trace.theta[last]), {"fallback": margin.policy, "reserve": reserve}
         return PlannedSearch(FiniteExplored(cmdp, policy, counts), cmdp.b, key, budget, delta, others, **safe)
