@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.core.tail_limits import Chance, CVaR
     from clearance.deploy.export import export_policy
     from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
     from clearance.reporting.report import report
-    from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
     from clearance.simulator.policies.network_policy import categorical, gaussian
     from clearance.simulator.remote_lanes import Fleet
-    from clearance.studies.compare import compare
+    from clearance.studies.compare import Comparison, compare
     from clearance.studies.frontier import Frontier, frontier
     from clearance.studies.sweep import Sweep, sweep
 
@@ -89,8 +89,11 @@ _HOME = {
     "CMDP": "finite.cmdp",
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
+    "CVaR": "core.tail_limits",
     "Certificate": "certificates.certificate",
+    "Chance": "core.tail_limits",
     "CheckedCertificate": "runs.certificate_check",
+    "Comparison": "studies.compare",
     "ConservatismWarning": "runs.worlds.finite_kappa",
     "Critic": "finite.samplers.td_critic",
     "DamagedRunWarning": "runs.run_writer",
@@ -161,7 +164,6 @@ _HOME = {
     "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
-    "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
@@ -188,8 +190,11 @@ __all__ = [
     "SGD",
     "AcceleratedSGD",
     "Box",
+    "CVaR",
     "Certificate",
+    "Chance",
     "CheckedCertificate",
+    "Comparison",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
@@ -253,7 +258,6 @@ __all__ = [
     "model",
     "occupancy",
     "optimum",
-    "plot",
     "report",
     "resume",
     "run",

@@ -76,9 +76,10 @@ class Attempt(NamedTuple):
 
 
 class Search(Protocol):
-    """A search for the best certified policy."""
+    """A search for the best certified policy: its environment steps, and those spent before on its candidates."""
 
     steps: int
+    spent: int
 
     def run(self) -> tuple[Attempt, ...]:
         """Make all tests that the budget allows and that promise anything."""
@@ -117,6 +118,7 @@ class CandidateSearch:
     reserve: float = 0.0
     single: Single = "never"
     steps: int = 0
+    spent: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     weights: list[Array] = field(default_factory=list)
 

@@ -117,7 +117,7 @@ def _by_samples(task: Task, search: Search, lam: Array, spent: float) -> Selecti
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
-    return Selection(best.policy, certificate, attempts, search.steps, len(attempts))
+    return Selection(best.policy, certificate, attempts, search.steps + search.spent, len(attempts))
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:

@@ -55,7 +55,7 @@ class FiniteExplored:
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
     """Whether the policy class has a linear program, and the model is small enough to solve it again and again."""
-    if cmdp.S * cmdp.A > MOST_PAIRS:
+    if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False
     try:
         return policy.tabular or class_model(cmdp, policy) is not None

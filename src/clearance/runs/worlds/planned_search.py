@@ -102,6 +102,7 @@ class PlannedSearch:
     reserve: float = 0.0
     single: Single = "prefer"
     steps: int = 0
+    spent: int = 0
     tolerated_loss: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
     tested: list[Planned | None] = field(default_factory=list)

@@ -61,6 +61,7 @@ from clearance.simulator.samplers.simulator_episodes import (
     signal_bounds,
     total_weight,
 )
+from clearance.simulator.samplers.tail_quantiles import cost_range, fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
@@ -70,7 +71,7 @@ LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
-LEARN, FRESH = 2**40 + 10, 2**41  # streams
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**42  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 
@@ -135,7 +136,7 @@ class SimulatorWorld(World):
         simulator, policy = self.problem, Design() if policy is None else policy
         if isinstance(policy, Design):
             policy = replace(policy, normalise=policy.normalise and not unbiased)
-            policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
+            policy = policy.fitted(simulator.obs_shape, simulator.action, seed, simulator.memory)
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
         if not unbiased:
@@ -198,7 +199,11 @@ class SimulatorWorld(World):
         return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: None, budget: float) -> Choice:
-        return Choice(LateIterates(self.problem, self._late(settled, run)))
+        late = self._late(settled, run)
+        problem, spent = fit_nu(
+            self.problem, lambda problem: network_episodes(problem, late), fold(settled.stream, PILOT), budget
+        )
+        return Choice(LateIterates(problem, late), spent=spent)
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
         """The safest mixture."""
@@ -242,26 +247,29 @@ class SimulatorWorld(World):
             if given is not None:
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
+        memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        problem = self.problem.remembering(memory)
         if executor is not None:
-            with Fleet(self.problem, executor) as fleet:
+            with Fleet(problem, executor) as fleet:
                 return SimulatorWorld(fleet)._certify_any(policy, delta, budget, seed, ledger)
-        return self._certify_any(policy, delta, budget, seed, ledger)
+        return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        source: NetworkEpisodes
-        if callable(policy) and isinstance(self.problem, Gym):
-            source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
-        else:
-            mixture = check_fits(self.problem, policy)
-            if self.problem.exact is not None and ledger is not None:
+        own = callable(policy) and isinstance(self.problem, Gym)
+        mixture = None if own else check_fits(self.problem, policy)
+        if self.problem.exact is not None:
+            if ledger is not None:
                 raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
-            if self.problem.exact is not None:
-                return self.certify(mixture)
-            source = network_episodes(self.problem, mixture)
+            return self.certify(cast(NetworkMixture, mixture))
+
+        def episodes(problem: Any) -> NetworkEpisodes:
+            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else network_episodes(problem, mixture)
+
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
-        drawn = _compared(self.problem, source)
-        checked = 0 if mixture is None else self.problem.lane_check.steps
-        seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
+        problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
+        drawn = _compared(problem, episodes(problem))
+        checked = tried + (0 if mixture is None else self.problem.lane_check.steps)
+        seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget - tried, identity, ledger)
         constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
         scope = self.scope(mixture) + (f" {CONSTANT}." if constant else "")
         facts = {"components": 1 if mixture is None else mixture.M, "scope": scope, **self.limits()}
@@ -279,7 +287,7 @@ class SimulatorWorld(World):
         if policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
-        words = scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how)
+        words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: NetworkMixture | None) -> list[str]:
@@ -292,9 +300,22 @@ class SimulatorWorld(World):
         many = self.problem.n > 1 or near is not self.problem
         return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
 
+    def _tails(self) -> list[str]:
+        """What limits on chances and tails are about, in words."""
+        s, slip = self.statement, f"a share of {self.problem.slip:g}"
+        rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
+        nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
+        return [*s.tail_words, *rounding, *nu]
+
     def complete(self, certificate: Certificate) -> Certificate:
-        """A reward that declares no bounds has none in the certificate."""
+        """A reward that declares no bounds has none in the certificate; of a CVaR only its upper bound is known."""
         s = self.statement
+        for i in np.flatnonzero(s.one_sided).tolist():
+            least = -cost_range(self.problem, i)[0]
+            certificate = replace(certificate, J_upper=_replaced(certificate.J_upper, 1 + i, least))
+            if certificate.interval is not None:
+                low, high = certificate.interval
+                certificate = replace(certificate, interval=(low, _replaced(high, 1 + i, least)))
         if s.bounds is not None and np.all(np.isfinite([x[0] for x in s.bounds])):
             return certificate
         lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
@@ -372,6 +393,10 @@ def _explain(J: Array) -> str:
     return "values computed from the model in rational arithmetic, rounded outward"
 
 
+def _replaced(values: list[float], i: int, value: float) -> list[float]:
+    return [*values[:i], value, *values[i + 1 :]]
+
+
 def _check_budget(statement: Statement, method: Any, budget: float) -> None:
     """Refuse to learn where nothing would be left to certify with."""
     candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
@@ -391,11 +416,11 @@ def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) 
         return method if given != "auto" else replace(method, kappa=0.0)
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
-    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
-    width = total_weight(s) * (high - low)
+    least, most = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
+    width = most - least
     episodes = TESTED * budget / episode_steps(s)
     need = slack_needed(SPREAD * width, width, episodes, LEVELS[0] * delta)
-    most = 0.5 * np.maximum(s.length * high - s.b, 0.0)
+    most = 0.5 * np.maximum(s.sum_ranges(*s.bounds, s.length)[1][1:] - s.b, 0.0)
     kappa = tuple(np.minimum(need, most).tolist())
     if not isinstance(method, NaturalSteps) or np.any(need > most):
         return replace(method, kappa=kappa)

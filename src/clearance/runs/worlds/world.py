@@ -107,11 +107,14 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it."""
+    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it;
+    spent: environment steps that preparing the choice took.
+    """
 
     candidates: Candidates
     fallback: Array | None = None
     reserve: float = 0.0
+    spent: int = 0
 
 
 class ExactValues(NamedTuple):
@@ -207,8 +210,9 @@ class World(Protocol):
     ) -> Search:
         """Return the search for the best certified policy by samples: among `sampled_choice`, unless there is more."""
         choice = self.sampled_choice(settled, run, margin, budget)
-        safe = {"fallback": choice.fallback, "reserve": choice.reserve}
-        return CandidateSearch(choice.candidates, self.statement.b, key, budget, delta, **safe, single=single)
+        safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
+        left = budget - choice.spent
+        return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
         """Return the one policy of the class with exactly the values of a mixture; None where none is known."""

@@ -18,6 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from clearance.core.arrays import Array
+from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.network_form import Architecture, NetworkForm, Scale, normalise
 from clearance.core.spaces import Space
@@ -76,12 +77,14 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
 class Design(Architecture):
     """A policy before it knows its simulator; see `categorical` and `gaussian`."""
 
-    def fitted(self, obs_shape: tuple[int, ...], space: Space, seed: int = 0) -> NetworkPolicy:
-        """The policy for these observations and actions."""
+    def fitted(
+        self, obs_shape: tuple[int, ...], space: Space, seed: int = 0, memory: CostMemory | None = None
+    ) -> NetworkPolicy:
+        """The policy for these observations and actions; `memory`: what they hold of the costs so far."""
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
-        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed))
+        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed), memory=memory)
 
 
 def categorical(hidden: Sequence[int] = (64, 64), normalise: bool | None = None) -> Design:
