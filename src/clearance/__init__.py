@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
+    from clearance.exact.episode_optimum import EpisodeOptimum, episode_optimum, limit_episodes
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from clearance.exchange.policy_files import save_policy
     from clearance.exchange.table_format import from_table
     from clearance.finite.cmdp import CMDP
-    from clearance.finite.evaluation import evaluate, occupancy
+    from clearance.finite.evaluation import occupancy
     from clearance.finite.mixture import Mixture
     from clearance.finite.samplers.algorithm2 import Table
     from clearance.finite.samplers.exact_sampler import Exact
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
+    from clearance.runs.evaluate import EpisodeStatistics, evaluate
     from clearance.runs.resume import resume
     from clearance.runs.run_reader import RunFolder
     from clearance.runs.run_writer import DamagedRunWarning
@@ -99,6 +101,8 @@ _HOME = {
     "DamagedRunWarning": "runs.run_writer",
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
+    "EpisodeOptimum": "exact.episode_optimum",
+    "EpisodeStatistics": "runs.evaluate",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -147,7 +151,8 @@ _HOME = {
     "compare": "studies.compare",
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
-    "evaluate": "finite.evaluation",
+    "episode_optimum": "exact.episode_optimum",
+    "evaluate": "runs.evaluate",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
@@ -158,6 +163,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "limit_episodes": "exact.episode_optimum",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
@@ -200,6 +206,8 @@ __all__ = [
     "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
+    "EpisodeOptimum",
+    "EpisodeStatistics",
     "Exact",
     "Fleet",
     "Frontier",
@@ -241,6 +249,7 @@ __all__ = [
     "compare",
     "diagnose",
     "environment",
+    "episode_optimum",
     "evaluate",
     "export_policy",
     "from_brax",
@@ -252,6 +261,7 @@ __all__ = [
     "frontier",
     "gaussian",
     "gymnasium",
+    "limit_episodes",
     "linear_softmax",
     "load_model",
     "load_policy",
