@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
+    from clearance.exact.episode_optimum import EpisodeOptimum, episode_optimum, limit_episodes
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from clearance.exchange.policy_files import save_policy
     from clearance.exchange.table_format import from_table
     from clearance.finite.cmdp import CMDP
-    from clearance.finite.evaluation import evaluate, occupancy
+    from clearance.finite.evaluation import occupancy
     from clearance.finite.mixture import Mixture
     from clearance.finite.reachability import limit_reach
     from clearance.finite.samplers.algorithm2 import Table
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
+    from clearance.runs.evaluate import EpisodeStatistics, evaluate
     from clearance.runs.resume import resume
     from clearance.runs.run_reader import RunFolder
     from clearance.runs.run_writer import DamagedRunWarning
@@ -100,6 +102,8 @@ _HOME = {
     "DamagedRunWarning": "runs.run_writer",
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
+    "EpisodeOptimum": "exact.episode_optimum",
+    "EpisodeStatistics": "runs.evaluate",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -148,7 +152,8 @@ _HOME = {
     "compare": "studies.compare",
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
-    "evaluate": "finite.evaluation",
+    "episode_optimum": "exact.episode_optimum",
+    "evaluate": "runs.evaluate",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
@@ -159,6 +164,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "limit_episodes": "exact.episode_optimum",
     "limit_reach": "finite.reachability",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
@@ -202,6 +208,8 @@ __all__ = [
     "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
+    "EpisodeOptimum",
+    "EpisodeStatistics",
     "Exact",
     "Fleet",
     "Frontier",
@@ -243,6 +251,7 @@ __all__ = [
     "compare",
     "diagnose",
     "environment",
+    "episode_optimum",
     "evaluate",
     "export_policy",
     "from_brax",
@@ -254,6 +263,7 @@ __all__ = [
     "frontier",
     "gaussian",
     "gymnasium",
+    "limit_episodes",
     "limit_reach",
     "linear_softmax",
     "load_model",

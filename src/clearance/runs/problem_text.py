@@ -6,14 +6,17 @@ The suffix of a model file says its format (`clearance.exchange.model_files`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.core.text import suggest
+from clearance.exact.episode_optimum import limit_episodes
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -37,12 +40,15 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
     """
     if is_imported(text):
         _refuse_other_flags(text, asked)
-        return model_files.load_model(text, **asked)
+        return _limit_episodes(asked, lambda plain: model_files.load_model(text, **plain))
     if text in MODELS or is_model_file(text):
         return restate(MODELS[text]() if text in MODELS else CMDP.load(text), text, asked)
     if is_code(text) and not text.startswith("gym:"):
         return _from_factory(text, asked)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
+    if text in SIMULATORS and has_tails(asked.get("limits")):
+        rest = {name: value for name, value in asked.items() if name != "limits"}
+        return load_problem(text, rest).with_limits(asked["limits"])
     if text in SIMULATORS:
         refuse_environment_flags(asked, f"{text} comes with its own limits")
         return SIMULATORS[text]()
@@ -67,7 +73,15 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
     """Return the model with what is asked of it in place of its own limits, discount factor and start."""
     _refuse_other_flags(text, asked)
-    return model_files.restate_model(model, text, **asked)
+    return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
+
+
+def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
+    """Return the model that `state` makes of what is asked; with limits on chances and tails, with the costs so far."""
+    limits: Any = asked.get("limits")
+    if not has_tails(limits):
+        return state(asked)
+    return limit_episodes(state({**asked, "limits": plain_limits(limits)}), limits).cmdp
 
 
 def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
@@ -131,9 +145,52 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     given = dict(asked)
     if "criterion" in given:
         raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
-    if "constraints" in given:
+    if "cost" in given:
+        given["constraints"], given["limits"] = costs_of_info(given.pop("cost"), given)
+    elif "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)
+
+
+def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[InfoCosts, Any]:
+    """Return the costs at these places of `info`, and the limits in their order."""
+    if "constraints" in given:
+        raise InputError("--cost and --constraints both say where costs come from: give one of them")
+    if "limits" not in given:
+        raise InputError("--cost names costs, which have upper limits: give --limit NAME=NUMBER for each")
+    costs, limits = InfoCosts(tuple(places)), given["limits"]
+    names = list(costs.places)
+    if not isinstance(limits, Mapping):
+        if len(limits) != len(names):
+            raise InputError(f"--limits has {len(limits)} entries for {len(names)} costs; give one each")
+        limits = dict(zip(names, limits, strict=True))
+    other = [n for n in names if n not in limits] + [n for n in limits if n not in names]
+    if other:
+        raise InputError(f"--limit and --cost must have the same names; see {other[0]!r}")
+    return costs, {name: limits[name] for name in names}
+
+
+@dataclass(frozen=True)
+class InfoCosts:
+    """A function of constraints: the costs that a step's `info` has at given places. It can be sent to workers."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def places(self) -> dict[str, list[str]]:
+        pairs = (text.split("=info.", 1) for text in self.texts)
+        return {name: place.split(".") for name, place in pairs}
+
+    def __call__(self, obs: Any, action: Any, after: Any, info: Any) -> dict[str, Any]:
+        return {name: self._at(name, info, keys) for name, keys in self.places.items()}
+
+    def _at(self, name: str, info: Any, keys: list[str]) -> Any:
+        for i, key in enumerate(keys):
+            if not isinstance(info, Mapping) or key not in info:
+                has = ", ".join(sorted(map(str, info))) if isinstance(info, Mapping) else "no entries"
+                raise InputError(f"--cost {name}: {'.'.join(['info', *keys[:i]])} has no {key!r} (it has {has})")
+            info = info[key]
+        return info
 
 
 def _is_environment(found: Any) -> bool:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.certificates.best_mixture import spread_evenly
-from clearance.certificates.candidate_search import LOOK, SMALLEST
+from clearance.certificates.best_mixture import Single, spread_evenly
+from clearance.certificates.candidate_search import LOOK, SMALLEST, Search
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.ledger import share_of
 from clearance.core.arrays import Array
@@ -36,6 +36,7 @@ from clearance.finite.samplers.generative import Generative
 from clearance.finite.samplers.network_critic import NetworkCritic
 from clearance.finite.samplers.td_critic import Critic, Tables, state_values
 from clearance.finite.samplers.trajectory import Trajectory
+from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.softmax_policy import check_fits, softmax
 from clearance.finite.two_layer_policy import Policy, TwoLayer
 from clearance.learning.direction import STOCHASTIC, Tabular
@@ -45,10 +46,12 @@ from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPG
 from clearance.learning.state import State
 from clearance.learning.trace import Trace
 from clearance.runs import plain_data
+from clearance.runs.worlds.explored_model import FiniteExplored, can_plan, count_transitions
 from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
 from clearance.runs.worlds.finite_start import FiniteSource, begin_finite, read_finite_source
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import (
     Alternative,
     Choice,
@@ -65,10 +68,13 @@ from clearance.runs.worlds.world import (
 EXACT_STATES = 300
 # Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
 BUDGET = {"exact": 2e6, "samples": 1e7}
-LEARNING = 0.15  # of a budget of samples, after the margin
+# Of a budget of samples, after the margin: for learning, where there will be plans on the estimated model, and else.
+LEARNING, LEARNING_ALONE = 0.06, 0.15
+OTHERS = 2  # late iterates beside the plans on the estimated model
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
 MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
+LONGEST_WALK = 1e8  # steps of a walk of geometric length, on average: some ten seconds
 # The streams of the phases; no iteration gets as far as these.
 MARGIN, LEARN = 2**40, 2**40 + 1
 
@@ -180,7 +186,7 @@ class FiniteWorld(World):
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
         margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta)
-        if margin.verdict != "FEASIBLE":
+        if margin.verdict not in ("FEASIBLE", "LIKELY"):
             text = _no_margin(cmdp, margin, task.delta)
             raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
         return margin
@@ -196,13 +202,14 @@ class FiniteWorld(World):
             return Settled(task.sampler, method, lam_max, key, task.budget or np.inf, d_sum)
         left = (task.budget or BUDGET["samples"]) - margin.steps
         policy = task.sampler.policy
+        learning = LEARNING if can_plan(cmdp, policy) else LEARNING_ALONE
         episode = MixtureEpisodes(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
-        method = fit_to_budget(task.method, cmdp, LEARNING * left)
+        method = fit_to_budget(task.method, cmdp, learning * left)
         method = with_kappa(
-            method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, share_of(1) * task.delta / 6
+            method, cmdp, margin, (1 - learning) * TESTED * left / episode, share_of(1) * task.delta / 6
         )
         lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=False)
-        return Settled(task.sampler, method, lam_max, fold(key, LEARN), LEARNING * left)
+        return Settled(count_transitions(task.sampler), method, lam_max, fold(key, LEARN), learning * left)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -232,6 +239,30 @@ class FiniteWorld(World):
         memory = run.state.sampler_memory
         base = state_values(pi_end, memory.Q) if isinstance(memory, Tables) else None
         return Choice(PolicyTables(cmdp, pi, base), fallback, reserve)
+
+    def search(
+        self,
+        settled: Settled,
+        run: Run,
+        margin: FiniteMargin,
+        key: np.uint64,
+        budget: float,
+        delta: float,
+        single: Single,
+    ) -> Search:
+        """Plans on the estimated model where the class has a linear program; else a choice among the iterates."""
+        cmdp, policy = self.problem, settled.sampler.policy
+        if not can_plan(cmdp, policy):
+            return super().search(settled, run, margin, key, budget, delta, single)
+        counts, memory = TransitionCounts.none(cmdp), run.state.sampler_memory
+        if margin.hits is not None and margin.starts is not None:
+            counts.add(margin.hits, margin.starts)
+        if isinstance(memory, Tables):
+            counts.add(memory.hits, memory.starts)
+        reserve = 0.0 if margin.policy is None else min(max(3.0 * margin.tested, 0.02 * budget), 0.1 * budget)
+        last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
+        others, safe = policy.pi(run.trace.theta[last]), {"fallback": margin.policy, "reserve": reserve}
+        return PlannedSearch(FiniteExplored(cmdp, policy, counts), cmdp.b, key, budget, delta, others, **safe)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""
@@ -286,7 +317,7 @@ class FiniteWorld(World):
         return PolicyDescription({"kind": kind}, files)
 
     def describe_sampler(self, sampler: FiniteSampler) -> dict[str, Any]:
-        return plain_data.describe(sampler, leave_out=("cmdp", "policy"))
+        return plain_data.describe(sampler, leave_out=("cmdp", "policy", "counting"))
 
     def restore_policy(self, folder: Path, data: dict[str, Any]) -> Policy:
         return plain_data.load_policy_class(folder, data, self.model)
@@ -305,6 +336,12 @@ class FiniteWorld(World):
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
     """Refuse combinations that would run and mean something else."""
     direction, name = getattr(method, "direction", None), type(method).__name__
+    gamma = sampler.cmdp.gamma
+    if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):
+        raise InputError(
+            f"gamma = {gamma!r} is too close to 1 to learn from walks, which take {1 / (1 - gamma):.3g} steps each: "
+            "use optimum, or a smaller gamma"
+        )
     if not isinstance(sampler, Table) and isinstance(direction, STOCHASTIC):
         kind, given = type(direction).__name__, type(sampler).__name__
         raise InputError(
