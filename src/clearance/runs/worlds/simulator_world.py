@@ -159,7 +159,8 @@ class SimulatorWorld(World):
         decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
+            least = max(sampler.smallest_batch, s.telling_episodes * sampler.steps_per_lane)
+            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, least)
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
