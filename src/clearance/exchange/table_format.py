@@ -13,6 +13,7 @@ import numpy as np
 
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
+from clearance.core.text import find_name
 from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
@@ -69,6 +70,7 @@ def from_table(
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
     """Return the transitions of a table, with the wanted reward columns."""
     source, places, header, rows = _open(table)
+    wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)
     cells: dict[str, list[Any]] = {name: [] for name in columns}
     lines: list[int] = []
