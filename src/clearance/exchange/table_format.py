@@ -125,7 +125,9 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
     """Return where each column is; the message on a missing one names those that are there."""
     for name in (*KEYS, *wanted):
         if name not in header:
-            raise InputError(f"{source}, line 1: the column {name} is missing; there are {', '.join(header) or 'none'}")
+            other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
+            known = f"there are {', '.join(header) or 'none'}{other}"
+            raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
             raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
     start = [START] if START in header and START not in wanted else []
