@@ -70,6 +70,18 @@ def test_interrupted_again_and_again(kind: str, monkeypatch: pytest.MonkeyPatch)
     assert interrupts >= (1 if "samples" in kind else 2) and bits("run") == bits("whole")
 
 
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_an_interrupt_while_the_margin_is_measured(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the run; once, the game for the margin ended early instead, and the run went on to other bits."""
+    begin("samples", "whole")
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(loop, "_advance", Bomb(loop._advance, n, KeyboardInterrupt))
+        begin("samples", "run")
+    assert not Path("run/margin.npz").exists()
+    begin("samples", "run")
+    assert bits("run") == bits("whole")
+
+
 @pytest.mark.parametrize("method", METHODS_OF_MODELS, ids=lambda k: k.__name__)
 def test_every_method_goes_on(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a method or its sampler carries is in the checkpoint."""
