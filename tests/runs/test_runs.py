@@ -25,7 +25,6 @@ import pytest
 from runs import KINDS, Bomb, begin, bits, cli, spoiled
 
 import clearance as cl
-from clearance.certificates.candidate_search import CandidateSearch
 from clearance.cli.command_line import main
 from clearance.core import atomic_files
 from clearance.learning import loop
@@ -37,6 +36,7 @@ from clearance.runs.method_table import METHODS, restore_method
 from clearance.runs.run_folder import create_run
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.finite_world import SAMPLERS
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import Task
 
 SRC = Path(cl.__file__).parent
@@ -665,7 +665,7 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     flags = "two-state --evidence samples --budget 1e5 --delta 0.1"
     whole = json.loads(cli(f"solve {flags} --resume whole --json", capsys)[1])
     with monkeypatch.context() as m:
-        m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
+        m.setattr(PlannedSearch, "run", Bomb(PlannedSearch.run, 1, KeyboardInterrupt))
         status, out, err = cli(f"solve {flags} --out run --json", capsys)
     assert (status, json.loads(out)["status"]) == (130, "interrupted")
     assert err == "clearance: interrupted; saved in run: resume with: clearance solve --resume run\n"
