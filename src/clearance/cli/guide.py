@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "compare learning algorithms on finite models with the exact optimum",
     "plan": "show which settings Theorem 1 of Bai et al. (2023) requires",
     "reproduce": "repeat the experiment of Bai et al. (2023)",
+    "completion": "print a script that completes commands in bash, zsh or fish",
 }
 
 EXAMPLES = {
@@ -52,6 +53,10 @@ EXAMPLES = {
     ),
     "plan": ("clearance plan bai2023 --epsilon 0.1", "clearance plan two-state --epsilon 0.01 --json"),
     "reproduce": ("clearance reproduce bai2023", "clearance reproduce bai2023 --seeds 4 --K 1000 --out quick"),
+    "completion": (
+        "clearance completion bash >> ~/.bash_completion",
+        "clearance completion fish > ~/.config/fish/completions/clearance.fish",
+    ),
 }
 
 EXIT_STATUS = """\
