@@ -130,7 +130,7 @@ def drain(terminal: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_resumed_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    flags = "solve altman-queue --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 50 --json"
+    flags = "solve altman-queue-discounted --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 50 --json"
     (tmp_path / "calm").mkdir()
     assert finish(tmp_path / "calm", flags) in (0, 4)
     with start(tmp_path, flags) as process:
@@ -254,7 +254,12 @@ def test_an_error_that_a_library_made_of_an_interrupt(
 @pytest.mark.parametrize("name", ALL)
 def test_random_instants_of_the_start(name: str, tmp_path: Path) -> None:
     """No traceback and no crash at 8 instants of a start that imports and compiles."""
-    command = [sys.executable, "-c", LISTENING, *["solve", "altman-queue", "--K", "20", "--N", "20", "--json"]]
+    command = [
+        sys.executable,
+        "-c",
+        LISTENING,
+        *["solve", "altman-queue-discounted", "--K", "20", "--N", "20", "--json"],
+    ]
     env = os.environ | {"PYTHONFAULTHANDLER": "1"}
     for i in range(8):
         with subprocess.Popen(
