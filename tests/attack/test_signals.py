@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,16 @@ from clearance.runs import progress
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP"]
 LONG = "solve two-state --method cnpgpd --K 400000 --N 20 --checkpoint-every 200 --json"
+
+
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """The signals arrive here: in a background job, or under nohup, they would be ignored."""
+    usual = signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL
+    before = [signal.signal(getattr(signal, name), how) for name, how in zip(ALL, usual, strict=True)]
+    yield
+    for name, how in zip(ALL, before, strict=True):
+        signal.signal(getattr(signal, name), how)
 
 
 def start(folder: Path, argv: str = LONG, **how: Any) -> subprocess.Popen[str]:

@@ -25,7 +25,6 @@ import pytest
 from runs import KINDS, Bomb, begin, bits, cli, spoiled
 
 import clearance as cl
-from clearance.certificates.candidate_search import CandidateSearch
 from clearance.cli.command_line import main
 from clearance.core import atomic_files
 from clearance.learning import loop
@@ -37,6 +36,7 @@ from clearance.runs.method_table import METHODS, restore_method
 from clearance.runs.run_folder import create_run
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.finite_world import SAMPLERS
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import Task
 
 SRC = Path(cl.__file__).parent
@@ -68,6 +68,18 @@ def test_interrupted_again_and_again(kind: str, monkeypatch: pytest.MonkeyPatch)
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts >= (1 if "samples" in kind else 2) and bits("run") == bits("whole")
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_an_interrupt_while_the_margin_is_measured(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the run; once, the game for the margin ended early instead, and the run went on to other bits."""
+    begin("samples", "whole")
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(loop, "_advance", Bomb(loop._advance, n, KeyboardInterrupt))
+        begin("samples", "run")
+    assert not Path("run/margin.npz").exists()
+    begin("samples", "run")
+    assert bits("run") == bits("whole")
 
 
 @pytest.mark.parametrize("method", METHODS_OF_MODELS, ids=lambda k: k.__name__)
@@ -656,7 +668,7 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     flags = "two-state --evidence samples --budget 1e5 --delta 0.1"
     whole = json.loads(cli(f"solve {flags} --resume whole --json", capsys)[1])
     with monkeypatch.context() as m:
-        m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
+        m.setattr(PlannedSearch, "run", Bomb(PlannedSearch.run, 1, KeyboardInterrupt))
         status, out, err = cli(f"solve {flags} --out run --json", capsys)
     assert (status, json.loads(out)["status"]) == (130, "interrupted")
     assert err == "clearance: interrupted; saved in run: resume with: clearance solve --resume run\n"

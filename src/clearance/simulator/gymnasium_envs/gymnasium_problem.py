@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clearance.core.arrays import Array
-from clearance.core.criterion import check_horizon
+from clearance.core.criterion import check_horizon, check_sampled
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.spaces import Space, restore_space
 from clearance.core.statement import Statement
@@ -131,6 +131,7 @@ def gymnasium(
     name: str | None = None,
     frames: int | None = None,
     cost_so_far: bool = True,
+    criterion: str | None = None,
 ) -> Gym:
     """A problem from a Gymnasium environment: an id, a factory, an object, a vector environment or a `SideProcess`.
 
@@ -146,7 +147,9 @@ def gymnasium(
     bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
                  [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
     cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
+    criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
+    check_sampled(criterion)
     if has_tails(limits):
         rest = {"constraints": constraints, "gamma": gamma, "horizon": horizon, "num_envs": num_envs, "names": names}
         rest |= {"frames": frames}
