@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class Optimum:
     status: Literal["optimal", "borderline", "infeasible"]
     J: Array
     lam: Array
-    policy: Array | Mixture
+    policy: Any  # an array in all cases but one: see above
     mixture: Mixture
     d: Array
     bound: float
@@ -141,7 +141,7 @@ class Optimum:
 class Found(NamedTuple):
     """A candidate π [S, A], as a mixture, and what is proven of it; λ [I] with V and greedy actions at λ, if new."""
 
-    policy: Array | Mixture
+    policy: Any  # an array in all cases but one: see above
     mixture: Mixture
     seen: PolicyBounds
     lam: Array
