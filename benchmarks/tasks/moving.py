@@ -36,7 +36,7 @@ def hazards() -> Any:
         away = x - HAZARDS
         far = jnp.linalg.norm(away, axis=1)
         i = jnp.argmin(far)
-        return jnp.where(far[i] < 1.2 * RADIUS, HAZARDS[i] + away[i] * 1.2 * RADIUS / jnp.maximum(far[i], 1e-3), x)
+        return jnp.where(far[i] < 1.2 * RADIUS, x - away[i] + away[i] * 1.2 * RADIUS / jnp.maximum(far[i], 1e-3), x)
 
     def step(key: Any, s: Any, a: Any) -> Any:
         x, v, goal = s[:2], s[2:4], s[4:]
