@@ -1,4 +1,4 @@
-"""Draws the figures of docs/zoo.md: the optimal policy of every model, and what its limit costs.
+"""Draws the figures of docs/reference/zoo.md: the optimal policy of every model, and what its limit costs.
 
     python benchmarks/draw_zoo.py [NAME ...]        writes docs/figures/zoo/NAME.png
 

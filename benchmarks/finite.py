@@ -2,7 +2,7 @@
 
     python benchmarks/finite.py                 the whole table (about ten minutes)
     python benchmarks/finite.py --quick         without the largest models and the long LPs
-    python benchmarks/finite.py --write         and writes docs/performance.md
+    python benchmarks/finite.py --write         and writes docs/research/performance.md
 
 Every ratio compares two things in this process on this machine, alternating, best of several repetitions.
 """
@@ -327,7 +327,7 @@ def main() -> None:
     if not args.quick:
         million()
     if args.write:
-        page = Path(__file__).parents[1] / "docs" / "performance.md"
+        page = Path(__file__).parents[1] / "docs" / "research" / "performance.md"
         _, mark, notes = page.read_text().partition(NOTES) if page.exists() else ("", "", "")
         page.write_text("\n".join(LINES) + "\n" + mark + notes)
 

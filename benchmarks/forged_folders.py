@@ -1,5 +1,7 @@
 """Open every forged run folder with `report`, `export` and `solve --resume`: what each of them got.
 
+Finished runs, which resume shows but does not run again, and runs that were interrupted, which it brings to their end.
+
     PYTHONPATH=src:tests/support python benchmarks/forged_folders.py [--every N]
 
 Each forgery is opened in a process of its own (forked after everything is imported), which says its exit status, what
@@ -25,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from folders import solved
+from folders import solved, unfinish
 from forgeries import all_forgeries
 
 import clearance as cl
@@ -64,21 +66,21 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def study(home: Path, every: int) -> dict[str, Any]:
-    honest, other, outside, forged = (home / name for name in ("honest", "other", "outside", "forged"))
+    """Forge a finished run and one that was interrupted, and open them with each command."""
+    honest, other, outside = (home / name for name in ("honest", "other", "outside"))
     for seed, folder in enumerate((honest, other)):
         solved(cl.zoo.two_state(), folder, K=60, N=5, seed=seed)
     shutil.copytree(honest / "checkpoint", outside)
     (outside / "precious").write_text("precious")
-    before, peak, wrong, seen = content(outside), {}, [], Counter()
-    for command in COMMANDS:
-        shutil.copytree(honest, forged)
-        status, said, peak[command] = opened(forged, command)
-        assert status in (0, 4), said
-        shutil.rmtree(forged)
+    interrupted = unfinish(Path(shutil.copytree(honest, home / "interrupted")))
+    return {kind.name: open_all(kind, other, outside, every) for kind in (honest, interrupted)}
+
+
+def open_all(honest: Path, other: Path, outside: Path, every: int) -> dict[str, Any]:
+    before, forged, wrong, seen = content(outside), honest.with_name("forged"), [], Counter()
+    peak = {command: peak_of_honest(honest, forged, command) for command in COMMANDS}
     highest = dict(peak)
-    for i, (label, forge) in enumerate(all_forgeries(honest, other, outside)):
-        if i % every:
-            continue
+    for label, forge in list(all_forgeries(honest, other, outside))[::every]:
         seen["folders"] += 1
         for command in COMMANDS:
             shutil.copytree(honest, forged)
@@ -92,6 +94,14 @@ def study(home: Path, every: int) -> dict[str, Any]:
                 wrong.append((label, command, status, said[-300:], memory))
             shutil.rmtree(forged)
     return {**seen, "peak MB": {c: [peak[c] // 1024, highest[c] // 1024] for c in COMMANDS}, "wrong": wrong}
+
+
+def peak_of_honest(honest: Path, forged: Path, command: str) -> int:
+    shutil.copytree(honest, forged)
+    status, said, memory = opened(forged, command)
+    assert status in (0, 4), said
+    shutil.rmtree(forged)
+    return memory
 
 
 if __name__ == "__main__":

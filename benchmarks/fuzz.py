@@ -2,7 +2,7 @@
 
     python benchmarks/fuzz.py                # 102,500 inputs, about half an hour on two cores
     python benchmarks/fuzz.py --share 0.01   # a hundredth of each kind
-    python benchmarks/fuzz.py --write        # and put the table into docs/fuzzing.md
+    python benchmarks/fuzz.py --write        # and put the table into docs/research/fuzzing.md
 
 Every input goes through the command line's own `main`, in this process. An exit status other than 0, 2, 3 and 4, more
 than one line for an error, output that is no JSON where JSON was asked for, a verdict that does not fit the status, a
@@ -44,7 +44,7 @@ import clearance as cl
 from clearance.cli import command_line as cli
 from clearance.core.atomic_files import digest, sha256
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "fuzzing.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "research" / "fuzzing.md"
 MEMORY = 8 * 2**30
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/guarantee.py            # all studies, about a quarter of an hour on two cores
     python benchmarks/guarantee.py --quick    # a tenth of each
-    python benchmarks/guarantee.py --write    # and put the tables into docs/guarantee_study.md
+    python benchmarks/guarantee.py --write    # and put the tables into docs/research/guarantee_study.md
 
 Every run has 1.3·10⁷ environment steps in all, the paper's budget for one run of its experiment, and δ = 0.01. The
 truth beside it (linear program, exact evaluation) is for the tables only.
@@ -29,7 +29,7 @@ from clearance.exact.feasibility import slater_margin
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 
 BUDGET, DELTA = 1.3e7, 0.01
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "guarantee_study.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "research" / "guarantee_study.md"
 NOTES = "## Notes"
 
 
@@ -290,7 +290,7 @@ def _section(page: str, name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of every study")
-    parser.add_argument("--write", action="store_true", help="write docs/guarantee_study.md")
+    parser.add_argument("--write", action="store_true", help="write docs/research/guarantee_study.md")
     parser.add_argument("--only", help="the studies whose name holds this text")
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()

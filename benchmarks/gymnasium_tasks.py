@@ -5,7 +5,8 @@
     python benchmarks/gymnasium_tasks.py learn TASK… [--seeds 3]       one million steps to learn, up to one to certify
     python benchmarks/gymnasium_tasks.py gaits                         the slow gaits that returns are compared with
 
-Every result is one line of JSON; docs/simulators.md has the tables. PYTHON is an interpreter with that package.
+Every result is one line of JSON; docs/research/gymnasium_log.md has the tables.
+PYTHON is an interpreter with that package.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -27,12 +28,15 @@ from typing import Any, NamedTuple
 import clearance as cl
 
 PHASES = ("margin", "learning", "selection", "certificate", "finishing")
+HUNG = 99
+LONGEST = 120.0  # seconds: a process that takes longer hangs, and counts as wrong
 SENT = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 # The command line, which writes a line to file descriptor 3 when it enters a phase.
 WATCHED = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def enters(owner, name, phase, after=None):
     function = getattr(owner, name)
     def call(*args, **kwargs):
@@ -83,8 +87,8 @@ def pole():
 RUNS = {
     "finite, exact": "altman-queue --budget 5e4 --checkpoint-every 50",
     "finite, samples": "altman-queue --evidence samples --budget 3e5 --delta 0.05 --checkpoint-every 50",
-    "Gymnasium": "mine:pole --K 6 --N 160 --budget 1.2e4 --checkpoint-every 1",
-    "JAX": "mine:point --K 6 --N 400 --budget 4e4 --checkpoint-every 1",
+    "Gymnasium": "mine:pole --allow-import . --K 6 --N 160 --budget 1.2e4 --checkpoint-every 1",
+    "JAX": "mine:point --allow-import . --K 6 --N 400 --budget 4e4 --checkpoint-every 1",
 }
 
 
@@ -107,8 +111,15 @@ class Watched:
         how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": self.said, "cwd": work, "pass_fds": (there,)}
         self.process = subprocess.Popen(shell, env=os.environ | kept, **how)
         os.close(there)
+        self.hung = False
+        self.timer = threading.Timer(LONGEST, self.give_up)
+        self.timer.start()
         self.marks = os.fdopen(here)
         self.entered: list[tuple[str, float]] = []
+
+    def give_up(self) -> None:
+        self.hung = True
+        self.process.kill()
 
     def enter(self, phase: str) -> bool:
         """Wait until it enters a phase; False if it ends before."""
@@ -122,10 +133,13 @@ class Watched:
         """Wait for its end → the exit status, and standard error."""
         self.enter("")
         self.marks.close()
-        status = self.process.wait(timeout=300)
+        status = self.process.wait()
+        self.timer.cancel()
         self.said.seek(0)
         text = self.said.read()
         self.said.close()
+        if self.hung:
+            return HUNG, f"no end within {LONGEST:g} s"
         return status, "\n".join(line for line in text.splitlines() if "compiling" not in line)
 
 
@@ -162,6 +176,8 @@ def disturb(work: Path, kind: str, calm: Calm, phase: str, sent: int, rng: rando
         return "", ""
     entered = [name for name, _ in run.entered]
     where = entered[-1] if entered and entered[-1] != "end" else "finishing" if entered else "start"
+    if status == HUNG:
+        return where, said
     return where, find_wrong(work / "run", sent, status, said)
 
 
@@ -189,6 +205,8 @@ def main() -> None:
         work = Path(place)
         (work / "mine.py").write_text(MINE)
         calm = {kind: run_undisturbed(work, kind) for kind in RUNS}
+        for kind, run in calm.items():
+            print(kind, {phase: round(t, 3) for phase, t in run.seconds.items()}, file=sys.stderr)
         while sum(hits.values()) < args.number or missing(hits, args.number):
             kind = list(RUNS)[sum(map(len, same.values())) % len(RUNS)]
             for _ in range(rng.randint(2, 4)):

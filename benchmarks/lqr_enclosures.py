@@ -7,7 +7,7 @@ from 1 − 10⁻¹ to 1 − 10⁻¹⁵, or as far above 1: normal, dense, rotati
 to 1 − 10⁻¹², singular W, X0, Q and R, with and without bias, and σ as such or as its logarithm. The truth sums the
 series by doubling, M_{2k} = M_k + G_k M_k G_k', G_{2k} = G_k², with mpmath: it shares neither equations nor arithmetic
 with the library. The limit of every loop is its true effort times 1 ± 10⁻¹ to 10⁻¹⁶. Rows are appended as they are
-found, and a second start continues; docs/simulators.md has the table.
+found, and a second start continues; docs/research/simulator_log.md has the table.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     python benchmarks/methods.py last        last iterates on Ding 2023's problem (a figure)
     python benchmarks/methods.py general     the rows for general parametrisation, on the paper's class of 35 features
     python benchmarks/methods.py speed       time per environment step against C-NPG-PD, in one run
-    python benchmarks/methods.py docs        the tables of docs/table1.md and docs/sample_complexity.md from these
+    python benchmarks/methods.py docs        the tables of table1.md and sample_complexity.md in docs/research
 
 Each section writes its data to results/methods/. --only PROBLEM splits the work.
 """
@@ -319,11 +319,11 @@ def write_docs() -> None:
     speeds = json.loads((DATA / "speed.json").read_text())
     speed_lines = ["| method | ns per environment step | of C-NPG-PD's |", "|---|---|---|"]
     speed_lines += [f"| {n} | {v['ns per step']:.1f} | {v['ratio']:.2f} |" for n, v in speeds.items()]
-    put("docs/table1.md", "table1", table1_lines())
-    put("docs/table1.md", "speed", speed_lines)
+    put("docs/research/table1.md", "table1", table1_lines())
+    put("docs/research/table1.md", "speed", speed_lines)
     for name in PROBLEMS:
-        put("docs/table1.md", name, compare_lines(name))
-    put("docs/sample_complexity.md", "slopes", slope_lines())
+        put("docs/research/table1.md", name, compare_lines(name))
+    put("docs/research/sample_complexity.md", "slopes", slope_lines())
     found, _, _ = loaded()
     draw_slopes(found, Path("docs/figures/sample-complexity.png"))
 

@@ -2,7 +2,7 @@
 
     python benchmarks/reliability.py            # all studies, about ten minutes on two cores
     python benchmarks/reliability.py --quick    # a tenth of the kills, a tenth of the long run
-    python benchmarks/reliability.py --write    # and put the tables into docs/reliability.md
+    python benchmarks/reliability.py --write    # and put the tables into docs/research/reliability.md
 
 Small file systems are mounted where that is allowed (root on Linux); elsewhere the size of files is limited instead.
 """
@@ -36,7 +36,7 @@ import clearance as cl
 from clearance.cli.command_line import main as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, NOTES = ROOT / "docs" / "reliability.md", "## Notes"
+PAGE, NOTES = ROOT / "docs" / "research" / "reliability.md", "## Notes"
 # Exact evidence and samples, both methods, with a budget and without; many checkpoints.
 RUNS = (
     "two-state --K 200 --N 200 --checkpoint-every 10",

@@ -1,4 +1,4 @@
-"""What it costs to be many: a Ray of our own on this machine against this process alone (docs/scale.md).
+"""What it costs to be many: a Ray of our own on this machine against this process alone (docs/research/scaling.md).
 
     python benchmarks/scale.py [--out scale.json]
 

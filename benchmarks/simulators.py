@@ -5,7 +5,8 @@
     python benchmarks/simulators.py fast                   and what is learned at that speed
     python benchmarks/simulators.py learn TASK… [--seeds]  pendulum, navigation, cartpole, acrobot, with certificate
 
-Every result is one line of JSON; docs/simulators.md has the tables. Gymnasium's tasks are in gymnasium_tasks.py.
+Every result is one line of JSON; docs/research/simulator_log.md has the tables.
+Gymnasium's tasks are in gymnasium_tasks.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rooms and their floors: what may import what, and where things may lie (docs/design.md)."""
+"""The rooms and their floors: what may import what, and where things may lie (docs/development/design.md)."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_public_names_are_listed_where_they_are_defined() -> None:
 
 
 def test_the_tree_of_the_design_is_the_tree() -> None:
-    """Every package is named in docs/design.md, and every file that is named there exists."""
-    text = (HOME.parents[1] / "docs/design.md").read_text(encoding="utf-8")
+    """Every package is named in docs/development/design.md, and every file that is named there exists."""
+    text = (HOME.parents[1] / "docs/development/design.md").read_text(encoding="utf-8")
     shown = re.findall(r"[\w/]+(?:\.py\b|/(?!\w))", text[text.index("## The tree") : text.index("## One pipeline")])
     packages = {f"{path.parent.name}/" for path in PACKAGES}
     assert packages <= {f"{name.rstrip('/').rpartition('/')[2]}/" for name in shown if name.endswith("/")}

@@ -53,12 +53,12 @@ def test_a_wrong_name_is_noticed(name: str) -> None:
 
 def test_the_map_from_paper_to_code_is_complete() -> None:
     """Every public function of `theory`, every direction, sampler and step of the algorithm stands in it."""
-    mapped = [resolve(name) for name in names((ROOT / "docs/paper_to_code.md").read_text(encoding="utf-8"))]
+    mapped = [resolve(name) for name in names((ROOT / "docs/concepts/paper_to_code.md").read_text(encoding="utf-8"))]
     public = [f for name, f in inspect.getmembers(theory, inspect.isfunction)
               if f.__module__ == theory.__name__ and not name.startswith("_")]  # fmt: skip
     assert len(public) > 20
     missing = [f.__name__ for f in public if f not in mapped]
-    assert not missing, f"docs/paper_to_code.md lacks theory's {missing}"
+    assert not missing, f"docs/concepts/paper_to_code.md lacks theory's {missing}"
     wanted = [clearance.CMDP, clearance.evaluate, clearance.occupancy, clearance.optimum, clearance.slater_margin,
               clearance.SGD, clearance.Table, clearance.Mixture, clearance.solve, clearance.CNPGPD.step,
               clearance.CNPGPD.init]  # fmt: skip

@@ -44,7 +44,7 @@ def test_every_page_of_docs_is_on_the_site(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
     for name in cl.zoo.MODELS:
-        assert (site / "zoo" / f"{name}.html").exists()
+        assert (site / "reference" / "zoo" / f"{name}.html").exists()
 
 
 def test_nothing_on_the_site_is_fetched_from_elsewhere(site: Path) -> None:
@@ -68,7 +68,7 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize("page", ["index.html", "reference/api.html", "zoo/inventory.html"])
+@pytest.mark.parametrize("page", ["index.html", "reference/api.html", "reference/zoo/inventory.html"])
 def test_a_browser_is_content(browser: Browser, address: str, page: str) -> None:  # noqa: F811
     for width in (375, 1200):
         browser.open(address + page, width=width)

@@ -116,7 +116,7 @@ def _home(name: str) -> str:
 
 def zoo_page(name: str) -> str:
     """The page of a zoo name: what zoo.md says of it, its optimum, and its function."""
-    return _model(name, _sections((DOCS / "zoo.md").read_text("utf-8")))
+    return _model(name, _sections((DOCS / "reference" / "zoo.md").read_text("utf-8")))
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _model(name: str, sections: dict[str, str]) -> str:
     return "\n\n".join(
         [
             f"# {title}",
-            told.strip().replace("](figures/", "](../figures/"),
+            told.strip().replace("](../figures/", "](../../figures/"),
             "## Solved",
             "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in rows)]).replace("J_r*", r"J_r\*"),
             "\n".join([r"| limit | b | J_g | λ\* |", "|---|---|---|---|", *limits]),
@@ -165,17 +165,25 @@ def _function(name: str) -> Any:
 
 def made() -> dict[str, str]:
     """All generated pages by their path."""
-    return {"reference/command_line.md": command_line(), "reference/api.md": api()} | {
-        f"zoo/{name}.md": zoo_page(name) for name in cl.zoo.MODELS
-    }
+    return (
+        {"reference/command_line.md": command_line(), "reference/api.md": api()}
+        | {f"development/{name.lower()}.md": _from_root(name) for name in ("CONTRIBUTING", "CHANGELOG")}
+        | {f"reference/zoo/{name}.md": zoo_page(name) for name in cl.zoo.MODELS}
+    )
+
+
+def _from_root(name: str) -> str:
+    """A page that lies beside docs/, with its links as seen from docs/development."""
+    text = (DOCS.parent / f"{name}.md").read_text("utf-8")
+    return re.sub(r"\]\(docs/", "](../", text)
 
 
 def on_config(config: Any) -> Any:
-    """Pages that the table of contents does not know yet stand at its end."""
+    """Every page stands in the table of contents: there is no bin for the others."""
     known = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
-    others = sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
-    more = [path for path in others if path not in known]
-    config.nav = [*config.nav, *([{"More": more}] if more else [])]
+    lost = sorted({str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - known)
+    if lost:
+        raise ValueError(f"nav of mkdocs.yml lacks {', '.join(lost)}")
     return config
 
 
@@ -183,16 +191,14 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File, InclusionLevel
 
     for path, text in made().items():
-        level = InclusionLevel.NOT_IN_NAV if path.startswith("zoo/") else InclusionLevel.INCLUDED
+        level = InclusionLevel.NOT_IN_NAV if path.startswith("reference/zoo/") else InclusionLevel.INCLUDED
         files.append(File.generated(config, path, content=text, inclusion=level))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The table of the zoo leads to its pages; files beside docs/ are not on the site, and only named."""
-    if page.file.src_uri == "zoo.md":
+    if page.file.src_uri == "reference/zoo.md":
         markdown = re.sub(r"^\| `([\w-]+)` \|", r"| [`\1`](zoo/\1.md) |", markdown, flags=re.MULTILINE)
-    outside = (
-        r"\]\((?:\.\./)+(?!figures/)(?:benchmarks|examples|tests|src|README|CONTRIBUTING|CHANGELOG|LICENSE)[^)]*\)"
-    )
+    outside = r"\]\((?:\.\./)+(?!figures/)(?:benchmarks|examples|tests|src|README|SECURITY|LICENSE)[^)]*\)"
     return re.sub(rf"\[([^\]]+){outside}", r"\1", markdown)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import clearance as cl
-from clearance.certificates.betting import BETS, Bets
+from clearance.certificates.betting import LARGEST_LOSS, Bets
 from clearance.core.errors import InputError, SolverError
 from clearance.core.random_streams import key_of
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
@@ -164,7 +164,9 @@ def test_samples_are_refused_however_little_they_lie_outside(beyond: float) -> N
 def exact_log_capital(bets: Bets, values: Mapping[float, int], at: Decimal) -> Decimal:
     """log W(at) of samples that take each value so many times, for the stored bets and prior."""
     width, logs = Decimal(bets.high) - Decimal(bets.low), []
-    for c, prior in zip(BETS.tolist(), bets.log_prior.tolist(), strict=True):
+    for c, prior in zip(bets.bets.tolist(), bets.log_prior.tolist(), strict=True):
+        if c >= 1 and c * (float(at) - bets.low) / (bets.high - bets.low) > LARGEST_LOSS:
+            continue  # it may lose all there, and does not count
         grown = sum((n * (1 + Decimal(c) * (Decimal(x) - at) / width).ln() for x, n in values.items()), Decimal(0))
         logs.append(grown + Decimal(prior))
     top = max(logs)

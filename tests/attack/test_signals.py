@@ -74,8 +74,7 @@ def test_several_signals_at_once_are_one(tmp_path: Path) -> None:
 
 def test_sighup_stays_ignored_under_nohup(tmp_path: Path) -> None:
     """Who starts a command with nohup wants it to survive the terminal."""
-    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" + LISTENING
-    code = code.replace("from clearance.cli import main", "import os; from clearance.cli import main")
+    code = LISTENING.replace("signal.SIG_DFL", "signal.SIG_IGN").replace("import signal, sys", "import os, signal, sys")
     end = "os.kill(os.getpid(), signal.SIGHUP); sys.exit(main(['optimum', 'two-state', '--json']))"
     code = code.replace("sys.exit(main())", end)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

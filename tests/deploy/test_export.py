@@ -105,7 +105,7 @@ print(json.dumps([action[0].tolist(), said["verdict"], "clearance" in sys.module
 
 
 def most_likely(data: dict[str, Any], m: int, obs: list[float]) -> list[float]:
-    """The mean or the logits at one observation, by what docs/deploy.md says of the file and without NumPy."""
+    """The mean or the logits at an observation, as docs/how_to/deploy_a_policy.md describes the file, without NumPy."""
     theta, norm = data["theta"][m], data["normaliser"]
     slots = {s["name"]: s for s in data["layout"]}
     z = [(x - a) / math.sqrt(v) for x, a, v in zip(obs, norm["mean"], norm["var"], strict=True)]

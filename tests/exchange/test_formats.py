@@ -379,7 +379,7 @@ def test_the_page_is_as_short_as_it_says() -> None:
     """From a table of 2,000 states to a certified policy: at most ten lines of Python, two commands. They run in
     `test_blocks_run`.
     """
-    page = Path(__file__).resolve().parents[2] / "docs" / "import.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "how_to" / "import_a_model.md"
     found = blocks(page.read_text(encoding="utf-8"))
     python = next(block.text for block in found if 'from_table("plant.csv"' in block.text)
     assert "save_policy" in python and len(python.splitlines()) <= 10

@@ -145,8 +145,8 @@ def pickled(path: Path) -> None:
 
 
 def all_forgeries(folder: Path, other: Path, outside: Path) -> Iterator[tuple[str, Forgery]]:
-    """Every forgery of a finished run folder on a model; `other` is a run with another seed."""
-    for name in TEXTS:
+    """Every forgery of a run folder on a model, finished or not; `other` is a run with another seed."""
+    for name in (name for name in TEXTS if (folder / name).exists()):
         for path in keys_of(json.loads((folder / name).read_text())):
             for value in WRONG[:: 1 if len(path) == 1 else 4]:
                 yield f"{name} {'.'.join(map(str, path))}={str(value)[:8]}", wrong_type(name, path, value)
@@ -155,12 +155,13 @@ def all_forgeries(folder: Path, other: Path, outside: Path) -> Iterator[tuple[st
     for name in PLANTED:
         for kind in ("link", "folder", "pipe", "device", "loop"):
             yield f"{kind} {name}", planted(name, kind, outside)
-    for pattern in ARRAYS:
+    for pattern in (pattern for pattern in ARRAYS if list(folder.glob(pattern))):
         for how in (twice, cut, packed_alike, huge_header, pickled):
             yield f"{how.__name__} {pattern}", spoiled_array(pattern, how)
         for name in (*(n[:-4] for n, _ in members(first(folder, pattern))), "junk"):
             yield f"bomb {pattern} {name}", spoiled_array(pattern, lambda p, n=name: bomb(p, n, LARGE))
-    for part in ("checkpoint", "trace", "policy.npz", "margin.npz", *TEXTS):
+    parts = ("checkpoint", "trace", "policy.npz", "margin.npz", *TEXTS)
+    for part in (part for part in parts if (other / part).exists()):
         for sealed in (False, True):
             yield f"other {part} {sealed}", lambda f, p=part, s=sealed: foreign_part(f, other, p, sealed=s)
 

@@ -15,10 +15,12 @@ from clearance.cli.command_line import main
 from clearance.learning import loop
 from clearance.learning.state import State
 
-# The command line in a process of its own. A shell starts background jobs with Ctrl-C ignored: children inherit it.
+# The command line in a process of its own. A shell starts background jobs with Ctrl-C ignored, nohup ignores SIGHUP:
+# children inherit both.
 LISTENING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 from clearance.cli import main
 sys.exit(main())
 """

@@ -76,7 +76,7 @@ def test_limits_bind_with_room_and_the_optimum_is_certified(name: str) -> None:
 
 
 def test_the_page_shows_these_numbers() -> None:
-    text = (Path(__file__).parents[2] / "docs/zoo.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/reference/zoo.md").read_text(encoding="utf-8")
     rows = {name: cells.split("|") for name, cells in re.findall(r"^\| `(.+?)` \| (.*) \|$", text, re.MULTILINE)}
     assert list(rows) == list(KNOWN)
     for name, cells in rows.items():

@@ -2,12 +2,16 @@
 
 To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every sample:
 
-    W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low) ∈ [−1, 1],    c on a fixed grid in (0, 1)
+    W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low),    c on a grid in (0, (high − low)/(m − low))
+
+A bet may lose all but a hair of the capital on the smallest X that is possible, and no more. Where m lies near the
+lower end, as a cost limit of 25 does in a range of 1000, that allows bets far above 1.
 
 If E[X_i | past] ≤ m, no bet gains on average, so by Ville's inequality P(W_n ≥ 1/δ for some n) ≤ δ: whenever the
-capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The bets do not depend on
-m, so the capital falls with m, and the smallest m that is not rejected is a lower confidence bound of the mean. One
-event, "the capital at the true mean has reached 1/δ", holds all the errors of tests and bounds together.
+capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The capital at another m is
+that of the same bets, without those that would lose more than all of it there: so it falls with m, and the smallest m
+that is not rejected is a lower confidence bound of the mean. One event, "the capital at the true mean has reached 1/δ",
+holds all the errors of tests and bounds together.
 
 Capital that rounding may have made does not count: every sum is lowered by a bound of its rounding error, and what is
 wanted is J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite
@@ -31,6 +35,14 @@ BETS = 0.99 * 2.0 ** (-np.arange(26) / 2)
 _SERIES = sum(BETS**k / (k + 4) for k in range(60))
 _CLOSED = (-BETS - BETS**2 / 2 - BETS**3 / 3 - np.log1p(-BETS)) / BETS**4
 QUARTIC = np.where(BETS < 0.5, _SERIES, _CLOSED) * (1 + 1e-13)
+# Bets above 1 continue the grid, for x ≥ −LARGEST_LOSS; as many of them as m allows. QUARTIC[0] serves them all: the
+# series that ends with −x⁴/4 lies below log(1 + x) for every x > 0.
+LARGER = 0.99 * 2.0 ** (np.arange(1, 41) / 2)
+LARGEST_LOSS = 0.98
+GRID, QUARTICS = np.append(BETS, LARGER), np.append(QUARTIC, np.full(len(LARGER), QUARTIC[0]))
+# Smaller bets than this pay after 10⁵ episodes at the earliest, and have less of the capital. The largest one has no
+# neighbour above it to share the work with, and has twice as much.
+RARE = 0.02
 ULP = 2.0**-53
 
 
@@ -58,13 +70,24 @@ class Bets:
         self.given = float(self.m)
         check_bets(self.given, self.low, self.high, self.bias)
         self.m = float(np.clip(self.m + self.bias, self.low, self.high))  # beyond the range nothing is left to bet on
-        self.wealth, self.sums = np.zeros(len(BETS)), np.zeros(5)
-        self.log_prior = np.full(len(BETS), -np.log(len(BETS)))
+        n = len(BETS) + int(np.count_nonzero(self._loss(LARGER) <= LARGEST_LOSS))
+        self.wealth, self.sums = np.zeros(n), np.zeros(5)
+        prior = np.minimum(self.bets / RARE, 1.0) * np.where(self.bets == self.bets.max(), 2.0, 1.0)
+        self.log_prior = np.log(prior / prior.sum())
         if self.likely is not None:
             slack, sd = self.likely
-            best = np.clip(max(slack, 0.0) * self.width / max(sd, 1e-9 * self.width) ** 2, BETS[-1], 3 * BETS[0])
-            near = np.exp(-0.5 * (np.log(BETS / best) / 0.6) ** 2)
-            self.log_prior = np.log(0.9 * near / near.sum() + 0.1 / len(BETS))
+            best = max(slack, 0.0) * self.width / max(sd, 1e-9 * self.width) ** 2
+            near = np.exp(-0.5 * (np.log(self.bets / np.clip(best, BETS[-1], 3 * self.bets.max())) / 0.6) ** 2)
+            self.log_prior = np.log(0.9 * near / near.sum() + 0.1 * prior / prior.sum())
+
+    @property
+    def bets(self) -> Array:
+        """The bets c on z [n], those up to 1 first."""
+        return GRID[: len(self.wealth)]
+
+    def _loss(self, bets: Array, shift: float = 0.0) -> Array:
+        """The largest share of its capital that a bet can lose on one sample, against m + shift·width."""
+        return bets * ((self.m - self.low) / self.width + shift)
 
     @property
     def width(self) -> float:
@@ -73,13 +96,18 @@ class Bets:
     def update(self, x: Array) -> None:
         check_within(x, self.low, self.high)
         z = np.ascontiguousarray((x - self.m) / self.width)
-        log_wealth(z, BETS, self.wealth)
+        log_wealth(z, self.bets, self.wealth)
         self.sums += [float(np.sum(z**k)) for k in range(5)]
         self.updates += 1
 
+    @property
+    def log_capital(self) -> float:
+        """A lower bound of log W_n(m), without what rounding may have made; inf if m lies below the range."""
+        return np.inf if self.given < self.low else self._total(self.wealth - self._wealth_error)
+
     def rejects(self, delta: float) -> bool:
         """J > m at level δ, valid at any stopping time; for certain if m lies below the range."""
-        return self.given < self.low or self._reaches(self.wealth - self._wealth_error, delta)
+        return self.log_capital >= -np.log(delta)
 
     @property
     def mean(self) -> float:
@@ -109,12 +137,16 @@ class Bets:
         m2 = s2 - 2 * shift * s1 + n * shift**2
         m3 = s3 - 3 * shift * s2 + 3 * shift**2 * s1 - n * shift**3
         m4 = s4 - 4 * shift * s3 + 6 * shift**2 * s2 - 4 * shift**3 * s1 + n * shift**4
-        wealth = BETS * m1 - BETS**2 * m2 / 2 + BETS**3 * m3 / 3 - QUARTIC * BETS**4 * m4
-        return self._reaches(wealth - self._moment_error(abs(shift)), delta)
+        c, quartic = self.bets, QUARTICS[: len(self.bets)]
+        wealth = c * m1 - c**2 * m2 / 2 + c**3 * m3 / 3 - quartic * c**4 * m4 - self._moment_error(abs(shift))
+        if shift <= 0:  # no bet has less capital there than at m
+            wealth = np.maximum(wealth, self.wealth - self._wealth_error)
+        fair = (c < 1) | (self._loss(c, shift) <= LARGEST_LOSS)
+        return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
 
-    def _reaches(self, wealth: Array, delta: float) -> bool:
-        """Whether the capital is at least 1/δ; the last digits are those of 26 additions of logarithms."""
-        return float(np.logaddexp.reduce(wealth + self.log_prior)) >= -np.log(delta) + 1e-11
+    def _total(self, wealth: Array) -> float:
+        """The logarithm of all capital, less the last digits of 66 additions of logarithms."""
+        return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
 
     @property
     def _absolute(self) -> Array:
@@ -124,14 +156,14 @@ class Bets:
 
     @property
     def _wealth_error(self) -> Array:
-        """What rounding may have added to Σ log(1 + c z) for every bet c [26].
+        """What rounding may have added to Σ log(1 + c z) for every bet c [n].
 
         1 + c z ≥ 0.01 magnifies the four roundings of c z by 100, and |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99: the size of
         the sums, whose additions `log_wealth` keeps to 1024 in a row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates
-        return ULP * (3 * n + BETS * size * (400 + 4.7 * (additions + 8)))
+        return ULP * (3 * n + self.bets * size * (400 + 4.7 * (additions + 8)))
 
     def _moment_error(self, shift: float) -> Array:
         """What rounding may have added to the capital by four moments, in NumPy's pairwise sums and by cancellation."""
@@ -139,7 +171,8 @@ class Bets:
         m1, m2 = a1 + shift * a0, a2 + 2 * shift * a1 + shift**2 * a0
         m3 = a3 + 3 * shift * a2 + 3 * shift**2 * a1 + shift**3 * a0
         m4 = a4 + 4 * shift * a3 + 6 * shift**2 * a2 + 4 * shift**3 * a1 + shift**4 * a0
-        size = BETS * m1 + BETS**2 * m2 / 2 + BETS**3 * m3 / 3 + QUARTIC * BETS**4 * m4
+        c = self.bets
+        size = c * m1 + c**2 * m2 / 2 + c**3 * m3 / 3 + QUARTICS[: len(c)] * c**4 * m4
         return ULP * (100 + self.updates) * size
 
 

@@ -35,6 +35,7 @@ class Certificate:
     greedy_verdict   the verdict on always taking the most likely action, where it takes others too in more than
                      a hair of its steps (10⁻⁶)
     names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
+    origin           what learning began from, where it did not begin from nothing (`init` of `solve`)
     proof            what an independent checker needs (exact evidence): tools/check_certificate.py
     """
 
@@ -63,6 +64,7 @@ class Certificate:
     costs: list[bool] | None = None
     level: float | None = None
     spent: float | None = None
+    origin: str | None = None
     proof: dict[str, Any] | None = field(default=None, repr=False)
 
     @property

@@ -82,6 +82,7 @@ def parse_certificate(
     ]
     rules += [(k, is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
+    rules += [("origin", isinstance(said.get("origin", ""), str | None), "null, or a text")]
     rules += [(k, is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
     proven = said.get("proof") is None or is_proof is None or is_proof(said["proof"], I)
     hold(where, [*rules, ("proof", proven, "null, or arrays that fit b")])

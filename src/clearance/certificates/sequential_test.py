@@ -4,7 +4,8 @@ Every limit has two bets running on the same episodes (`betting`): one against J
 
     CERTIFIED   all bets of the first kind have reached 1/δ each. A false one needs a limit that is truly broken to pass
                 its own test, so δ is not divided.
-    VIOLATED    one bet of the second kind has reached I/δ.
+    VIOLATED    the bets of the second kind have reached 1/δ on average. If every limit is met, none of them gains, so
+                their average does not; one that has reached I/δ is enough, and several that are broken add up.
 
 Sampling stops by itself when the verdict is reached or the budget ends.
 """
@@ -25,8 +26,8 @@ from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 
 Likely = tuple[Array, Array]
-FIRST = 256  # episodes before the first look
-SMALLEST_LOOK = 32  # the same where the state of the test is kept
+FIRST = 256  # episodes before an impatient test may give up
+SMALLEST_LOOK = 32  # episodes before the first look where the state of the test is kept
 PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
@@ -77,7 +78,8 @@ class Tally:
         I = len(self.up) - 1
         if all(bets.given <= bets.low or bets.rejects(delta) for bets in self.up[1:]):  # E X ≥ low is enough
             return "CERTIFIED"
-        return "VIOLATED" if any(bets.rejects(delta / I) for bets in self.down[1:]) else "UNDECIDED"
+        broken = np.logaddexp.reduce([bets.log_capital for bets in self.down[1:]]) - np.log(I)
+        return "VIOLATED" if broken >= -np.log(delta) else "UNDECIDED"
 
 
 class Standing(NamedTuple):
@@ -164,7 +166,7 @@ def gather(
     verdict = tally.verdict(delta) if n else "UNDECIDED"
     while verdict == "UNDECIDED":
         affordable = affordable_episodes(budget - steps, source.episode_steps)
-        size = max(SMALLEST_LOOK, n // 8) if keep else min(max(FIRST, n // 8), affordable)
+        size = max(SMALLEST_LOOK, n // 8) if keep else min(look_size(n), affordable)
         if not 1 <= size <= affordable:
             break
         X, component, taken = source.draw(key, n, size)
@@ -173,9 +175,14 @@ def gather(
         verdict = tally.verdict(delta)
         if keep:
             keep(Evidence(verdict, n, steps, delta, tally, key))
-        if impatient and not _can_pass(tally, b, delta, n, n + affordable - size, 3.0):
+        if impatient and n >= FIRST and not _can_pass(tally, b, delta, n, n + affordable - size, 3.0):
             break
     return Evidence(verdict, n, steps, delta, tally, key)
+
+
+def look_size(n: int) -> int:
+    """How many episodes to draw after n of them until the next look: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
+    return max(1, min(n, 8), n // 16)
 
 
 def affordable_episodes(steps: float, each: float) -> int:

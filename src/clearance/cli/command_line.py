@@ -134,7 +134,9 @@ def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     for name, help in COMMANDS.items():
         p: Any = commands.add_parser(name, help=help, description=help, epilog=EXIT_STATUS, allow_abbrev=False)
         p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        help = "what the arrays of one file may take (default: half of the free memory; see docs/run_folder.md)"
+        help = (
+            "what the arrays of one file may take (default: half of the free memory; see docs/reference/run_folder.md)"
+        )
         p.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)
         p.module = f"{name}_command"
         if not lazy:

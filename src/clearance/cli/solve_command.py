@@ -28,6 +28,7 @@ from clearance.runs.resume import resume
 from clearance.runs.run_folder import refuse_other_version
 from clearance.runs.run_spec import OF_ENVIRONMENT, RunSpec, parse_flag, to_text
 from clearance.runs.solve import solve
+from clearance.runs.start_file import BY_RULE
 from clearance.runs.worlds.dispatch import world_of
 from clearance.zoo import SIMULATORS
 
@@ -106,7 +107,10 @@ def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) 
     statement = _stored_model(folder) if problem is None else world_of(problem).statement
     method = method_class(spec.method) if spec.method is not None and "method" in dict(spec.code()) else None
     with _watchers(args, statement, 0) as progress:
-        return resume(folder, problem, method=method, checkpoint_every=args.checkpoint_every, progress=progress)
+        init = spec.read_init() if "init" in dict(spec.code()) else None
+        return resume(
+            folder, problem, method=method, init=init, checkpoint_every=args.checkpoint_every, progress=progress
+        )
 
 
 def _stored_model(folder: str) -> CMDP:
@@ -136,6 +140,7 @@ def recall(spec: RunSpec, folder: str) -> RunSpec:
     missing = {
         "PROBLEM": simulated and spec.problem is None,
         "--constraints": simulated and "constraints" in (flags or {}) and spec.constraints is None,
+        "--init": (stored.get("init") or "").startswith(BY_RULE) and "init" not in dict(spec.code()),
         "--method": _has_own_method(stored) and "method" not in dict(spec.code()),
     }
     for name in (name for name, is_missing in missing.items() if is_missing):
@@ -157,7 +162,7 @@ def _has_own_method(stored: dict[str, Any]) -> bool:
 
 
 def _whose(missing: str) -> str:
-    return "with a method of your own" if missing == "--method" else "on a simulator"
+    return {"--method": "with a method of your own", "--init": "that imitates a rule"}.get(missing, "on a simulator")
 
 
 def allowed_again(words: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ STORE = 200 * 2**20  # bytes of the object store of a Ray of our own
 CONNECT = 5.0  # seconds within which a port must open
 ANSWER = 20.0  # seconds within which the Ray behind it must answer
 START = 90.0  # seconds within which a Ray of our own must have started
-LONGEST_PLACE = 24  # characters of a folder for sessions: the paths of Ray's sockets may have 107 in all
+LONGEST_PLACE = 22  # characters of a folder for sessions: the paths of Ray's sockets may have 107 in all
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -140,7 +140,8 @@ KEEPER = """
 import os, sys
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 import ray
-how = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False, "_temp_dir": sys.argv[2]}
+inside = sys.argv[2] + "/r"  # Ray lets everybody write its folder: the one around it stays private
+how = {"include_dashboard": False, "logging_level": "ERROR", "log_to_driver": False, "_temp_dir": inside}
 context = ray.init("local", object_store_memory=int(sys.argv[1]), **how)
 print(context.address_info["gcs_address"], flush=True)
 sys.stdin.read()
@@ -197,7 +198,7 @@ def join_cluster(ray: Any, address: str) -> None:
         with _keep_handlers():
             ray.init(address, **QUIET)
     except (OSError, ConnectionError, RuntimeError, ValueError) as e:
-        first = next(iter(str(e).strip().splitlines()), type(e).__name__)
+        first = next(iter(str(e).strip().splitlines()), type(e).__name__).partition(". ")[0]
         raise InputError(f"cluster {address}: cannot be joined: {first}: is Ray running there?") from None
 
 

@@ -1,4 +1,4 @@
-"""Policies for other runtimes: ONNX, and a plain JSON description. docs/deploy.md says what is in them."""
+"""Policies for other runtimes: ONNX, and a plain JSON description. docs/how_to/deploy_a_policy.md describes both."""
 
 from __future__ import annotations
 

@@ -51,15 +51,19 @@ def iterate(
     budget: float = np.inf,
     progress: Progress | None = None,
     record: Recorder | None = None,
+    first: Position | None = None,
 ) -> Run:
     """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow.
 
     d_sum   zeros [S, A]: record the exact J of every iterate, and the sum of their occupancies; None: neither
     record  where the iterations are recorded; if it holds some already, the run resumes there, bit-identical
+    first   where the run begins; as the method and the policy class begin unless given
     Ctrl-C ends the run and keeps the iterations done so far.
     """
     record = MemoryRecorder() if record is None else record
-    at = record.begin(Position(method.init(sampler.policy.init(), sampler.statement.I, sampler.begin()), d_sum))
+    if first is None:
+        first = Position(method.init(sampler.policy.init(), sampler.statement.I, sampler.begin()), d_sum)
+    at = record.begin(first)
     K, n, status = method.K or 0, 1, "done"
     try:
         while at.state.k < K and at.steps + at.each <= budget:

@@ -44,7 +44,7 @@ def certify(
     out       a folder that keeps a ledger of the tests made in it (samples): a run folder, or one of its own. The same
               policy and statement at the same δ continue their test, where `budget` counts from its first episode and
               `seed` is the one it was begun with; everything else, and every rule, gets a new share of δ. Without a
-              folder nothing counts the tests: to repeat one with another seed spends δ again (docs/guarantee.md)
+              folder nothing counts the tests: to repeat one with another seed spends δ again
     options   for finite models:
               best     the optimum, if it is at hand;  compare=False: do not compute it (exact)
               bounds   declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)

@@ -47,5 +47,7 @@ def import_method_class(what: str, text: str) -> Any:
     """Import a method: a dataclass with `init` and `step`."""
     found = import_name(what, text)
     if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "init") and hasattr(found, "step")):
-        raise InputError(f"{what} {text} must be a dataclass with methods init and step (see docs/methods.md)")
+        raise InputError(
+            f"{what} {text} must be a dataclass with methods init and step (see docs/how_to/write_a_method.md)"
+        )
     return found

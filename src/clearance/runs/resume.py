@@ -15,6 +15,7 @@ from clearance.runs.run_folder import open_again
 from clearance.runs.run_writer import Every
 from clearance.runs.solution import Solution
 from clearance.runs.solve import perform, recall
+from clearance.runs.start_file import START, read_start
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.world import Task, World
 
@@ -24,6 +25,7 @@ def resume(
     problem: Any = None,
     *,
     method: Any = None,
+    init: Any = None,
     checkpoint_every: str | int = "30s",
     progress: Progress | None = None,
 ) -> Solution:
@@ -33,6 +35,7 @@ def resume(
     problem  it must be the one of the run. A finite model is in the folder, and may be left out; a simulator is code,
              and must be given. One that is not deterministic given its seed is resumed, but not bit-identical
     method   a method of your own (its class, or the instance), which is code and must be given again too
+    init     the rule that the run began from, if it did, which is code too
     """
     about = None if problem is None else world_of(problem).describe()
     with open_again(Path(folder), Every.of(checkpoint_every), about) as writer:
@@ -46,6 +49,8 @@ def resume(
                           "uninterrupted run", UserWarning, stacklevel=2)  # fmt: skip
         with schema.blame_file(writer.folder / "settings.json"):
             task = restore_task(world, writer.folder, asked, method)
+            if asked.get("init") is not None:
+                task = task._replace(start=read_start(writer.path(START), task.sampler, asked["init"], init))
         return recall(task, writer) if finished else perform(task, progress, writer)
 
 

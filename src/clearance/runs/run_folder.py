@@ -22,7 +22,8 @@ from clearance.runs.ledger_file import read_ledger, write_ledger
 from clearance.runs.plain_data import describe
 from clearance.runs.run_reader import SCHEMAS
 from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
-from clearance.runs.worlds.world import ProblemDescription, Task, World
+from clearance.runs.start_file import START, save_start
+from clearance.runs.worlds.world import ProblemDescription, Start, Task, World
 
 SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a task, as settings.json has them
 
@@ -36,7 +37,8 @@ def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] 
         )
     settings = {name: getattr(task, name) for name in SETTINGS}
     data = {"method": describe(task.method), "sampler": task.world.describe_sampler(task.sampler), **settings}
-    return _create(out, task.world, task.sampler.policy, data | {"deterministic": same, **(notes or {})}, every)
+    data |= {"deterministic": same, "init": None if task.start is None else task.start.origin}
+    return _create(out, task.world, task.sampler.policy, data | (notes or {}), every, task.start)
 
 
 def write_finished(solution: Any, out: str | Path) -> None:
@@ -59,10 +61,13 @@ def _finite(x: float | None) -> float | None:
     return None if x is None or abs(x) == float("inf") else x
 
 
-def _create(out: str | Path, world: World, policy: Any, data: dict[str, Any], every: Every) -> RunWriter:
+def _create(
+    out: str | Path, world: World, policy: Any, data: dict[str, Any], every: Every, start: Start | None = None
+) -> RunWriter:
     described = world.describe_policy(policy)
+    files = described.files | ({} if start is None else {START: lambda path: save_start(path, start)})
     absent = dict.fromkeys(("budget", "exact_J", "single", "flags", "command"))
-    return new_folder(Path(out), world.describe(), absent | data | {"policy": described.data}, every, described.files)
+    return new_folder(Path(out), world.describe(), absent | data | {"policy": described.data}, every, files)
 
 
 def new_folder(
@@ -166,7 +171,7 @@ def refuse_other_version(folder: Path) -> None:
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
     """Settings and problem are as they were written, of the run with this id, and the problem given is the same."""
-    for name in ("settings.json", "features.npz"):
+    for name in ("settings.json", "features.npz", START):
         if name in writer.files and not writer.is_good(name):
             raise InputError(f"{writer.folder / name}: is missing, cut off or altered: start again, in another folder")
     asked = run_reader.read_settings(writer.folder)

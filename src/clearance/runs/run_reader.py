@@ -3,7 +3,7 @@
     run = clearance.runs.run_reader.load("RUN")
     run.status, run.problem, run.settings, run.method, run.trace, run.policy, run.certificate
 
-docs/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
+docs/reference/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
 """
 
 from __future__ import annotations
@@ -186,7 +186,8 @@ def read_manifest(path: AnyPath) -> dict[str, Any]:
 def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
     """Return the id of a run: the digest of its settings and of its policy class."""
     named = {name: settings.get(name) for name in IDENTITY}  # version 0.1 has no `single`
-    return digest(named | {"features": files.get("features.npz", {}).get("sha256")})[:32]
+    begun = {name: files[name]["sha256"] for name in ("start.npz",) if name in files}  # of runs with `init` only
+    return digest(named | {"features": files.get("features.npz", {}).get("sha256")} | begun)[:32]
 
 
 def intact(path: AnyPath, entry: dict[str, Any]) -> bool:

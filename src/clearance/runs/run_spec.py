@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
@@ -31,6 +32,7 @@ from clearance.runs.field_values import (
     to_text,
     whole_between,
 )
+from clearance.runs.foreign_code import import_function
 from clearance.runs.method_settings import built_in_settings, method_class, parser_of, settings_of
 from clearance.runs.method_table import METHODS
 from clearance.runs.named_parts import make_direction, make_policy_class, make_sampler
@@ -50,7 +52,7 @@ DEFAULTS: dict[str, Any] = {
     "printed": False,
 }
 OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
-CODE = ("problem", "method", "constraints")  # what may name code of the user's own
+CODE = ("problem", "method", "constraints", "init")  # what may name code of the user's own
 
 
 def _flag(parse: Parser, group: str, help: str, metavar: str | None = None) -> Any:
@@ -75,6 +77,10 @@ class RunSpec:
         "always, or never (default: prefer)"
     )  # fmt: skip
     seed: int | None = _flag(parse_whole, "evidence", "random seed (default: 0)")
+    init: str | None = _flag(
+        parse_text, "evidence", "begin from this run folder or policy file, or on a simulator from a rule of your own "
+        "(package.module:rule), which is imitated first", "RUN|POLICY|RULE"
+    )  # fmt: skip
     method: str | None = _flag(
         OneOf(*METHODS, code="package.module:Class"), "method",
         "learning algorithm: {methods}; or package.module:Class, a method of your own (default: regularised on finite "
@@ -156,10 +162,10 @@ class RunSpec:
         return {"flags": self.flags(), "command": self.words()}
 
     def code(self) -> Iterator[tuple[str, str]]:
-        """Yield the flags of the method and the constraints that name code of the user's own."""
-        for name in ("method", "constraints"):
+        """Yield the flags of method, constraints and start that name code of the user's own."""
+        for name in ("method", "constraints", "init"):
             text = getattr(self, name)
-            if text is not None and is_code(text):
+            if text is not None and is_code(text) and not (name == "init" and os.path.exists(text)):
                 yield name, text
 
     # ------------------------------------------------------------------------------------------------- what it means
@@ -181,13 +187,17 @@ class RunSpec:
         if simulated:
             self._check_evidence(problem)
         how = {"evidence": self.evidence, "budget": self.budget, "delta": self.delta or 0.01, "seed": self.seed or 0}
-        how |= {"single": self.single or "prefer", "notes": self.notes()}
+        how |= {"single": self.single or "prefer", "notes": self.notes(), "init": self.read_init()}
         if self.method is not None or isinstance(problem, CMDP | Simulator):  # another world knows its own default
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):
             return how
         policy = make_policy_class(self.policy, problem)
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, problem, policy)}
+
+    def read_init(self) -> Any:
+        """Return what --init names: a path, or a rule."""
+        return import_function("--init", self.init) if "init" in dict(self.code()) else self.init  # type: ignore[arg-type]
 
     def _check_evidence(self, problem: Simulator) -> None:
         """A simulator knows its values, or it is sampled: there is nothing to choose."""

@@ -1,4 +1,4 @@
-"""The run folder, written: atomically, with hashes, by one process at a time (docs/run_folder.md).
+"""The run folder, written: atomically, with hashes, by one process at a time (docs/reference/run_folder.md).
 
 A run is resumed from the newest good checkpoint. A checkpoint counts once it is written as a whole; the files
 that it rests on were written before it. So a run may be killed at any instant.

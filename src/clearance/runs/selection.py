@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,14 @@ class Selection(NamedTuple):
 
 
 def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool = True) -> Selection:
+    """Choose and certify the policy of a run; the certificate of one with `init` names its origin."""
+    found = _select(task, settled, run, margin, ledger, repeats=repeats)
+    if task.start is None:
+        return found
+    return found._replace(certificate=replace(found.certificate, origin=task.start.origin))
+
+
+def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool) -> Selection:
     """Choose the best mixture of the iterates that keeps every limit, or one policy in its place, and certify it.
 
     ledger   where the search enters its tests, before it draws

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clearance.certificates.best_mixture import SINGLE, Single
 from clearance.certificates.certificate import EvidenceKind
 from clearance.certificates.ledger import Ledger
@@ -20,6 +22,7 @@ from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.random_streams import key_of
 from clearance.learning.loop import Progress, Run, iterate
 from clearance.learning.methods.method_base import Method
+from clearance.learning.recorder import Position
 from clearance.learning.state import State
 from clearance.runs.certificate_check import check_certificate
 from clearance.runs.plain_data import describe
@@ -44,6 +47,7 @@ def solve(
     single: Single = "prefer",
     seed: int = 0,
     exact_J: bool | None = None,
+    init: Any = None,
     progress: Progress | None = None,
     out: str | Path | None = None,
     checkpoint_every: str | int = "30s",
@@ -63,8 +67,14 @@ def solve(
     single    one policy in place of a mixture, of which one component is drawn per episode, and which may break a limit
               on its own. "prefer": where it loses nothing (exact evidence, tabular softmax: the averaged-occupancy
               policy), or at most 1 % of what the mixture earns beyond the safest policy; "require"; or "never"
+    init      where to begin instead of from nothing: a run folder or a `Solution` (policy, λ and critics continue), a
+              policy or its file, or on a simulator a rule `observation -> action`, which is imitated first and is
+              itself a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
+    progress  is called as progress(part, state, K) while the run learns: `part` is the trace of the iterations since
+              the last call, `state` has k, θ and λ, and K is the number of iterations to come to. `clearance.Board`
+              writes TensorBoard files; an exception that it raises ends the run
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
-    out       the run folder: written during the run, so that `resume` can continue it (docs/run_folder.md)
+    out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often: a time as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
     Raises `InfeasibleError` when no policy of the class meets the limits.
@@ -78,9 +88,13 @@ def solve(
     world = world_of(problem)
     kind = world.evidence(evidence, exact_J)
     method = world.default_method() if method is None else method
+    source = None if init is None else world.read_init(init)
+    if source is not None and policy is None and sampler is None:
+        policy = source.policy_class
     sampler = world.make_sampler(method, policy, sampler, seed)
     key_of(seed)
-    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single)
+    start = None if source is None else world.begin_from(source, sampler, int(seed))
+    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single, start)
     if out is None:
         return perform(task, progress)
     with create_run(out, task, Every.of(checkpoint_every), notes) as writer:
@@ -106,6 +120,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
             budget=settled.budget,
             progress=progress,
             record=writer,
+            first=_first_position(task, settled),
         )
         keep(run.state)
         if writer is not None and run.status == "interrupted":
@@ -119,6 +134,15 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
     if writer is not None:
         writer.finish(solution.policy, solution.certificate, solution.status, solution.env_steps)
     return solution
+
+
+def _first_position(task: Task, settled: Settled) -> Position | None:
+    """Return where a run with `init` begins; None: where its method does."""
+    start = task.start
+    if start is None:
+        return None
+    state = settled.method.init(start.theta, task.world.statement.I, start.memory)
+    return Position(state._replace(lam=np.minimum(start.lam, settled.lam_max)), settled.d_sum, start.steps)
 
 
 def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any]:
@@ -140,6 +164,7 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     margin = world.measure_margin(task) if margin is None else margin
     settled = world.settle(task, margin)
     facts = {"d_sum": settled.d_sum, "budget": settled.budget, "record": writer}
+    facts["first"] = _first_position(task, settled)
     run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
     steps = writer.env_steps - world.spent_before(margin) - run.steps
     tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)

@@ -5,9 +5,9 @@ No resets and no generative model: one trajectory of (1−ε)π + ε/|A|, a TD c
     θ ← θ + α (Q̂_r + Σ_i λ_i Q̂_gi),        λ_i ← P_[0,Λ](λ_i − η (Σ_s ρ(s) Σ_a π(a|s) Q̂_gi(s, a) − b_i − κ_i))
 
 Guarantee (theirs): with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like
-K^(−1/6), on ergodic chains. The equations are reconstructed, not read: docs/table1.md says how fast it is measured to
-converge. Differences: the critic takes the expectation over π at the next state, so that it learns the value of π and
-not of the behaviour; an end of the episode starts again from ρ; N steps may lie between two updates (1 in theirs).
+K^(−1/6), on ergodic chains. The equations are reconstructed, not read: docs/research/table1.md says how fast it was
+measured to converge. Differences: the critic takes the expectation over π at the next state, so that it learns the
+value of π and not of the behaviour; an end of the episode starts again from ρ; N steps may lie between two updates.
 """
 
 from __future__ import annotations

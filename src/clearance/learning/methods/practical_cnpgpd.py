@@ -11,7 +11,7 @@ shrinks from its first value to its last. Ĵ_g is the estimate of what is limite
 
 Units: advantages are measured by their own root mean square u, distances from a limit by theirs, v. Steps of λ are
 η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that rewards and costs of any scale see the same settings.
-Ranges tried: see docs/simulators.md.
+Ranges tried: see docs/research/simulator_log.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ fall with τ: fast while the policy is soft, which matters where the margin is s
 (Ding et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and then certified.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
-models (docs/guarantee_study.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
+models (docs/research/guarantee_study.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ from clearance.runs import plain_data
 from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
+from clearance.runs.worlds.finite_start import FiniteSource, begin_finite, read_finite_source
 from clearance.runs.worlds.world import (
     Alternative,
     Choice,
@@ -54,6 +55,7 @@ from clearance.runs.worlds.world import (
     PolicyDescription,
     ProblemDescription,
     Settled,
+    Start,
     Task,
     World,
 )
@@ -159,6 +161,12 @@ class FiniteWorld(World):
         check_fits(cmdp, sampler.policy)
         _check_method(method, sampler)
         return sampler
+
+    def read_init(self, init: Any) -> FiniteSource:
+        return read_finite_source(init, self.problem)
+
+    def begin_from(self, source: FiniteSource, sampler: Any, seed: int) -> Start:
+        return begin_finite(source, self.problem, sampler)
 
     def measure_margin(self, task: Task) -> FiniteMargin:
         cmdp, policy = self.problem, task.sampler.policy

@@ -34,7 +34,17 @@ from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
-from clearance.runs.worlds.world import Choice, ExactValues, PolicyDescription, ProblemDescription, Settled, Task, World
+from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
+from clearance.runs.worlds.world import (
+    Choice,
+    ExactValues,
+    PolicyDescription,
+    ProblemDescription,
+    Settled,
+    Start,
+    Task,
+    World,
+)
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.jax_envs.jax_environment import Environment
@@ -58,6 +68,7 @@ LEARNING = 0.5  # the share of them for learning
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
+FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
 LEARN, FRESH = 2**40 + 10, 2**41  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
@@ -132,6 +143,13 @@ class SimulatorWorld(World):
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
         return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
+    def read_init(self, init: Any) -> Source:
+        return read_source(init)
+
+    def begin_from(self, source: Source, sampler: Any, seed: int) -> Start:
+        check_fits(self.problem, source.mixture)
+        return begin_at(source, sampler, self.statement.names)
+
     def settle(self, task: Task, margin: None) -> Settled:
         """No margin is measured on a simulator: κ follows from the budget."""
         sampler: Any = task.sampler
@@ -140,7 +158,8 @@ class SimulatorWorld(World):
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
             fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
-            sampler = replace(sampler, warm=max(1, int(WARM * (fitted.K or 1))))
+            warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
+            sampler = replace(sampler, warm=warm)
         else:
             fitted = task.method
         method: Any = decide(fitted)
@@ -148,7 +167,8 @@ class SimulatorWorld(World):
             signal_bounds(s)
             _check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
-        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), LEARNING * budget)
+        extra = None if task.start is None else task.start.candidates
+        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), LEARNING * budget, extra=extra)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -162,6 +182,7 @@ class SimulatorWorld(World):
     def _late(self, settled: Settled, run: Run) -> NetworkMixture:
         index = run.trace.rows_of(spread_evenly(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
         theta, sampler = run.trace.theta[index], cast(Practical | Algorithm2, settled.sampler)
+        theta = theta if settled.extra is None else np.concatenate([theta, settled.extra])
         normaliser = sampler.normaliser(run.state.sampler_memory)
         return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
 

@@ -55,6 +55,26 @@ class Margin(Protocol):
         ...
 
 
+class Start(NamedTuple):
+    """Where a run begins that does not begin from nothing: `init` of `solve`.
+
+    theta, lam  θ¹ [d] and λ¹ [I]
+    memory      what the sampler carries from batch to batch, critics for example
+    candidates  θ [m, d] of policies to choose from beside the iterates
+    steps       environment steps that it took to find it
+    origin      where it comes from, in words, for the certificate
+    rule        the rule of the user's own that was imitated; it is a candidate too
+    """
+
+    theta: Array
+    lam: Array
+    memory: Any
+    candidates: Array
+    steps: int
+    origin: str
+    rule: Callable[[Any], Any] | None = None
+
+
 class Task(NamedTuple):
     """What `solve` was asked for; a run is a function of it. `budget` None: the world's own."""
 
@@ -67,12 +87,14 @@ class Task(NamedTuple):
     seed: int
     exact_J: bool | None = None
     single: Single = "prefer"
+    start: Start | None = None
 
 
 class Settled(NamedTuple):
     """What follows from the margin: the method with K, N and κ decided, Λ, and what learning may spend.
 
     d_sum  zeros [S, A] where the exact J and the occupancies of the iterates are recorded
+    extra  θ [m, d] of policies to choose from beside the iterates, of a run that began from them
     """
 
     sampler: Sampler
@@ -81,6 +103,7 @@ class Settled(NamedTuple):
     stream: np.uint64
     budget: float = np.inf
     d_sum: Array | None = None
+    extra: Array | None = None
 
 
 class Choice(NamedTuple):
@@ -144,6 +167,14 @@ class World(Protocol):
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
         """Return the sampler given, or the one that the method needs; an error where they do not fit together."""
         ...
+
+    def read_init(self, init: Any) -> Any:
+        """Return what `init` of `solve` holds; its `policy_class` is the class to learn in, None: the world's own."""
+        raise InputError("init is for finite models and simulators: leave it out")
+
+    def begin_from(self, source: Any, sampler: Sampler, seed: int) -> Start:
+        """Return where a run with this sampler begins; `source` is what `read_init` gave."""
+        raise InputError("init is for finite models and simulators: leave it out")
 
     def measure_margin(self, task: Task) -> Margin | None:
         """Return the Slater margin, if this kind of problem has one to measure before learning."""

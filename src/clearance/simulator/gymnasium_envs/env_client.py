@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -114,36 +115,32 @@ class _End:
         raise InputError(f"{asked.name} could not be made: the side process {why}")
 
     def send(self, frame: bytes) -> None:
-        try:
+        with self._talking("read"):
             self.link.sendall(frame)
-        except TimeoutError:
-            raise self._fault(self._give_up(f"read nothing for {self.patience:g} s (patience)")) from None
-        except OSError:
-            raise self._fault(self._describe_end()) from None
 
     def receive(self, size: int) -> memoryview:
         """The body of an answer, or the fault that it reports."""
-        try:
+        with self._talking("said"):
             kind = bytes(env_server.receive(self.link, 1))
             if kind == env_server.FINE:
                 return memoryview(env_server.receive(self.link, size, self.patience))
             if kind != env_server.FAULT:
                 raise ValueError(f"an answer of the unknown kind {kind!r}")
             lane, what, value = _read_fault(env_server.receive_text(self.link, self.patience), self.n)
-        except TimeoutError:
-            raise self._fault(self._give_up(f"said nothing for {self.patience:g} s (patience)")) from None
-        except (EOFError, OSError):
-            raise self._fault(self._describe_end()) from None
-        except ValueError as e:
-            raise self._fault(self._give_up(f"sent {e}")) from None
         raise Fault(self.first + lane, what, value)
 
     def receive_text(self) -> Any:
         """A text that follows the body of an answer."""
-        try:
+        with self._talking("said"):
             return env_server.receive_text(self.link, self.patience)
+
+    @contextmanager
+    def _talking(self, did: str) -> Iterator[None]:
+        """What ends the talk is a fault that says so: a process that did nothing, died, or sent what it must not."""
+        try:
+            yield
         except TimeoutError:
-            raise self._fault(self._give_up(f"said nothing for {self.patience:g} s (patience)")) from None
+            raise self._fault(self._give_up(f"{did} nothing for {self.patience:g} s (patience)")) from None
         except (EOFError, OSError):
             raise self._fault(self._describe_end()) from None
         except ValueError as e:

@@ -3,7 +3,7 @@
 Biased where the critic is wrong, where γ = 1 is stood in for by a discount inside the advantages, and where the horizon
 is long (H (1 − discount) ≥ 2): there advantages continue past it, as if the episode did. Never in Ĵ of limits per
 episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do not depend
-on any of it. The critic's bias matters most on long tasks (docs/gymnasium.md): hence its many short steps.
+on any of it. The critic's bias matters most on long tasks (docs/research/gymnasium_log.md): hence its many short steps.
 """
 
 from __future__ import annotations

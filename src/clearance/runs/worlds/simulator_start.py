@@ -1,0 +1,123 @@
+"""Where a run on a simulator begins: at another run, at a policy, or at a rule that is imitated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.certificate_fields import read_certificate_text
+from clearance.core.array_files import read_arrays
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest
+from clearance.core.errors import InputError
+from clearance.core.network_form import ARRAYS
+from clearance.deploy.running_policy import NetworkRunner
+from clearance.learning.sampler import Sampler
+from clearance.learning.state import State
+from clearance.runs import run_reader
+from clearance.runs.run_reader import RunFolder
+from clearance.runs.solution import Solution
+from clearance.runs.start_file import describe_run, describe_verdict, last_state, same_shapes
+from clearance.runs.worlds.world import Start
+from clearance.simulator.jax_backend import real
+from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+from clearance.simulator.samplers.actor_critic import Practical
+
+KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by load_policy or a rule"
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What `init` was: a policy, λ by the names of the constraints, and what a run has learned beside it."""
+
+    mixture: NetworkMixture | None
+    origin: str
+    lam: dict[str, float] = field(default_factory=dict)
+    state: Callable[[Sampler], State | None] = lambda sampler: None
+    rule: Callable[[Any], Any] | None = None
+
+    @property
+    def policy_class(self) -> NetworkPolicy | None:
+        return None if self.mixture is None else self.mixture.policy
+
+
+def read_source(init: Any) -> Source:
+    """Return what `init` of `solve` holds."""
+    if isinstance(init, str | Path) and os.path.isdir(init):
+        return _from_run(run_reader.load(init))
+    if isinstance(init, RunFolder):
+        return _from_run(init)
+    if isinstance(init, str | Path):
+        text = read_arrays(init, ("certificate",)).get("certificate")
+        seen = None if text is None else read_certificate_text(init, str(text))
+        return _from_policy(NetworkMixture.load(init), seen)
+    if isinstance(init, Solution):
+        lam = dict(zip(init.statement.names, init.lam.tolist(), strict=True))
+        origin = f"a run of seed {init.seed}{describe_verdict(init.certificate)}"
+        return Source(_network(init.policy), origin, lam, lambda sampler: init.state)
+    if isinstance(init, NetworkRunner):
+        policy = NetworkPolicy.from_description(init.form.description())
+        mixture = NetworkMixture(policy, init.weights, init.theta.astype(float), Normaliser(*init.normaliser))
+        return _from_policy(mixture, init.certificate)
+    return _from_policy(_network(init), None)
+
+
+def _network(policy: Any) -> NetworkMixture:
+    if not isinstance(policy, NetworkMixture):
+        raise InputError(f"init must be {KINDS}, got {type(policy).__name__}")
+    return policy
+
+
+def _from_run(run: RunFolder) -> Source:
+    if not run.on_simulator:
+        raise InputError(f"init: {run.folder} is a run on a finite model, this problem is a simulator")
+    if run.policy is None:
+        raise InputError(f"init: {run.folder} has no policy yet: finish it with clearance solve --resume")
+    seen = run.certificate
+    lam = {} if seen is None or seen.lam is None else dict(zip(run.problem.names, seen.lam, strict=True))
+    return Source(_network(run.policy), describe_run(run), lam, lambda sampler: last_state(run, sampler))
+
+
+def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
+    arrays = {name: x for name, x in mixture.arrays().items() if name in ARRAYS and name != "policy"}
+    origin = f"policy {digest(mixture.policy.description(), arrays)[:12]}{describe_verdict(seen)}"
+    lam = {} if seen is None or seen.lam is None or seen.names is None else dict(zip(seen.names, seen.lam, strict=True))
+    return Source(mixture, origin, lam)
+
+
+def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
+    """Return the start of a run: θ, λ and critics of the last iterate where they are known and fit, else the likeliest
+    component of the policy. Multipliers are found again by the names of their constraints.
+    """
+    mixture = source.mixture
+    assert mixture is not None
+    if sampler.policy.description() != mixture.policy.description():
+        raise InputError("policy is not the class that init was learned in: leave it out")
+    memory, state = _begin_memory(sampler, mixture.normaliser), source.state(sampler)
+    theta, lam = mixture.theta[np.argmax(mixture.weights)], source.lam
+    if state is not None and len(state.theta) == sampler.policy.d:
+        theta = np.asarray(state.theta, float)
+        if tuple(lam) == names and len(state.lam) == len(names):
+            lam = dict(zip(names, np.asarray(state.lam, float).tolist(), strict=True))
+        if tuple(source.lam) == names and same_shapes(state.sampler_memory, memory):
+            memory = state.sampler_memory
+    multipliers: Array = np.array([max(lam.get(name, 0.0), 0.0) for name in names])
+    return Start(theta, multipliers, memory, mixture.theta, 0, source.origin)
+
+
+def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
+    """The sampler's memory before a first batch, with the normaliser that θ was learned with."""
+    memory = sampler.begin()
+    if isinstance(sampler, Practical):
+        return memory._replace(normaliser=Normaliser(*(real(x) for x in normaliser)))
+    if normaliser.count > 0:
+        raise InputError("init was learned with normalised observations, which Algorithm 1 does not have: use "
+                         "PracticalCNPGPD, or learn it with normalise=False")  # fmt: skip
+    return memory
