@@ -80,7 +80,8 @@ class NaturalSteps:
 
         K is at most what the budget allows: κ, steps and noise are planned for the iterations that there will be.
         """
-        N = max(int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
+        most = min(ITERATIONS, np.sqrt(budget) / 5)
+        N = max(int(max(8 * episode, budget / most)) if self.N is None else self.N, least)
         most = max(1, int(budget / N))
         return replace(self, N=N, K=most if self.K is None else min(self.K, most))
 
@@ -115,14 +116,16 @@ class NaturalSteps:
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
-    def moved(self, draws: Draws, A: Array, state: State, quiet: float) -> tuple[Array, float]:
-        """θ after the step up the advantages A [N], and ‖ω‖.
+    def moved(
+        self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None
+    ) -> tuple[Array, float]:
+        """θ after the step up the advantages A [N], bounded by kl (or by that of iteration k), and ‖ω‖.
 
         A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
         noise. The least is std · std_least: a cost of 0 or 1 per step has no slope without noise.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
-        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
+        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
         theta = draws.score.bound_noise(state.theta + step, min(self.std_least, self.std_last), self.std_last**quiet)
         return theta, float(np.linalg.norm(omega))
 

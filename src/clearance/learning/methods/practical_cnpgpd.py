@@ -17,6 +17,7 @@ Ranges tried: see docs/research/simulator_log.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +26,38 @@ from clearance.core.errors import InputError
 from clearance.core.validation import check_positive
 from clearance.learning import dual
 from clearance.learning.direction import lagrangian
-from clearance.learning.methods.method_base import setting
+from clearance.learning.draws import Draws
+from clearance.learning.methods.method_base import first_state, setting
 from clearance.learning.methods.natural_step import NaturalSteps, Sizes
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import Info, State
+
+
+SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
+SMOOTH = 0.3  # weight of a new batch in the running slack
+PLANNED = 200  # iterations that η₂ is meant for; with fewer its steps are longer
+KEPT = "first", "safe"  # the policies that a course holds
+
+
+class Course(NamedTuple):
+    """What the method carries beside θ and λ, all of it arrays.
+
+    short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
+    quiet      share of its way that the noise has gone down
+    searching  1 while the safest policy is looked for;  began  iteration in which Algorithm 1 began
+    first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of `miss`
+    back       1: the next θ is the first one;  −1: the run has gone back to the safe one
+    """
+
+    short: Any
+    quiet: Any
+    searching: Any
+    slack: Any
+    first: Any
+    safe: Any
+    room: Any
+    began: Any
+    back: Any
 
 
 @dataclass(frozen=True)
@@ -38,6 +67,8 @@ class PracticalCNPGPD(NaturalSteps):
     eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
+    search: float = setting(0.15, "share of the iterations that may look for the safest policy, before all others")
+    turn: float = setting(0.6, "share of the iterations after which a run that breaks limits returns to that policy")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
 
     def __post_init__(self) -> None:
@@ -53,20 +84,83 @@ class PracticalCNPGPD(NaturalSteps):
         """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        zero, off = np.zeros(I), np.zeros(())
+        course = Course(zero, off, off + 1, zero, np.array(theta), np.array(theta), off - np.inf, off, off)
+        return first_state(theta, I, memory)._replace(method_memory=course)
+
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration."""
+        """One iteration: of the search for the safest policy, or of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
-        scale = pace(memory)
-        most = np.minimum(self.lam_max * units(memory), lam_max)
         slack = J_hat[1:] - sampler.statement.b
-        short, quiet = (np.maximum(-slack, 0.0), 0.0) if state.method_memory is None else state.method_memory
-        quiet = self.quieter(float(quiet), bool(np.all(slack >= 0)), state.k)
-        kappa = self.margin(state.k, memory) - self.relaxed_at(state.k) * short
+        course = self._observe(state, slack, memory)
+        if course.searching and not self._found(course, slack, state.k, memory):
+            theta, size = self._safer(draws, slack, state, memory, SEARCH_KL)
+            lam = state.lam
+        else:
+            course = self._begin(course, slack, state, memory)
+            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
+            if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
+                theta, size = self._safer(draws, slack, state, memory, self.kl_at(state.k))
+            theta, course = self._redirect(theta, course, state)
+        before, after = state.sampler_memory, memory
+        course = course._replace(**{name: sampler.carry(getattr(course, name), before, after) for name in KEPT})
+        return State(theta, lam, state.k + 1, memory, course), Info(J_hat, size, steps)
+
+    def _ascend(
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
+    ) -> tuple[Array, Array, float]:
+        """θ, λ after one iteration of Algorithm 1, and ‖ω‖."""
+        scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
+        kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
-        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, quiet)
-        lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
-        return State(theta, lam, state.k + 1, memory, (short, quiet)), Info(J_hat, size, steps)
+        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
+        eta2 = self.eta2 * max(1.0, PLANNED / self._K)
+        lam = np.minimum(dual.step(state.lam, slack, eta2 * scale, kappa, np.inf), most)
+        return theta, lam, size
+
+    def _observe(self, state: State, slack: Array, memory: Sizes) -> Course:
+        """The course with what this batch says: the first shortfall, the running slack, the safest policy so far."""
+        course: Course = state.method_memory
+        if state.k == 0:
+            course = course._replace(short=np.maximum(-slack, 0.0), slack=slack)
+        course = course._replace(slack=course.slack + SMOOTH * (slack - course.slack))
+        room = np.min(slack / np.maximum(np.asarray(memory.miss, float), 1e-12), initial=np.inf)
+        if room > course.room and (course.searching or course.room < 0):
+            course = course._replace(safe=state.theta, room=np.asarray(room))
+        quiet = self.quieter(float(course.quiet), bool(np.all(slack >= 0)), state.k)
+        return course._replace(quiet=np.asarray(quiet))
+
+    def _found(self, course: Course, slack: Array, k: int, memory: Sizes) -> bool:
+        """Whether the search is over: the first batch, or the running slack, keeps the margin, or its share is spent."""
+        kappa = self.margin(self._K, memory)
+        return bool(np.all(slack >= kappa) and np.all(course.slack >= kappa)) or k >= self.search * self._K
+
+    def _safer(self, draws: Draws, slack: Array, state: State, memory: Sizes, kl: float) -> tuple[Array, float]:
+        """θ after a step up the limits that lack most, each in units of its own, and ‖ω‖."""
+        lack = np.maximum(self.margin(state.k, memory) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
+        A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
+        return self.moved(draws, A, state, 0.0, kl)
+
+    def _begin(self, course: Course, slack: Array, state: State, memory: Sizes) -> Course:
+        """The course once the search is over; where it found nothing, the limits are not relaxed."""
+        if not course.searching:
+            return course
+        met = bool(np.all(slack >= self.margin(self._K, memory)))
+        short = course.short if met else np.zeros_like(course.short)
+        back = np.asarray(1.0 if met and state.k else 0.0)
+        off = np.zeros(())
+        return course._replace(searching=off, began=off + state.k, short=short, back=back)
+
+    def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
+        """To the first policy after a search that has found a safe one; to that one where a run breaks limits late."""
+        if course.back == 1:
+            return course.first, course._replace(back=np.zeros(()))
+        late = state.k >= self.turn * self._K and course.back == 0
+        if late and course.room > 0 and np.any(course.slack < 0):
+            return course.safe, course._replace(back=np.full((), -1.0))
+        return theta, course
 
 
 def units(memory: Sizes) -> Array:

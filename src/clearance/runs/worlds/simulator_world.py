@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
-from clearance.certificates.best_mixture import safest_weights, spread_evenly
+from clearance.certificates.best_mixture import best_weights, safest_weights, spread_evenly
 from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
 from clearance.certificates.episode_source import Episodes
@@ -31,7 +31,7 @@ from clearance.core.statement import PROBLEM, Statement, describe_statement
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.methods.natural_step import NaturalSteps
-from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
+from clearance.learning.methods.practical_cnpgpd import Course, PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
 from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
@@ -64,8 +64,10 @@ from clearance.simulator.samplers.simulator_episodes import (
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
-LEARNING = 0.5  # the share of them for learning
+LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # the share of them for learning: the first whose rest can certify, see `ROOM`
+ROOM, TIGHTEST = 0.5, 0.85  # κ is at most this share of the largest slack there is: as planned, and where it must be
 CANDIDATES = 10  # late iterates to choose from
+SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
@@ -154,10 +156,11 @@ class SimulatorWorld(World):
         """No margin is measured on a simulator: κ follows from the budget."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
-        decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
+        share = _learning_share(s, budget, share_of(1) * task.delta)
+        decide = partial(_with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
+            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch)
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
@@ -168,7 +171,7 @@ class SimulatorWorld(World):
             _check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
         extra = None if task.start is None else task.start.candidates
-        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), LEARNING * budget, extra=extra)
+        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), share * budget, extra=extra)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -180,9 +183,14 @@ class SimulatorWorld(World):
         return (BUDGET if task.budget is None else task.budget) - spent
 
     def _late(self, settled: Settled, run: Run) -> NetworkMixture:
-        index = run.trace.rows_of(spread_evenly(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
-        theta, sampler = run.trace.theta[index], cast(Practical | Algorithm2, settled.sampler)
-        theta = theta if settled.extra is None else np.concatenate([theta, settled.extra])
+        """Late iterates, those that mix best by what the run has seen of them, and the safest policy of the run."""
+        sampler, K = cast(Practical | Algorithm2, settled.sampler), len(run.trace)
+        late = spread_evenly(K, CANDIDATES, first=max(LATE, WARM))
+        index = run.trace.rows_of(np.union1d(late, _promising(run.trace.J_hat, int(WARM * K), self.statement.b)))
+        theta = [run.trace.theta[index]]
+        if isinstance(run.state.method_memory, Course):
+            theta.append(run.state.method_memory.safe[None])
+        theta = np.concatenate(theta if settled.extra is None else [*theta, settled.extra])
         normaliser = sampler.normaliser(run.state.sampler_memory)
         return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
 
@@ -372,17 +380,45 @@ def _explain(J: Array) -> str:
     return "values computed from the model in rational arithmetic, rounded outward"
 
 
+def _promising(J_hat: Array, first: int, b: Array) -> Array:
+    """The iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
+    width = min(SMOOTH, len(J_hat) - first)
+    if width < 1 or not len(b):
+        return np.zeros(0, np.int64)
+    sums = np.cumsum(np.concatenate([np.zeros((1, J_hat.shape[1])), J_hat[first:]]), axis=0)
+    J = (sums[width:] - sums[:-width]) / width
+    w = best_weights(J, b)
+    return np.flatnonzero(safest_weights(J, b) if w is None else w) + first + width // 2
+
+
 def _check_budget(statement: Statement, method: Any, budget: float) -> None:
     """Refuse to learn where nothing would be left to certify with."""
     candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
     least = least_episodes(candidates) * episode_steps(statement)
-    if (1 - LEARNING) * budget < least:
+    if (1 - LEARNING[0]) * budget < least:
         why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
-        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING):.0f} or more")
+        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING[0]):.0f} or more")
+
+
+def _learning_share(s: Statement, budget: float, delta: float) -> float:
+    """The share of the budget for learning: half of it, or less where the rest would ask for most of the slack."""
+    if not s.I or s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        return LEARNING[0]
+    enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
+    return next(enough, LEARNING[-1])
+
+
+def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
+    """The slack [I] that a certificate from so many steps will need, and what there should be room for."""
+    assert s.bounds is not None
+    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
+    width = total_weight(s) * (high - low)
+    need = slack_needed(SPREAD * width, width, TESTED * budget / episode_steps(s), LEVELS[0] * delta)
+    return need, ROOM * np.maximum(s.length * high - s.b, 0.0)
 
 
 def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """κ as given; or what a certificate from the budget will need, at most half of the largest slack that there is.
+    """κ as given; or what a certificate from the budget will need, at most .85 of the largest slack that there is.
 
     Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
     """
@@ -391,12 +427,9 @@ def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) 
         return method if given != "auto" else replace(method, kappa=0.0)
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
         return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
-    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
-    width = total_weight(s) * (high - low)
-    episodes = TESTED * budget / episode_steps(s)
-    need = slack_needed(SPREAD * width, width, episodes, LEVELS[0] * delta)
-    most = 0.5 * np.maximum(s.length * high - s.b, 0.0)
-    kappa = tuple(np.minimum(need, most).tolist())
+    need, most = _slack_planned(s, budget, delta)
+    kappa = tuple(np.minimum(need, TIGHTEST / ROOM * most).tolist())
     if not isinstance(method, NaturalSteps) or np.any(need > most):
         return replace(method, kappa=kappa)
+    episodes = TESTED * budget / episode_steps(s)
     return replace(method, kappa=kappa, kappa_sd=slack_per_sd(episodes, LEVELS[0] * delta))

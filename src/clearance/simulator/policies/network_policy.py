@@ -134,6 +134,15 @@ class NetworkPolicy(NetworkForm):
         """θ¹ [d], from the policy's own seed."""
         return self._ravelled[0].copy()
 
+    def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
+        """θ of the same policy with another normaliser: the first layer takes up the difference."""
+        net = self.net(theta)
+        first = net.layers[0]
+        ratio, shift = jnp.sqrt(new.var / old.var), (new.mean - old.mean) / jnp.sqrt(old.var)
+        moved = (first.weight * ratio, first.bias + first.weight @ shift)
+        net = eqx.tree_at(lambda x: (x.layers[0].weight, x.layers[0].bias), net, moved)
+        return np.asarray(ravel_pytree(net)[0], float)
+
     def with_noise(self, theta: Array, least: float, most: float) -> Array:
         """θ with σ between these shares of what it was at first, where σ is learned and the same in all states."""
         head, d = self.head, self.design

@@ -159,6 +159,12 @@ class Practical(Sampler):
         """What a policy's observations go through, as of now."""
         return memory.normaliser
 
+    def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
+        """Return θ of the same policy for the normaliser of another memory."""
+        if after.normaliser is before.normaliser:
+            return theta
+        return self.policy.renormalised(theta, before.normaliser, after.normaliser)
+
     def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
         """About N steps: draws, Ĵ [1+I], the memory after them, and the steps they cost."""
         rows, X = self.walked(key, memory, theta, N)
