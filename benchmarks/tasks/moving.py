@@ -108,7 +108,11 @@ def launch() -> Any:
         v = v + 0.1 * (thrust - 0.4) + 0.01 * jax.random.normal(key)
         height = jnp.maximum(height + v, 0.0)
         r = -jnp.abs(height - 5.0) / 5.0
-        return jnp.stack([height, jnp.where(height <= 0, 0.0, v), t + 1]), (jnp.clip(r, -20, 0), thrust * (t < 10)), NEVER
+        return (
+            jnp.stack([height, jnp.where(height <= 0, 0.0, v), t + 1]),
+            (jnp.clip(r, -20, 0), thrust * (t < 10)),
+            NEVER,
+        )
 
     def observe(s: Any) -> Any:
         return jnp.stack([s[0] / 5, s[1], s[2] / 40])
@@ -161,7 +165,7 @@ def bridge() -> Any:
 
 
 def icy_road() -> Any:
-    """Choose a speed in every bend; a crash is rare, costs 20 and ends the drive. At most .4 of expected damage."""
+    """Choose a speed in every bend; a crash is rare, costs 20 and ends the drive. At most 1.6 of expected damage."""
 
     def reset(key: Any) -> Any:
         return jax.random.uniform(key, (2,))
@@ -172,5 +176,5 @@ def icy_road() -> Any:
         crash = jax.random.bernoulli(key, chance)
         return jax.random.uniform(jax.random.fold_in(key, 1), (2,)), (speed, 20.0 * crash), crash
 
-    facts = {"name": "icy-road", "limits": {"damage": 0.8}, "bounds": ([0.0, 0.0], [1.0, 20.0])}
+    facts = {"name": "icy-road", "limits": {"damage": 1.6}, "bounds": ([0.0, 0.0], [1.0, 20.0])}
     return cl.environment(reset, step, lambda s: s, action=cl.Box([-1.0], [1.0]), gamma=1.0, horizon=20, **facts)

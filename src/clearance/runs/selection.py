@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clearance.certificates.advice import advise
 from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import Attempt, CandidateSearch, best_attempt
 from clearance.certificates.certificate import Certificate
@@ -64,7 +65,7 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
         task.world.sampled_choice(settled, run, margin, budget),
         ledger.open_search(task.delta, repeats=repeats),
     )
-    found = _by_samples(task, choice, budget, lam, share.level, ledger.spent)
+    found = _by_samples(task, run, choice, budget, lam, share.level, ledger.spent)
     ledger.close_search(share, [(attempt.subject, attempt.evidence) for attempt in found.attempts])
     return found
 
@@ -108,8 +109,11 @@ def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact:
     return task.world.uncertified(settled, run, candidates, exact)
 
 
-def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: float, spent: float) -> Selection:
-    world, b, key = task.world, task.world.statement.b, fold(key_of(task.seed), SEARCH)
+def _by_samples(
+    task: Task, run: Run, choice: Choice, budget: float, lam: Array, level: float, spent: float
+) -> Selection:
+    world, s, key = task.world, task.world.statement, fold(key_of(task.seed), SEARCH)
+    b, steps = s.b, run.steps + budget
     safe = {"fallback": choice.fallback, "reserve": choice.reserve}
     search = CandidateSearch(choice.candidates, b, key, budget, level, **safe, single=task.single)
     attempts = tuple(_identified(world, choice, attempt) for attempt in search.run())
@@ -120,7 +124,12 @@ def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: fl
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
-    return Selection(best.policy, certificate, attempts, search.steps, len(attempts))
+    if best.evidence.verdict != "CERTIFIED":
+        words = advise(best.evidence, b, steps, sum(a.evidence.steps for a in attempts), s.names, s.costs)
+        certificate = replace(certificate, verdict="UNDECIDED", message=f"{words}; {note}")
+    near, extra = world.neighbours(choice.candidates, run, search.J, budget - search.steps)
+    certificate = replace(certificate, neighbours=near or None)
+    return Selection(best.policy, certificate, attempts, search.steps + extra, len(attempts))
 
 
 def _identified(world: World, choice: Choice, attempt: Attempt) -> Attempt:

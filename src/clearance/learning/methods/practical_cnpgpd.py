@@ -32,7 +32,6 @@ from clearance.learning.methods.natural_step import NaturalSteps, Sizes
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import Info, State
 
-
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.3  # weight of a new batch in the running slack
 PLANNED = 200  # iterations that η₂ is meant for; with fewer its steps are longer
@@ -43,7 +42,7 @@ class Course(NamedTuple):
     """What the method carries beside θ and λ, all of it arrays.
 
     short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
-    quiet      share of its way that the noise has gone down
+    quiet      share of its way that the noise has gone down;  met  batches in a row that kept the margin
     searching  1 while the safest policy is looked for;  began  iteration in which Algorithm 1 began
     first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of `miss`
     back       1: the next θ is the first one;  −1: the run has gone back to the safe one
@@ -58,6 +57,7 @@ class Course(NamedTuple):
     room: Any
     began: Any
     back: Any
+    met: Any
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class PracticalCNPGPD(NaturalSteps):
             raise InputError(f"relax must be in [0, 1], got {self.relax!r}")
 
     def relaxed_at(self, k: int) -> float:
-        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
-        return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
+        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls to 0 like a cube."""
+        return max(1 - k / (self.relax * self._K), 0.0) ** 3 if self.relax else 0.0
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
         zero, off = np.zeros(I), np.zeros(())
-        course = Course(zero, off, off + 1, zero, np.array(theta), np.array(theta), off - np.inf, off, off)
+        course = Course(zero, off, off + 1, zero, np.array(theta), np.array(theta), off - np.inf, off, off, off)
         return first_state(theta, I, memory)._replace(method_memory=course)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
@@ -95,12 +95,12 @@ class PracticalCNPGPD(NaturalSteps):
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - sampler.statement.b
         course = self._observe(state, slack, memory)
-        if course.searching and not self._found(course, slack, state.k, memory):
+        if course.searching and not self._found(course, state.k):
             theta, size = self._safer(draws, slack, state, memory, SEARCH_KL)
             lam = state.lam
         else:
-            course = self._begin(course, slack, state, memory)
-            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
+            course = self._begin(course, state)
+            theta, lam, size = self._ascend(draws, slack, state, memory, course, sampler.statement.b, lam_max)
             if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
                 theta, size = self._safer(draws, slack, state, memory, self.kl_at(state.k))
             theta, course = self._redirect(theta, course, state)
@@ -109,10 +109,10 @@ class PracticalCNPGPD(NaturalSteps):
         return State(theta, lam, state.k + 1, memory, course), Info(J_hat, size, steps)
 
     def _ascend(
-        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, b: Array, lam_max: float
     ) -> tuple[Array, Array, float]:
         """θ, λ after one iteration of Algorithm 1, and ‖ω‖."""
-        scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
+        scale, most = pace(memory, b), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
@@ -130,26 +130,25 @@ class PracticalCNPGPD(NaturalSteps):
         if room > course.room and (course.searching or course.room < 0):
             course = course._replace(safe=state.theta, room=np.asarray(room))
         quiet = self.quieter(float(course.quiet), bool(np.all(slack >= 0)), state.k)
-        return course._replace(quiet=np.asarray(quiet))
+        met = (course.met + 1) * np.all(slack >= self.margin(self._K, memory))
+        return course._replace(quiet=np.asarray(quiet), met=met)
 
-    def _found(self, course: Course, slack: Array, k: int, memory: Sizes) -> bool:
-        """Whether the search is over: the first batch, or the running slack, keeps the margin, or its share is spent."""
-        kappa = self.margin(self._K, memory)
-        return bool(np.all(slack >= kappa) and np.all(course.slack >= kappa)) or k >= self.search * self._K
+    def _found(self, course: Course, k: int) -> bool:
+        """Whether the search is over: the first batch, or two in a row, keep the margin, or its share is spent."""
+        return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(self, draws: Draws, slack: Array, state: State, memory: Sizes, kl: float) -> tuple[Array, float]:
         """θ after a step up the limits that lack most, each in units of its own, and ‖ω‖."""
-        lack = np.maximum(self.margin(state.k, memory) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
+        lack = np.maximum(self.margin(self._K, memory) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
-    def _begin(self, course: Course, slack: Array, state: State, memory: Sizes) -> Course:
+    def _begin(self, course: Course, state: State) -> Course:
         """The course once the search is over; where it found nothing, the limits are not relaxed."""
         if not course.searching:
             return course
-        met = bool(np.all(slack >= self.margin(self._K, memory)))
-        short = course.short if met else np.zeros_like(course.short)
-        back = np.asarray(1.0 if met and state.k else 0.0)
+        short = course.short if course.met else np.zeros_like(course.short)
+        back = np.asarray(1.0 if course.met and state.k else 0.0)
         off = np.zeros(())
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
@@ -169,6 +168,15 @@ def units(memory: Sizes) -> Array:
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
-def pace(memory: Sizes) -> Array:
+def pace(memory: Sizes, b: Array) -> Array:
     """Steps of λ_i for a slack of 1 in J_gi, at η₂ = 1: u_r/(u_gi v_i) [I]."""
-    return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)
+    return units(memory) / miss_unit(memory, b)
+
+
+def miss_unit(memory: Sizes, b: Array) -> Array:
+    """v_i [I], what counts as a large distance from a limit: that of single episodes, or the limit where it is less.
+
+    A rare cost spreads far beyond its limit; in units of its spread no mean would ever be far from the limit.
+    """
+    miss = np.asarray(memory.miss, float)
+    return np.maximum(np.where(b != 0, np.minimum(miss, np.abs(b)), miss), 1e-12)

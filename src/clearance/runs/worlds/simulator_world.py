@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
 from clearance.certificates.best_mixture import best_weights, safest_weights, spread_evenly
@@ -26,7 +27,7 @@ from clearance.core.atomic_files import digest, save_json
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.core.rational_algebra import average_down, average_up
-from clearance.core.spaces import describe_space
+from clearance.core.spaces import Box, describe_space
 from clearance.core.statement import PROBLEM, Statement, describe_statement
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
@@ -47,9 +48,10 @@ from clearance.runs.worlds.world import (
 )
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
+from clearance.simulator.jax_backend import eqx, real
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
-from clearance.simulator.policies.network_policy import Design, NetworkPolicy
+from clearance.simulator.policies.network_policy import Design, NetworkPolicy, Normaliser
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
@@ -73,6 +75,7 @@ WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
 LEARN, FRESH = 2**40 + 10, 2**41  # streams
+STILL, STILL_STREAM = 16, 2**41 + 1  # episodes that show what doing nothing earns, and their stream
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 
@@ -82,6 +85,7 @@ class LateIterates:
 
     simulator: Simulator
     late: NetworkMixture
+    safe: int | None = None  # which of them is the safest policy of the run
 
     @property
     def count(self) -> int:
@@ -160,7 +164,7 @@ class SimulatorWorld(World):
         decide = partial(_with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch)
+            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch, _rarity(s))
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
@@ -190,7 +194,7 @@ class SimulatorWorld(World):
         theta = [run.trace.theta[index]]
         if isinstance(run.state.method_memory, Course):
             theta.append(run.state.method_memory.safe[None])
-        theta = np.concatenate(theta if settled.extra is None else [*theta, settled.extra])
+        theta = np.concatenate([*theta, *_extra(settled)])
         normaliser = sampler.normaliser(run.state.sampler_memory)
         return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
 
@@ -206,7 +210,22 @@ class SimulatorWorld(World):
         return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: None, budget: float) -> Choice:
-        return Choice(LateIterates(self.problem, self._late(settled, run)))
+        late = self._late(settled, run)
+        own = isinstance(run.state.method_memory, Course)
+        return Choice(LateIterates(self.problem, late, late.M - 1 - len(_extra(settled)) if own else None))
+
+    def neighbours(
+        self, candidates: LateIterates, run: Run, J: Array, budget: float
+    ) -> tuple[dict[str, list[float]], int]:
+        """What the first policy earned, what the safest one does, and doing nothing, where 0 is an action."""
+        found = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
+        if candidates.safe is not None:
+            found["the safest policy found"] = J[candidates.safe].tolist()
+        still, steps = still_policy(candidates.late.policy), 0
+        if still is not None and budget >= STILL * episode_steps(self.statement):
+            X, _, steps = network_episodes(self.problem, still).draw(fold(key_of(0), STILL_STREAM), 0, STILL)
+            found["doing nothing"] = X.mean(0).tolist()
+        return found, steps
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
         """The safest mixture."""
@@ -380,6 +399,25 @@ def _explain(J: Array) -> str:
     return "values computed from the model in rational arithmetic, rounded outward"
 
 
+def _extra(settled: Settled) -> list[Array]:
+    """Candidates that the run began from, each as [1, d]."""
+    return [] if settled.extra is None else [theta[None] for theta in settled.extra]
+
+
+def still_policy(policy: NetworkPolicy) -> NetworkMixture | None:
+    """The policy whose action is 0 but for a hair, where the action space is a box with 0 inside; else None."""
+    box = policy.space
+    if not isinstance(box, Box) or not np.all((box.low < 0) & (box.high > 0)):
+        return None
+    still = NetworkPolicy(policy.obs_shape, box, Design("gaussian", (), "fixed", 0.01, normalise=False))
+    net, squash = still.net(still.init()), box.bounded
+    middle, half = (np.where(squash, x, 1.0) for x in (0.5 * (box.low + box.high), 0.5 * (box.high - box.low)))
+    bias = np.where(squash, np.arctanh(np.clip(-middle / half, -0.999, 0.999)), 0.0)
+    net = eqx.tree_at(lambda x: x.layers[-1].bias, net, real(bias))
+    theta = np.asarray(ravel_pytree(net)[0], float)
+    return NetworkMixture.single(still, theta, Normaliser.identity(still.inputs))
+
+
 def _promising(J_hat: Array, first: int, b: Array) -> Array:
     """The iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
     width = min(SMOOTH, len(J_hat) - first)
@@ -406,6 +444,14 @@ def _learning_share(s: Statement, budget: float, delta: float) -> float:
         return LEARNING[0]
     enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
     return next(enough, LEARNING[-1])
+
+
+def _rarity(s: Statement) -> float:
+    """The largest slack that there is as a share of the range of an episode's sum; the least over all limits."""
+    if not s.I or s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
+        return 1.0
+    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
+    return float(np.min((s.length * high - s.b) / np.maximum(s.length * (high - low), 1e-300)))
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:

@@ -202,6 +202,13 @@ class World(Protocol):
         """Return the policies to choose from, as many as so many environment steps can tell apart."""
         ...
 
+    def neighbours(self, candidates: Any, run: Run, J: Array, budget: float) -> tuple[dict[str, list[float]], int]:
+        """Return what other policies are worth, J [1+I] by name, for comparison, and the steps that it took.
+
+        J  estimates for the candidates [n, 1+I];  budget  environment steps that may be used
+        """
+        return {}, 0
+
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
         """Return the one policy of the class with exactly the values of a mixture; None where none is known."""
         return None
