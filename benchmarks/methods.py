@@ -101,9 +101,10 @@ def slope_of(errors: Any) -> tuple[float, float, float]:
 
 
 def draw_slopes(found: dict[str, Any], path: Path) -> None:
-    from clearance.reporting.plots import STYLES, _pyplot
+    from clearance.core.figures import pyplot_for_files
+    from clearance.studies.comparison_figure import STYLES
 
-    plt = _pyplot()
+    plt = pyplot_for_files()
     fig, axes = plt.subplots(1, len(PROBLEMS), figsize=(12.5, 4.8), sharey=True, layout="constrained")
     for ax, name in zip(axes, PROBLEMS, strict=True):
         for method, (colour, dash) in zip(SCHEDULES, STYLES, strict=False):
@@ -157,7 +158,7 @@ def general(seeds: int, budget: float = 1e6) -> dict[str, Any]:
 
 def last(path: Path) -> dict[str, float]:
     """Exact runs on Ding 2023's problem: gap and violation of the last iterate, signed."""
-    from clearance.reporting.plots import BLUE, GREEN, ORANGE, PURPLE, VERMILION, _pyplot
+    from clearance.core.figures import BLUE, GREEN, ORANGE, PURPLE, VERMILION, pyplot_for_files
 
     cmdp, K = cl.zoo.ding2023(), 4000
     best, policy = cl.optimum(cmdp), cl.softmax(20, 5)
@@ -168,7 +169,7 @@ def last(path: Path) -> dict[str, float]:
         "OPG-PD (η = .1)": (cl.OPGPD(K=K), BLUE),
         "OMWU-PD (η = .1)": (cl.OPGPD(K=K, geometry="entropic"), GREEN),
     }
-    plt = _pyplot()
+    plt = pyplot_for_files()
     fig, axes = plt.subplots(2, 1, figsize=(8.5, 6.2), sharex=True, layout="constrained")
     said = {}
     for name, (method, colour) in methods.items():
@@ -357,9 +358,7 @@ def main() -> None:
         for name in names:
             results = side.compare({name: problem(name)}, seeds=args.seeds, budget=1e6, threads=1)
             store(f"table-{name}", side.summary(results))
-            from clearance.reporting import plots
-
-            plots.comparison(results, f"docs/figures/compare-{name}.png")
+            results.plot().savefig(f"docs/figures/compare-{name}.png", dpi=100)
     elif args.section == "slopes":
         for name in names:
             path = DATA / f"slopes-{name}.json"

@@ -13,9 +13,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from documents import blocks, commands, lines_of, names, parse, prose, resolve, run_blocks, split_words
+from documents import (
+    blocks,
+    commands,
+    commands_of,
+    difference,
+    lines_of,
+    names,
+    parse,
+    prose,
+    resolve,
+    run_blocks,
+    split_words,
+)
 
 import clearance
+from clearance.cli import main
 from clearance.core.errors import InputError
 from clearance.exact import theory
 
@@ -74,12 +87,87 @@ def test_links_and_cited_tests_exist(page: Path) -> None:
         assert f"\ndef {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
 
 
+# ------------------------------------------------------------------------------------------------------ the guarantee
+
+CLAIMS, SHOWN = ROOT / "docs/concepts/certificates.md", ROOT / "docs/research/guarantee_tests.md"
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and table rows of a page, without headings, code and rulers."""
+    kept = [line for line in prose(text).splitlines() if not line.startswith(("#", "    "))]
+    found: list[str] = []
+    for part in re.split(r"\n\s*\n|\n(?=- |\| )", "\n".join(kept)):
+        line = " ".join(part.split())
+        if line.startswith("|"):
+            found += [line.strip("| ")] if "**" in line else []
+        elif line:
+            found += re.split(r"(?<=[.:!?])(?:\*\*)? (?=[A-Z`*\[])", line)
+    return found
+
+
+def test_every_sentence_of_the_guarantee_is_shown() -> None:
+    """docs/research/guarantee_tests.md has a row for each, by its first words, and no row is left over."""
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", SHOWN.read_text(encoding="utf-8"), re.MULTILINE)[1:]
+    claimed = sentences(CLAIMS.read_text(encoding="utf-8"))
+    assert len(claimed) > 70
+    assert [claim for claim in claimed if not claim.startswith(tuple(rows))] == []
+    assert [row for row in rows if not any(claim.startswith(row) for claim in claimed)] == []
+
+
+def test_the_verdict_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = next(block.text for block in blocks(CLAIMS.read_text(encoding="utf-8")) if "CERTIFIED:" in block.text)
+    main(["solve", "inventory", "--K", "1000", "--N", "20"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert [words for words in re.split(r"\n(?=[A-Z])", shown) if " ".join(words.split()) not in said] == []
+
+
 # ----------------------------------------------------------------------------------------------------------- blocks
 
 
 @each_page
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_blocks(page.read_text(encoding="utf-8"), page.name, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said", "same"),
+    [
+        ("J 1.23 of 5\n", "J 1.2301 of 5\n", True),
+        ("J 1.23\n", "J 1.5\n", False),
+        ("CERTIFIED\n", "VIOLATED\n", False),
+        ("a\n…\nd 3\n", "a\nb\nc\nd 3\n", True),
+        ("a\n…\nd 3\n", "a\nb\nc\nd 4\n", False),
+        ("a\n…\n", "a\nb\n", True),
+        ("a\n", "a\nb\n", False),
+        ("slack 3.3e-09\n", "slack 1.1e-08\n", True),
+        ("steps 396,107\n", "steps 396,200\n", True),
+        ("a\nb\n", "a\n", False),
+    ],
+)
+def test_outputs_are_compared(shown: str, said: str, same: bool) -> None:
+    assert (difference(shown, said) == "") == same
+
+
+# Pages for users: every block that runs is followed by what it prints.
+USER_PAGES = [p for p in PAGES if p.parent.name in ("docs", "tutorials") or p.name == "README.md"]
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda p: p.name)
+def test_every_block_shows_what_it_prints(page: Path) -> None:
+    """A block that only defines something says so: `<!-- test: silent -->`."""
+    found, silent = blocks(page.read_text(encoding="utf-8")), []
+    for block, following in zip(found, [*found[1:], None], strict=False):
+        runs = block.marks == ["python"] or bool(commands_of(block))
+        shown = following is not None and following.marks == ["output"]
+        if runs and not shown and block.test not in ("no-run", "silent"):
+            silent.append(block.line)
+    assert not silent, f"{page.name}: no output below the blocks of lines {silent}"
+
+
+@pytest.mark.parametrize("page", USER_PAGES, ids=lambda p: p.name)
+def test_pages_for_users_are_short(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").count("\n")
+    assert lines <= (150 if page.name == "README.md" else 250), lines
 
 
 @each_page

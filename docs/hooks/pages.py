@@ -17,6 +17,7 @@ import docstrings  # noqa: E402
 
 import clearance as cl  # noqa: E402
 from clearance.cli import command_line as cli  # noqa: E402
+from clearance.runs import method_settings  # noqa: E402
 
 DOCS = HERE.parent
 
@@ -37,7 +38,8 @@ def command_line() -> str:
             f"```text\n{usage}\n```",
             _arguments(parser),
         ]
-    return "\n\n".join(parts) + "\n"
+    told = "Flags of `solve` and `sweep`. `clearance solve --method NAME --help` shows those of one method."
+    return "\n\n".join([*parts, "## Settings of the methods", told, settings()]) + "\n"
 
 
 def _sentence(text: str) -> str:
@@ -47,8 +49,17 @@ def _sentence(text: str) -> str:
 def _arguments(parser: argparse.ArgumentParser) -> str:
     rows = ["| argument | |", "|---|---|"]
     for a in parser._actions:
-        if "--help" not in a.option_strings:
+        if "--help" not in a.option_strings and a.help != argparse.SUPPRESS:
             rows.append(f"| {_argument(a)} | {_cell(a.help or '')}{_choices(a)} |")
+    return "\n".join(rows)
+
+
+def settings() -> str:
+    """The settings of the methods: which method has which, with its default."""
+    rows = ["| setting | | methods and their defaults |", "|---|---|---|"]
+    for s in method_settings.built_in_settings().values():
+        defaults = ", ".join(f"{name}: {method_settings._shown(value)}" for name, value in s.defaults.items())
+        rows.append(f"| `--{s.name}` | {_cell(s.help)} | {_cell(defaults)} |")
     return "\n".join(rows)
 
 

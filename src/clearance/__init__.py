@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from clearance.cluster.ray_executor import Ray
     from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, MissingExtraError, SolverError
     from clearance.core.spaces import Box, Discrete, MultiDiscrete
+    from clearance.core.tail_limits import Chance, CVaR
     from clearance.deploy.export import export_policy
     from clearance.deploy.monitor import LimitAlarm, Monitor
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
+    from clearance.exact.episode_optimum import EpisodeOptimum, episode_optimum, limit_episodes
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from clearance.learning.methods.rpgpd import RPGPD
     from clearance.learning.trace import Trace
     from clearance.reporting.report import report
-    from clearance.reporting.result_figures import plot
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
     from clearance.simulator.policies.network_policy import categorical, gaussian
     from clearance.simulator.remote_lanes import Fleet
-    from clearance.studies.compare import compare
+    from clearance.studies.compare import Comparison, compare
     from clearance.studies.frontier import Frontier, frontier
     from clearance.studies.sweep import Sweep, sweep
 
@@ -89,13 +90,17 @@ _HOME = {
     "CMDP": "finite.cmdp",
     "CNPGPD": "learning.methods.cnpgpd",
     "CRPO": "learning.methods.crpo",
+    "CVaR": "core.tail_limits",
     "Certificate": "certificates.certificate",
+    "Chance": "core.tail_limits",
     "CheckedCertificate": "runs.certificate_check",
+    "Comparison": "studies.compare",
     "ConservatismWarning": "runs.worlds.finite_kappa",
     "Critic": "finite.samplers.td_critic",
     "DamagedRunWarning": "runs.run_writer",
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
+    "EpisodeOptimum": "exact.episode_optimum",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -144,6 +149,7 @@ _HOME = {
     "compare": "studies.compare",
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
+    "episode_optimum": "exact.episode_optimum",
     "evaluate": "finite.evaluation",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
@@ -155,13 +161,13 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "limit_episodes": "exact.episode_optimum",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
     "model": "exchange.function_model",
     "occupancy": "finite.evaluation",
     "optimum": "exact.optimum",
-    "plot": "reporting.result_figures",
     "report": "reporting.report",
     "resume": "runs.resume",
     "run_all": "cluster.executor",
@@ -188,13 +194,17 @@ __all__ = [
     "SGD",
     "AcceleratedSGD",
     "Box",
+    "CVaR",
     "Certificate",
+    "Chance",
     "CheckedCertificate",
+    "Comparison",
     "ConservatismWarning",
     "Critic",
     "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
+    "EpisodeOptimum",
     "Exact",
     "Fleet",
     "Frontier",
@@ -236,6 +246,7 @@ __all__ = [
     "compare",
     "diagnose",
     "environment",
+    "episode_optimum",
     "evaluate",
     "export_policy",
     "from_brax",
@@ -247,13 +258,13 @@ __all__ = [
     "frontier",
     "gaussian",
     "gymnasium",
+    "limit_episodes",
     "linear_softmax",
     "load_model",
     "load_policy",
     "model",
     "occupancy",
     "optimum",
-    "plot",
     "report",
     "resume",
     "run",

@@ -22,7 +22,7 @@ from clearance.certificates import ledger as ledgers
 from clearance.certificates.candidate_search import LEVELS, CandidateSearch
 from clearance.certificates.episode_source import Batch
 from clearance.certificates.ledger import Ledger, run_test, share_of
-from clearance.certificates.sequential_test import gather
+from clearance.certificates.sequential_test import gather, slack_per_sd
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
@@ -107,7 +107,17 @@ def test_shares_sum_to_delta_and_leave_room() -> None:
     shares = np.array([share_of(n) for n in range(1, 100_001)])
     assert shares[0] == 0.8 and np.all(np.diff(shares) < 0) and shares.sum() <= 1
     assert 1 - shares.sum() == pytest.approx(1 / 400_001, rel=1e-6)
-    assert sum(LEVELS) <= 1 + 1e-12
+    assert sum(LEVELS) <= 1 + 1e-12 and LEVELS == (0.6, 0.2, 0.1, 0.1)
+    more = [(slack_per_sd(1, share_of(n) * 0.01) / slack_per_sd(1, 0.01)) ** 2 for n in (1, 2)]
+    assert more == pytest.approx([1.05, 1.5], abs=0.05)  # episodes, against one test at the whole of δ = 0.01
+
+
+def test_without_a_folder_the_whole_of_delta_is_spent() -> None:
+    """Each time: nothing is counted."""
+    problem, policy, how = case("finite")
+    for seed in (0, 1):
+        found = cl.certify(problem, policy, budget=3e3, seed=seed, **how)
+        assert found.level == found.spent == how["delta"]
 
 
 # ------------------------------------------------------------------------------------------------- one long test

@@ -19,7 +19,6 @@ import clearance as cl
 from clearance.core.csv_files import plain_cell, write_csv
 from clearance.core.text import distinct
 from clearance.runs.progress import clean_tags
-from clearance.runs.trace_export import columns
 from clearance.studies import frontier, sweep_table
 from clearance.studies.sweep_grid import Grid
 
@@ -79,7 +78,7 @@ def test_the_trace_keeps_one_column_for_each_name(capsys: pytest.CaptureFixture[
     assert cli("export run --to t.csv", capsys)[0] == 0
     heads, *rows = table("t.csv")
     t = cl.run.load("run").trace
-    assert len(heads) == len(set(heads)) == len(columns(t, names)) and not any(map(is_formula, heads))
+    assert len(heads) == len(set(heads)) == len(t.columns(names)) and not any(map(is_formula, heads))
     J = [i for i, head in enumerate(heads) if head.startswith("J.")]
     assert [[float(row[i]) for i in J] for row in rows] == t.J.tolist()
 

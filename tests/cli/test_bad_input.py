@@ -303,7 +303,7 @@ MINE = "check mine:make"
 LONG = "x" * 300
 
 COMMANDS = {
-    "no command": Kind(nothing, "", ("required: COMMAND", "clearance --help")),
+    "no command": Kind(nothing, "--bogus", ("required: COMMAND", "clearance --help")),
     "unknown command": Kind(nothing, "sovle two-state", ("COMMAND", "'sovle'", "solve", "clearance --help")),
     "no problem": Kind(nothing, "check", ("required: PROBLEM", "clearance check --help")),
     "no policy": Kind(nothing, "certify two-state", ("required: POLICY", "clearance certify --help")),
@@ -354,12 +354,12 @@ COMMANDS = {
     "a rule that is not there": Kind(text("mine.py", ""), "certify two-state mine:rule", ("POLICY mine:rule failed",)),
     "unknown experiment": Kind(nothing, "reproduce bai2024", ("experiment", "'bai2024'", "bai2023")),
     "unknown zoo name": Kind(nothing, "check two-sate", ("PROBLEM 'two-sate'", "two-state")),
-    "problem of no characters": Kind(nothing, ["check", ""], ("PROBLEM ''", "two-state")),
+    "problem of no characters": Kind(nothing, ["check", ""], ("PROBLEM ''", "clearance zoo")),
     "problem with control characters": Kind(nothing, ["check", "a\x1b[31m\nb"], ("PROBLEM 'a\\x1b[31m\\nb'",)),
     "file name with control characters": Kind(
         nothing, ["check", "\x1b[31m\r\n.npz"], ("\\x1b[31m .npz: no such file",)
     ),
-    "problem of 300 characters": Kind(nothing, ["check", LONG], ("PROBLEM 'xxx", "zoo name")),
+    "problem of 300 characters": Kind(nothing, ["check", LONG], ("PROBLEM 'xxx", "name of the zoo")),
     "file name of 300 characters": Kind(nothing, ["check", LONG + ".npz"], ("File name too long",)),
     "colon without factory": Kind(nothing, "check mine:", ("PROBLEM 'mine:'", "module:factory")),
     "no such module": Kind(nothing, "check nowhere:make", ("PROBLEM nowhere:make", "No module named 'nowhere'")),

@@ -394,5 +394,7 @@ def test_what_the_user_says_is_checked(tmp_path: Path) -> None:
             cl.load_model(tmp_path / "m.drn", **GIVEN | how)
         assert str(e.value).startswith(str(tmp_path / "m.drn"))
     cl.zoo.two_state().save(tmp_path / "m.npz")
-    with pytest.raises(cl.InputError, match=r"gamma: .*m\.npz has its own; leave it out"):
-        cl.load_model(tmp_path / "m.npz", gamma=0.9)
+    with pytest.raises(cl.InputError, match=r"reward: .*m\.npz has one reward only; leave it out"):
+        cl.load_model(tmp_path / "m.npz", reward="profit")
+    with pytest.raises(cl.InputError, match=r"m\.npz: limit: 'heat' is no constraint"):
+        cl.load_model(tmp_path / "m.npz", limits={"heat": 1})

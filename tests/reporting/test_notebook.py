@@ -88,21 +88,52 @@ def test_plot_returns_figures(results: dict[str, Any], tmp_path: Any) -> None:
     import matplotlib.pyplot as plt
 
     compared = cl.compare(cl.zoo.two_state(), methods=["cnpgpd"], seeds=1, budget=1e4, K=5)
-    for thing, axes in ((results["Solution"], 3), (results["Frontier"], 2), (compared, 6), (compared[0], 6)):
-        figure = cl.plot(thing)
+    for thing, axes in ((results["Solution"], 3), (results["Frontier"], 2), (compared, 6)):
+        figure = thing.plot()
         assert len(figure.axes) == axes and not plt.get_fignums()
         figure.savefig(tmp_path / "figure.png")
-    assert cl.plot(results["Frontier"]).axes[1].get_xlabel().startswith("the upper limit of")
+    assert results["Frontier"].plot().axes[1].get_xlabel().startswith("the upper limit of")
 
 
 def test_plot_shows_costs_with_their_limits(results: dict[str, Any]) -> None:
     pytest.importorskip("matplotlib")
-    lines = cl.plot(results["Solution"]).axes[2].get_lines()
+    lines = results["Solution"].plot().axes[2].get_lines()
     assert all(np.min(line.get_ydata()) >= 0 for line in lines) and lines[-1].get_ydata()[0] == 1.5
 
 
-def test_plot_refuses_other_things() -> None:
+def test_a_figure_is_about_one_problem() -> None:
     pytest.importorskip("matplotlib")
-    for thing in (model(), [], [1, 2], "run"):
-        with pytest.raises(cl.InputError, match="plot takes a Solution, a Frontier, or results of compare"):
-            cl.plot(thing)  # type: ignore[arg-type]
+    models = {"a": cl.zoo.two_state(), "b": cl.zoo.two_state()}
+    both = cl.compare(models, methods=["cnpgpd"], seeds=1, budget=1e4, K=5)
+    with pytest.raises(cl.InputError, match="problem is missing: one figure is about one problem; there are a, b"):
+        both.plot()
+    with pytest.raises(cl.InputError, match="problem 'c' is none of a, b"):
+        both.plot("c")
+    with pytest.raises(cl.InputError, match="there are none"):
+        cl.Comparison().plot()
+    assert both.plot("b").get_suptitle().startswith("b: mean over 1 seeds")
+
+
+# -------------------------------------------------------------------------------------------------------------- frames
+
+
+def test_results_as_data_frames(results: dict[str, Any], tmp_path: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    solution, curve = results["Solution"], results["Frontier"]
+    trace = solution.trace.to_frame(solution.statement.names)
+    assert len(trace) == len(solution.trace) and np.array_equal(trace["J.reward"], solution.trace.J[:, 0])
+    assert list(solution.trace.to_frame())[-1].startswith("J.g")
+    curve.save(tmp_path / "curve.csv")
+    pandas.testing.assert_frame_equal(curve.to_frame(), pandas.read_csv(tmp_path / "curve.csv"), check_dtype=False)
+    compared = cl.compare(cl.zoo.two_state(), methods=["cnpgpd", "npgpd"], seeds=2, budget=1e4, K=5)
+    frame = compared.to_frame()
+    assert frame["seed"].tolist() == [0, 1, 0, 1] and frame["method"].tolist() == ["cnpgpd"] * 2 + ["npgpd"] * 2
+    assert frame["gap last"].tolist() == [r.gap("last") for r in compared]
+    assert cl.Comparison().to_frame().empty
+
+
+def test_data_frames_without_pandas_name_the_extra(results: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    for thing in (results["Solution"].trace, results["Frontier"], cl.Comparison()):
+        with pytest.raises(cl.MissingExtraError, match=r"pandas is not installed: pip install 'clearance\[pandas\]'"):
+            thing.to_frame()

@@ -90,6 +90,22 @@ def test_points_stand_where_the_data_say() -> None:
     assert axes.py(-1.0) == svg_plots.HEIGHT - svg_plots.BOTTOM and axes.py(1.0) == svg_plots.TOP
 
 
+def test_a_decision_needs_the_first_part_only(tmp_path: Path) -> None:
+    """Problem, verdict, limits with their price, other limits and the policy stand in sentences before all tables."""
+    folder = tmp_path / "r"
+    words = ["solve", "inventory", "--K", "300", "--N", "20", "--out", str(folder)]
+    assert command_line.main(words) == 0
+    page = Page(cl.report(folder))
+    title, first = page.text.split("clearance", 1)[0], page.text.partition("For engineers")[0]
+    assert "inventory: report" in title and "in a finite model with 6 states and 6 actions" in first
+    assert "Limits: lost sales ≤ 1.65." in first and "Not covered: single episodes" in first
+    best = cl.optimum(cl.zoo.inventory())
+    assert f"lowering this limit by one unit costs at least {best.lam[0]:.4g} reward; raising it gains" in first
+    free = cl.optimum(cl.zoo.inventory().replace(limit=1e6)).J_r
+    assert f"Without this limit the best reward would be {number(free)}" in first and "The strictest limit" in first
+    assert "state 2 (action 0 with 0.5" in first and "J_g" not in first and "J_gi" not in first
+
+
 def test_the_certificate_is_shown_with_its_numbers(run: Path) -> None:
     page, said = Page(cl.report(run)), json.loads((run / "certificate.json").read_text())
     assert f"{said['verdict']}" in page.text and said["message"] in page.text and said["scope"] in page.text
@@ -99,7 +115,7 @@ def test_the_certificate_is_shown_with_its_numbers(run: Path) -> None:
     assert number(best.bound - said["J_r"]) in page.text
     weights = np.load(run / "policy.npz")["weights"]
     assert all(f"{w:.2%}" in page.text for w in weights) or len(weights) == 1
-    assert "begun in Python" in page.text and "seed=0" in page.text
+    assert "started in Python" in page.text and "seed=0" in page.text
 
 
 def test_the_page_needs_nothing_and_says_so(run: Path) -> None:
@@ -130,9 +146,9 @@ def test_a_run_on_a_simulator(tmp_path: Path) -> None:
     for x in (said["J_r"], *said["J_g"], *said["slack"], *said["J_lower"][1:], *said["J_upper"][1:], *said["lam"]):
         assert number(x) in page.text
     assert "over the first 1000 steps of an episode" in page.text and "samples, confidence 0.99" in page.text
-    assert "gap to the optimum" not in page.text and "Not shown: it needs a finite model" in page.text
+    assert "gap to that bound" not in page.text and "Not shown: it needs a finite model" in page.text
     assert "inf" not in re.sub(r"infinit|inform|infeasib", "", page.text) and "nan" not in page.text.lower()
-    assert "1,360,000" in page.text and "begun in Python" in page.text
+    assert "1,360,000" in page.text and "started in Python" in page.text
     two = simulator_run(tmp_path / "other", K=30)
     assert "of one problem" in Page(cl.report([folder, two], tmp_path / "two.html")).text
 

@@ -52,6 +52,19 @@ def test_the_figures_are_there_and_drawn(browser: Browser, page: Path) -> None: 
     assert 200 < box[0] < 440 and 50 < box[1] < 270
 
 
+def test_no_column_of_the_certificate_is_cut_on_a_phone(browser: Browser, page: Path) -> None:  # noqa: F811
+    """Its rows become cards with the heads beside the values; tables that scroll say so."""
+    browser.open(page, width=390)
+    cells = browser.ask("[...document.querySelectorAll('.by-card td')].map(c => c.getBoundingClientRect().right)")
+    assert len(cells) >= 15 and max(cells) <= 390
+    heads = "getComputedStyle(document.querySelector('.by-card td'), '::before').content"
+    assert browser.ask(heads) == '"value"'
+    hints = "[...document.querySelectorAll('.hint')].every(h => getComputedStyle(h).display == 'block')"
+    assert browser.ask(hints)
+    browser.open(page, width=1280)
+    assert browser.ask("getComputedStyle(document.querySelector('.hint')).display") == "none"
+
+
 def test_tables_have_heads_and_text_has_contrast(browser: Browser, page: Path) -> None:  # noqa: F811
     for dark in (False, True):
         browser.open(page, dark=dark)

@@ -487,7 +487,7 @@ def test_check_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ("check bai2023 --limits 3", "--limits is for environments; bai2023 is a model"),
+        ("check bai2023 --num_envs 3", "--num_envs is for environments; bai2023 is a model"),
         ("check crpo-acrobot --horizon 3", "--horizon is for environments; crpo-acrobot comes with its own limits"),
         ("optimum gym:CartPole-v1", "is a simulator: solve, certify and check take it"),
         ("check gym:NoSuch-v1 --limits 5 --horizon 9", "Gymnasium cannot make 'NoSuch-v1'"),

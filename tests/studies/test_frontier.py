@@ -12,7 +12,7 @@ import pytest
 from models import random_cmdp, with_limits
 
 import clearance as cl
-from clearance.cli import frontier_command, tables
+from clearance.cli import frontier_command, study_tables
 from clearance.cli.command_line import main
 from clearance.studies import frontier as price
 
@@ -259,4 +259,4 @@ def test_a_missing_extra_is_said_before_the_work(
 
 def test_the_command_line_knows_the_most_points() -> None:
     assert frontier_command.MOST == price.MOST
-    assert callable(tables.frontier) and callable(cl.frontier), "no module of this name hides the function"
+    assert callable(study_tables.frontier) and callable(cl.frontier), "no module of this name hides the function"

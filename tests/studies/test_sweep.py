@@ -285,8 +285,8 @@ def test_a_resumed_grid_with_a_method_of_ones_own(own: Path, monkeypatch: pytest
 
 
 def test_flags_of_an_environment_are_not_for_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = cli("sweep two-state --grid seed=0:2 --limits a=3 --out g", capsys)
-    assert status == 2 and "--limits is for environments; two-state is a model" in err and not Path("g").exists()
+    status, _, err = cli("sweep two-state --grid seed=0:2 --num_envs 3 --out g", capsys)
+    assert status == 2 and "--num_envs is for environments; two-state is a model" in err and not Path("g").exists()
 
 
 def test_problems_as_an_axis_need_no_other(capsys: pytest.CaptureFixture[str]) -> None:

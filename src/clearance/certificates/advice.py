@@ -26,7 +26,7 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
         word = ["smallest" if c else "largest" for c in costs]
         broken = [
             f"the {word[i]} {names[i]} reached was {value[i]:.4g} ± {error[i]:.2g}, its limit is {limit[i]:.6g}"
-            for i in np.flatnonzero(slack <= 0)
+            for i in np.flatnonzero(slack <= 0).tolist()
         ]
         return f"no policy was found that meets the limits: {join_some(broken)}; whether one exists is not known"
     ends = [as_written(float(x), cost=c) for x, c in zip(seen.lower[1:], costs, strict=True)]
@@ -35,7 +35,8 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
     ]
     budget = _budget(seen, slack, sd, steps, test)
     more = "" if budget is None else f"a budget of about {budget:.2g} steps should certify it, and "
-    return f"the policy met every limit in {n} episodes, but by too little: {more}the limits {join_some(pass_now)} pass now"
+    passing = f"{more}the limits {join_some(pass_now)} pass now"
+    return f"the policy met every limit in {n} episodes, but by too little: {passing}"
 
 
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:

@@ -38,6 +38,10 @@ class DistributedEpisodes:
         return self.source.bias
 
     @property
+    def one_sided(self) -> tuple[bool, ...]:
+        return getattr(self.source, "one_sided", ())
+
+    @property
     def episode_steps(self) -> float:
         return self.source.episode_steps
 

@@ -50,6 +50,7 @@ class Tally:
     up: list[Bets]
     down: list[Bets]
     parts: dict[int, Component]
+    one_sided: tuple[bool, ...] = ()  # limits [I] that can be confirmed and not refuted; none if empty
 
     @classmethod
     def of(cls, source: Episodes, b: Array, likely: Likely | None) -> Tally:
@@ -58,7 +59,7 @@ class Tally:
         hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
         up = [Bets(m, lo, hi, near, e) for m, lo, hi, near, e in zip(at, low, high, hint, bias, strict=True)]
         down = [Bets(-m, -hi, -lo, None, e) for m, lo, hi, e in zip(at, low, high, bias, strict=True)]
-        return cls(up, down, {})
+        return cls(up, down, {}, getattr(source, "one_sided", ()))
 
     def update(self, X: Array, component: NDArray[np.int64]) -> None:
         for j, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
@@ -75,10 +76,13 @@ class Tally:
         return lower, -np.array([bets.lower_bound(delta) for bets in self.down])
 
     def verdict(self, delta: float) -> Verdict:
-        I = len(self.up) - 1
         if all(bets.given <= bets.low or bets.rejects(delta) for bets in self.up[1:]):  # E X ≥ low is enough
             return "CERTIFIED"
-        broken = np.logaddexp.reduce([bets.log_capital for bets in self.down[1:]]) - np.log(I)
+        one_sided = self.one_sided or (False,) * (len(self.down) - 1)
+        against = [bets.log_capital for bets, one in zip(self.down[1:], one_sided, strict=True) if not one]
+        if not against:
+            return "UNDECIDED"
+        broken = np.logaddexp.reduce(against) - np.log(len(against))
         return "VIOLATED" if broken >= -np.log(delta) else "UNDECIDED"
 
 

@@ -43,6 +43,10 @@ class SteadyEpisodes:
         return self.source.bias
 
     @property
+    def one_sided(self) -> tuple[bool, ...]:
+        return getattr(self.source, "one_sided", ())
+
+    @property
     def episode_steps(self) -> float:
         return self.source.episode_steps
 

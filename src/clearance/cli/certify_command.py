@@ -34,14 +34,14 @@ OUT = (
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    p.usage = "clearance certify PROBLEM POLICY [options], or clearance certify --check RUN"
+    p.usage = "clearance certify PROBLEM POLICY [options], or certify --check RUN"
     run_flags.add_problem(p)
     p.add_argument("policy", metavar="POLICY", help=POLICY)
     p.add_argument("--check", type=flag_types.place, metavar="RUN", action=_Check, help=CHECK)
     run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
     run_flags.add_environment_flags(p)
     p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help=OUT)
-    flag_types.add_cluster(p, workers=True)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER), workers=True)
 
 
 class _Check(argparse.Action):

@@ -15,33 +15,15 @@ from functools import partial
 from typing import Any, NoReturn
 
 from clearance import __version__
-from clearance.cli import interrupts, tables
+from clearance.cli import guide, interrupts, tables
 from clearance.core import import_path
 from clearance.core.errors import InfeasibleError, InputError, MissingExtraError, SolverError
-from clearance.core.text import first_line
+from clearance.core.text import first_line, suggest
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
-EXIT_STATUS = (
-    "Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified;"
-    " 130, 143 or 129 interrupted by Ctrl-C, SIGTERM or SIGHUP (128 + the signal)."
-)
-
 # Every command has a module `<command>_command` with `add_flags(parser, words)`, `run(args)` and, where flags that are
 # right one by one may be wrong together, `check(args)`. It is imported when the command is used.
-COMMANDS = {
-    "solve": "learn a policy, select the best one that meets every limit, and certify it",
-    "sweep": "solve every point of a grid, each into its own run folder",
-    "export": "write a model in another format, or the trace or policy of a run folder as a table",
-    "optimum": "compute the exact optimum of a finite model by linear programming",
-    "certify": "prove, or show with confidence, whether a policy meets every limit",
-    "check": "check that a problem is well formed and that its limits can be met",
-    "frontier": "show what the limits cost: reward against one limit, or against kappa",
-    "compare": "compare all methods on the same finite models with the exact optimum",
-    "plan": "show what Theorem 1 asks for this problem",
-    "report": "write one HTML file about a run, or about several side by side",
-    "reproduce": "run a published experiment again",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables.accept_any_encoding()
     interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
+    if not words:
+        tables.say(guide.GUIDE)
+        return 0
     fail = partial(tables.error, as_json="--json" in words)
     try:
         with import_path.search(import_path.rule_of(words)):
@@ -102,6 +87,9 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
         self.load(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            near = suggest(rest[0].partition("=")[0], self._option_string_actions) if rest[0][:1] == "-" else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{near}")
         wrong = None if self.check is None else self.check(found)
         return (found, rest) if wrong is None else self.error(wrong)
 
@@ -111,9 +99,27 @@ class _Parser(argparse.ArgumentParser):
             return
         command: Any = importlib.import_module(f"clearance.cli.{self.module}")
         self.module = None
+        self._positionals.title, self._optionals = "basic", self._positionals  # one group of both
         command.add_flags(self, words)
+        names = [str(a.metavar or a.dest) for a in self._positionals._group_actions if not a.option_strings]
+        self.usage = self.usage or " ".join([self.prog, *names, "[options]"])
+        self.add_argument("--json", action="store_true", help="print one JSON object, with all digits")
+        self.add_argument("-h", "--help", action="help", help="show this help")
+        self._add_memory()
         self.check = getattr(command, "check", None)
         self.set_defaults(run=command.run)
+
+    def _add_memory(self) -> None:
+        """Add the limit of memory to the group of the run, where there is one."""
+        group = next((g for g in self._action_groups if g.title == "run"), self)
+        help = "largest memory for the arrays of one file, as 500MB or 8GB (default: half of the free memory)"
+        group.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = suggest(str(value), map(str, action.choices))
+            choices = ", ".join(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near or f' (choose from {choices})'}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print the help or the version; argparse itself would hide that nothing could be written."""
@@ -126,18 +132,17 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; with `lazy`, a command's flags are added when it is used."""
-    top = _Parser(
-        prog="clearance", description="Constrained reinforcement learning with certified policies.", epilog=EXIT_STATUS
+    raw = argparse.RawDescriptionHelpFormatter
+    about = "Policies that meet your limits, with a certificate. Without arguments: a short guide."
+    top = _Parser(prog="clearance", description=about, epilog=guide.EXIT_STATUS, formatter_class=raw)
+    top.add_argument("--version", action="version", version=f"clearance {__version__}", help="show the version")
+    commands = top.add_subparsers(
+        title="commands", dest="command", required=True, metavar="COMMAND", parser_class=_Parser
     )
-    top.add_argument("--version", action="version", version=f"clearance {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    for name, help in COMMANDS.items():
-        p: Any = commands.add_parser(name, help=help, description=help, epilog=EXIT_STATUS, allow_abbrev=False)
-        p.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        help = (
-            "what the arrays of one file may take (default: half of the free memory; see docs/reference/run_folder.md)"
-        )
-        p.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)
+    for name, help in guide.COMMANDS.items():
+        told = f"{help[0].upper()}{help[1:]}."
+        p: Any = commands.add_parser(name, help=help, description=told, epilog=guide.epilog(name), allow_abbrev=False,
+                                     add_help=False, formatter_class=raw)  # fmt: skip
         p.module = f"{name}_command"
         if not lazy:
             p.load()

@@ -8,32 +8,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
+from clearance.core.figures import pyplot_for_files, save_figure
 from clearance.exact.optimum import optimum
-from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_steps
 from clearance.runs.problem_text import load_model
 from clearance.studies import compare
-from clearance.studies.compare import Result
+from clearance.studies.compare import Comparison, Result
+from clearance.studies.comparison_figure import gaps_of, violations_of
 
 # What people see; the files and --json hold all columns.
 SHOWN = {
     "method": "{method}",
-    "average\ngap, violation": "{gap average:+.3f} {violation average:+.3f}",
-    "last\ngap, violation": "{gap last:+.3f} {violation last:+.3f}",
-    "best\ngap": "{gap best:+.3f}",
-    "certi-\nfied": "{certified:.0%}",
-    "feasible\niterates": "{feasible iterates:.0%}",
-    "regret": "{regret of violation:.3f}",
-    "s": "{seconds:.1f}",
+    "gap": "{gap average:+.3f}",
+    "violation": "{violation average:+.3f}",
+    "last gap": "{gap last:+.3f}",
+    "last violation": "{violation last:+.3f}",
+    "best gap": "{gap best:+.3f}",
+    "certified": "{certified:.0%}",
 }
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.add_argument("problems", nargs="+", metavar="PROBLEM", help="model files, zoo names, or package.module:factory")
+    run_flags.add_model_flags(p)
     p.add_argument(
         "--methods",
         default="all",
@@ -46,7 +47,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     )
     p.add_argument("--K", type=count(10**7), default=500, help="iterations of one run (default: 500)")
     p.add_argument("--threads", type=count(1_000), default=2, help="runs at the same time (default: 2)")
-    flag_types.add_cluster(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER))
     p.add_argument("--out", type=flag_types.place, metavar="FOLDER", help="folder for tables, curves and figures")
 
 
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(str(e) if str(e).startswith("--") else f"--{e}") from None
     if len(set(args.problems)) < len(args.problems):
         raise InputError("PROBLEM: the same one is given twice")
-    problems = {text: load_model(text) for text in args.problems}
+    asked = run_flags.read_spec(args).environment
+    problems = {text: load_model(text, asked) for text in args.problems}
     for text, cmdp in problems.items():
         if cmdp.S > compare.MOST_STATES:
             raise InputError(
@@ -71,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
                 f"see {shlex.join(['clearance', 'check', text])}"
             )
     if args.out:
-        plots._pyplot()
+        pyplot_for_files()  # a missing extra is said before the work, not after it
         flag_types.check_folder(args.out)
     total = compare.how_many(problems, names, args.seeds)
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="runs") as bar:
@@ -82,17 +84,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, {"status": "done", "table": rows, "files": files, "message": MESSAGE})
         return 0
-    tables.grid(
+    study_tables.grid(
         [(_title(p, results), [r for r in rows if r["problem"] == p]) for p in problems], SHOWN, [MESSAGE, *files]
     )
     return 0
 
 
 MESSAGE = (
-    "gap is J* − J_r and violation max_i (b_i − J_gi), both signed, by exact values, mean over seeds; certified is the "
-    "share of runs whose best mixture is proven to keep every limit; regret is the mean violation while learning; "
-    "settings are found by one ladder of fifteen for every method, on a seed that is not shown; a method of your own "
-    "runs with its defaults"
+    "gap: optimum − reward; violation: by how much the worst limit is broken, negative if all are met. Both are exact "
+    "values of the average iterate, averaged over seeds; last: of the last iterate; best: of the best mixture of "
+    "iterates. certified: share of runs whose best mixture is proven to meet every limit. The built-in methods were "
+    "tuned on a seed that is not shown; a method of your own runs with its defaults."
 )
 
 
@@ -101,7 +103,7 @@ def _title(problem: str, results: list[Result]) -> str:
     return f"{problem}: optimum J_r = {best.J_r:.6g} by linear programming, λ* = {best.lam.round(4).tolist()}"
 
 
-def _write(results: list[Result], rows: list[dict[str, Any]], out: str) -> list[str]:
+def _write(results: Comparison, rows: list[dict[str, Any]], out: str) -> list[str]:
     """The table, every curve, and one figure for each problem."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,10 +114,10 @@ def _write(results: list[Result], rows: list[dict[str, Any]], out: str) -> list[
     paths = [folder / "table.csv", folder / "curves.csv"]
     for n, problem in enumerate(dict.fromkeys(r.problem for r in results), 1):
         paths.append(folder / f"figure{n}.png")
-        plots.comparison([r for r in results if r.problem == problem], paths[-1])
+        save_figure(results.plot(problem), paths[-1], dpi=100)
     return [str(p) for p in paths]
 
 
 def _lines(r: Result) -> list[list[Any]]:
-    values = [f(r, which) for which in ("average", "last", "best") for f in (plots._gaps, plots._violations)]
+    values = [f(r, which) for which in ("average", "last", "best") for f in (gaps_of, violations_of)]
     return [[r.problem, r.method, r.seed, *point] for point in zip(r.curve.steps, *values, strict=True)]

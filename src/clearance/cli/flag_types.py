@@ -59,8 +59,8 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
         "--cluster",
         type=cluster,
         metavar="ray|ADDRESS",
-        help="run on Ray: one started for this command, or named by RAY_ADDRESS (ray), or the cluster at HOST:PORT or "
-        "ray://HOST:PORT (default: threads)",
+        help="run on a Ray cluster: start one for this command (ray), or join the one at HOST:PORT or ray://HOST:PORT "
+        "(default: threads on this machine)",
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clearance.certificates.verdict_words import as_written, bound_words
-from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
+from clearance.core.figures import pyplot_for_files
 from clearance.reporting import plots
 from clearance.runs import progress as watch
 from clearance.studies.frontier import check_arguments, frontier
@@ -36,7 +37,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.add_argument(
         "--seed", type=flag_types.count(2**63 - 1, least=0), default=0, help="random seed of solve (default: 0)"
     )
-    flag_types.add_cluster(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER))
     p.add_argument("--out", type=flag_types.place, metavar="FILE", help="a figure (.png, .svg) or a table (.csv)")
 
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
         if args.out.endswith(FIGURES):
-            plots._pyplot()  # a missing extra is said before the work, not after it
+            pyplot_for_files()  # a missing extra is said before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
     total = args.points + args.learned
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="points") as bar:
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tables.answer(args, _data(curve, message, args.out))
     else:
-        tables.frontier(curve, _title(curve, args.problem), message)
+        study_tables.frontier(curve, _title(curve, args.problem), message)
     return 0
 
 

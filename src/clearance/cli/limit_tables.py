@@ -7,53 +7,44 @@ from typing import Any
 
 from clearance.certificates.verdict_words import as_written
 from clearance.core.errors import round_up
+from clearance.core.labels import label
 from clearance.core.text import visible
 
+Table = tuple[list[str], list[list[str]]]  # heads and rows, for `layout.lay_out`
 
-def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Any:
+
+def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
     """One row per constraint: its limit, and the range of its signal in one step."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("constraint", "limit", "smallest step", "largest step", box=None, padding=(0, 2, 0, 0))
+    rows = []
     for name, b, cost, ends in zip(names, result["b"], result["costs"], result["g_range"], strict=True):
         low, high = sorted(as_written(float(x), cost=cost) for x in ends)
-        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), f"{low:.6g}", f"{high:.6g}")
-    return table
+        rows.append([visible(name), _cell("b", b, cost=cost), f"{low:.6g}", f"{high:.6g}"])
+    return ["constraint", "limit", "smallest step", "largest step"], rows
 
 
-def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Any:
+def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
     """One row per constraint: its limit, whether it stands in the conflict, and how far it alone would have to give."""
-    from rich.table import Table
-    from rich.text import Text
-
-    heads = ("constraint", "limit", "in conflict", "relax alone by", "to")
-    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
-    rows = zip(names, result["b"], result["costs"], result["relax_each"], strict=True)
-    for name, b, cost, amount in rows:
+    rows = []
+    for name, b, cost, amount in zip(names, result["b"], result["costs"], result["relax_each"], strict=True):
         enough = None if amount is None else round_up(amount)
         help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _cell("b", b - enough, cost=cost))
-        within = "yes" if name in result["conflict"] else "no"
-        table.add_row(Text(visible(name)), _cell("b", b, cost=cost), within, *help)
-    return table
+        rows.append([visible(name), _cell("b", b, cost=cost), "yes" if name in result["conflict"] else "no", *help])
+    return ["constraint", "limit", "in conflict", "relax alone by", "relaxed limit"], rows
 
 
-def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Any:
+def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
     """One row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
 
-    A cost is shown as a cost: its value, an upper bound of it, and its upper limit.
+    A cost is shown as a cost: its value, an upper bound of it, and its upper limit. The multipliers of a learner are
+    no prices, and not shown.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    heads = {"J_g": "value", "J_g_lower": "at worst", "b": "limit", "slack": "slack"}
-    heads |= {"lam": "λ: price", "complementarity": "λ·slack"}
-    known = [key for key in heads if result.get(key) is not None]
-    table = Table("constraint", *(heads[key] for key in known), box=None, padding=(0, 2, 0, 0))
+    keys = ("J_g", "J_g_lower", "b", "slack", *(("lam",) if result.get("evidence") == "exact" else ()))
+    known = [key for key in keys if result.get(key) is not None]
     costs = result.get("costs") or [False] * len(names)
+    rows = []
     for name, cost, *row in zip(names, costs, *(result[key] for key in known), strict=True):
-        table.add_row(Text(visible(name)), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True)))
-    return table
+        rows.append([visible(name), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True))])
+    return ["constraint", *(label(key) for key in known)], rows
 
 
 def _cell(key: str, value: float | None, *, cost: bool) -> str:

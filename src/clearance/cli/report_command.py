@@ -41,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
 
     path = report(args.runs, args.out, price=args.price)
     result = {"status": "done", "runs": [str(Path(r)) for r in args.runs], "out": str(path)}
-    tables.answer(args, result | {"message": f"written: {path}; open it in a browser"})
+    tables.answer(args, result | {"message": f"Written: {path}. Open it in a browser."})
     return 0

@@ -8,20 +8,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from clearance.cli import flag_types
+from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
-from clearance.runs.field_values import OneOf, is_code
+from clearance.runs.field_values import OneOf, is_code, join_limits
 from clearance.runs.method_settings import METAVARS, Setting, all_settings, help_of, method_class
 from clearance.runs.method_table import METHODS
 from clearance.runs.problem_text import OF_MODEL_FILE, load_model
 from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
 
-GROUPS = {
-    "limits": "limits of an environment (gym:ENV_ID, package.module:factory) or an imported model (.csv, .umb, …)",
-    "method": "method",
-    "settings": "settings of the method",
-    "evidence": "evidence and budget",
-    "output": "output",
-}
+# The groups of flags in the help, and the group of each flag of `RunSpec`: by name, or by its own kind.
+BASIC, METHOD, SIMULATOR, RUN, CLUSTER = "basic", "method", "simulator or imported model", "run", "cluster"
+GROUP_OF_KIND = {"limits": BASIC, "evidence": BASIC, "method": METHOD}
+OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initial")
+GROUP_OF_FLAG: dict[str, str] = {"single": METHOD, **dict.fromkeys(OF_SIMULATOR, SIMULATOR)}
+# Settings that most methods have; the others are shown for the method that --method names.
+COMMON = ("K", "N", "kappa")
+OF_MODELS = "Imported models (.csv, .drn, .umb, .tra) need these; others have their own."
+MORE = "Each method has further settings: add --method NAME to --help to see them."
 
 
 PROBLEM = "a model file (.npz, .csv, .drn, .umb, .tra), a zoo name, gym:ENV_ID, or package.module:factory"
@@ -31,33 +34,41 @@ def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
     p.add_argument("problem", metavar="PROBLEM", nargs=nargs, help=PROBLEM)
 
 
-def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
-    """Add the flags of a run, and those of the methods of the user's own that `words` name; return the groups."""
+def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> Any:
+    """Return the group of flags with this title; make it where there is none."""
+    found = next((g for g in p._action_groups if g.title == title), None)
+    return found or p.add_argument_group(title, about)
+
+
+def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Add the flags of a run, and those of the methods of the user's own that `words` name."""
     add_problem(p, "?")
-    groups = {name: p.add_argument_group(title) for name, title in GROUPS.items()}
-    own = {text: method_class(text) for text in named_methods(words)}
-    for name, flag in FLAGS.items():
-        _add(groups[flag.metadata["group"]], name)
+    named = named_methods(words)
+    own = {text: method_class(text) for text in named if is_code(text)}
+    for name in FLAGS:
+        _add(_group_of(p, name), name)
         if name == "method":
             settings = all_settings(own)
             for setting in settings.values():
-                _add_setting(groups["settings"], setting)
+                _add_setting(_group_of(p, name), setting, named)
             p.set_defaults(settings=tuple(settings))
-    return groups
 
 
 def add_environment_flags(p: argparse.ArgumentParser) -> None:
     """Add the flags that say what is asked of an environment."""
-    group = p.add_argument_group(GROUPS["limits"])
     for name in dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE)):
-        _add(group, name)
+        _add(_group_of(p, name), name)
 
 
 def add_model_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that say what is asked of an imported model."""
-    group = p.add_argument_group("limits of an imported model (.csv, .drn, .umb, .tra)")
+    """Add the flags that say what is asked of a finite model: an imported one needs them, others have their own."""
     for name in OF_MODEL_FILE:
-        _add(group, name)
+        _add(group(p, "limits and discount of the model", OF_MODELS), name)
+
+
+def _group_of(p: argparse.ArgumentParser, name: str) -> Any:
+    title = GROUP_OF_FLAG.get(name) or GROUP_OF_KIND.get(FLAGS[name].metadata["group"], METHOD)
+    return group(p, title, MORE if title == METHOD else None)
 
 
 def read_model(args: argparse.Namespace) -> CMDP:
@@ -71,7 +82,7 @@ def add_evidence_flags(p: argparse.ArgumentParser, **defaults: Any) -> None:
 
 
 def named_methods(words: Sequence[str]) -> list[str]:
-    """Return the methods of the user's own that a command line names, with --method or as an axis of --grid."""
+    """Return the methods that a command line names, with --method or as an axis of --grid."""
     found = []
     for before, word in zip(("", *words), words, strict=False):
         match = re.fullmatch(r"(?:--method=|--grid=method=)(.*)", word)
@@ -79,7 +90,7 @@ def named_methods(words: Sequence[str]) -> list[str]:
             found.append(match[1])
         elif before == "--method" or (before == "--grid" and word.startswith("method=")):
             found.append(word.removeprefix("method="))
-    return [text for texts in found for text in re.split("[,;]", texts) if is_code(text)]
+    return [text for texts in found for text in re.split("[,;]", texts) if text]
 
 
 def read_spec(args: argparse.Namespace) -> RunSpec:
@@ -110,16 +121,21 @@ class _Collect(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
-        if before is not None and (
-            not isinstance(before, dict) or not isinstance(values, dict) or before.keys() & values
-        ):
+        if before is not None and not (isinstance(before, dict) and isinstance(values, dict)):
             parser.error(f"argument {option_string}: give each limit once, by name")
-        setattr(namespace, self.dest, values if before is None else before | values)
+        try:
+            setattr(namespace, self.dest, values if before is None else join_limits(before, values))
+        except InputError as e:
+            parser.error(f"argument {option_string}: {e}")
 
 
-def _add_setting(group: Any, setting: Setting) -> None:
+def _add_setting(group: Any, setting: Setting, named: Sequence[str]) -> None:
+    """Add a setting of the methods; the help has it if a method that was named has it, or if most methods do."""
+    having = [name for name in named if name in setting.defaults]
+    shown = bool(having) or (not named and setting.name in COMMON)
     metavar = METAVARS.get(setting.name) or _metavar(setting.name, setting.parse)
-    kind, help = flag_types.flag(setting.parse), help_of(setting).replace("%", "%%")
+    help = help_of(setting, having).replace("%", "%%") if shown else argparse.SUPPRESS
+    kind = flag_types.flag(setting.parse)
     group.add_argument(f"--{setting.name}", type=kind, default=None, metavar=metavar, help=help)
 
 

@@ -36,21 +36,27 @@ CERTIFIED, NOT_CERTIFIED = 0, 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    p.usage = "clearance solve [PROBLEM] [options]"
-    groups = run_flags.add_run_flags(p, words)
-    add_output_flags(groups["output"])
-    add_policy_flag(groups["output"])
-    flag_types.add_cluster(groups["output"], workers=True)
+    p.usage = "clearance solve PROBLEM [options], or solve --resume RUN"
+    run_flags.add_run_flags(p, words)
+    add_output_flags(p)
+    add_policy_flag(p)
+    flag_types.add_cluster(run_flags.group(p, run_flags.CLUSTER), workers=True)
 
 
-def add_output_flags(group: Any) -> None:
-    group.add_argument("--out", type=flag_types.place, metavar="RUN", help="write the run folder here, during the run")
+def add_output_flags(p: argparse.ArgumentParser) -> None:
+    group = run_flags.group(p, run_flags.RUN)
+    p.add_argument(
+        "--out",
+        type=flag_types.place,
+        metavar="RUN",
+        help="write the run to this folder, so that it can be resumed and reported",
+    )
     group.add_argument(
         "--resume",
         type=flag_types.place,
         metavar="RUN",
-        help="resume this run folder; PROBLEM and flags may be left out, but for code of your own, which is not in the "
-        "folder. With PROBLEM, start the run if there is none",
+        help="resume the run in this folder; give code of your own (PROBLEM, --method, --constraints) again. With "
+        "PROBLEM, start the run if the folder does not exist",
     )
     group.add_argument(
         "--checkpoint-every",
@@ -64,8 +70,7 @@ def add_output_flags(group: Any) -> None:
         action="append",
         type=flag_types.place,
         metavar="PATH",
-        help="with --resume, or a grid in a file: import code of your own from this folder too; the current folder is "
-        "not searched then",
+        help="folder to import your own code from, when resuming or reading a grid from a file",
     )
     group.add_argument("--tensorboard", type=flag_types.place, metavar="DIR", help="write TensorBoard event files here")
 

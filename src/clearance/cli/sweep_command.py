@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, tables
+from clearance.cli import executor_argument, flag_types, interrupts, run_flags, solve_command, study_tables, tables
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
 from clearance.runs import progress
@@ -19,21 +19,22 @@ MOST_SHOWN = 200  # rows on the screen; the files have all
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    p.usage = "clearance sweep [PROBLEM|FILE.toml] --grid NAME=VALUES --out FOLDER [options]"
-    groups = run_flags.add_run_flags(p, words)
-    output = groups["output"]
+    p.usage = "clearance sweep PROBLEM|FILE.toml --grid NAME=VALUES --out FOLDER"
+    run_flags.add_run_flags(p, words)
     p.add_argument(
         "--grid",
         action="append",
         default=[],
         metavar="NAME=VALUES",
-        help="an axis: a flag of solve, or problem, and its values: seed=0:10, kappa=0,.01, method=cnpgpd,crpo",
+        help="a flag of solve, or problem, with its values: seed=0:10, kappa=0,.01, method=cnpgpd,crpo; repeat "
+        "--grid for several axes",
     )
-    solve_command.add_output_flags(output)
-    output.add_argument(
+    solve_command.add_output_flags(p)
+    cluster = run_flags.group(p, run_flags.CLUSTER)
+    cluster.add_argument(
         "--threads", type=flag_types.count(1_000), default=None, help="points at the same time (default: all cores)"
     )
-    flag_types.add_cluster(output)
+    flag_types.add_cluster(cluster)
 
 
 def check(args: argparse.Namespace) -> str | None:
@@ -111,7 +112,7 @@ SHOWN = {
     "status": "{status}",
     "verdict": "{verdict}",
     "J_r": "{J_r}",
-    "smallest\nslack": "{smallest_slack}",
+    "smallest slack": "{smallest_slack}",
     "seconds": "{seconds}",
 }
 
@@ -128,7 +129,7 @@ def _answer(args: argparse.Namespace, found: sweep.Sweep) -> int:
         tables.answer(args, {"status": "failed" if failed else "done", **data, "table": found.rows, "message": message})
     else:
         shown = dict(list(SHOWN.items())[:1]) | {name: f"{{{name}}}" for name in found.grid.axes} | SHOWN
-        tables.grid([(str(found.folder), [_shown(row) for row in found.rows[:MOST_SHOWN]])], shown, [message])
+        study_tables.grid([(str(found.folder), [_shown(row) for row in found.rows[:MOST_SHOWN]])], shown, [message])
     return BAD_INPUT if failed else CERTIFIED if certified == len(found.rows) else NOT_CERTIFIED
 
 

@@ -8,29 +8,38 @@ import io
 import json
 import math
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearance.certificates.verdict_words import as_written, describe_certificate, limits_as_written
+from clearance.certificates.price_words import prices_in_words
+from clearance.certificates.verdict_words import describe_certificate, limits_as_written
+from clearance.cli import layout
 from clearance.core.errors import InputError
+from clearance.core.labels import label
 from clearance.core.text import first_line, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from clearance.certificates.certificate import Certificate
     from clearance.exact.infeasibility import Infeasibility
-    from clearance.studies.frontier import Frontier
-    from clearance.studies.reproduce import Study
 
 
 INTERRUPTED = 128  # and a signal: an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
 IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
-IN_SENTENCES = ("policy", "policy_words", "scope", "worst_component_slack", "greedy_verdict", "path_bound")
+USUAL = ("done", "optimal")  # statuses that go without saying
+IN_SENTENCES = (
+    "policy",
+    "policy_words",
+    "scope",
+    "worst_component_slack",
+    "greedy_verdict",
+    "path_bound",
+    "runs",
+    "out",
+)
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
@@ -69,139 +78,85 @@ def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
 
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
-    sentences = result["message"] if isinstance(result.get("message"), list) else []
+    """Show an answer: one JSON object for programs; for people the verdict, limits, numbers and their meaning."""
+    message = result.get("message")
+    sentences = message if isinstance(message, list) else []
     if args.json:
         result = result | {"message": " ".join(sentences)} if sentences else result
         result |= {"limits": limits_as_written(result)} if result.get("costs") is not None else {}
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
-    from rich.text import Text
+    first, *rest = sentences or [_with_verdict(result, message)]
+    rest = [line for line in rest if not line.startswith("Limits: ")]  # the table has them
+    show_page(
+        [title],
+        [first],
+        *_tables({k: v for k, v in result.items() if k not in ("message", "verdict")}, names),
+        [*prices_in_words(result), *rest],
+        result.get("policy_words", ()),
+        _policy(result["policy"]) if "policy" in result else (),
+    )
 
-    with _page() as console:
-        _tables(console, {k: v for k, v in result.items() if v is not sentences}, title, names)
-        for sentence in (*sentences, *result.get("policy_words", ())):
-            console.print(Text(visible(sentence)))
-        if "policy" in result:
-            console.print(_policy(result["policy"]))
+
+def _with_verdict(result: dict[str, Any], message: Any) -> str:
+    words = [str(x) for x in (result.get("verdict"), message) if x]
+    return ": ".join(words)
 
 
-def _tables(console: Console, result: dict[str, Any], title: str, names: Sequence[str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+class Lines(list[str]):
+    """Lines that are laid out already, and are not wrapped again."""
 
+
+def show_page(*blocks: Sequence[str]) -> None:
+    """Print blocks of sentences or lines with an empty line between them; sentences are wrapped."""
+    width = page_width()
+    shown = []
+    for block in blocks:
+        lines = block if isinstance(block, Lines) else [x for s in block for x in layout.wrap(visible(s), width)]
+        shown += [[visible(line) for line in lines]] if lines else []
+    say("\n\n".join("\n".join(lines) for lines in shown) + "\n")
+
+
+def page_width() -> int:
+    """Return the width of the terminal, 80 where there is none."""
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
+
+
+def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
     from clearance.cli import limit_tables
 
-    if title:
-        console.print(Text(visible(title), style="italic"), soft_wrap=True)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for key, value in result.items():
-        if value is not None and key not in (*IN_TABLES, *IN_SENTENCES):
-            table.add_row(key, Text(_show(value)))
-    console.print(table)
+    width = page_width()
+    hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
+    hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
+    facts = [(label(k), _show(v)) for k, v in result.items() if _plain(v) is not None and k not in hidden]
+    found = []
     if "relax_each" in result:
-        console.print(limit_tables.table_of_relaxations(result, names))
+        found.append(limit_tables.table_of_relaxations(result, names))
     if len(result.get("J_g", ())):
-        console.print(limit_tables.table_of_limits(result, names))
+        found.append(limit_tables.table_of_limits(result, names))
     elif "g_range" in result and names:
-        console.print(limit_tables.table_of_signals(result, names))
+        found.append(limit_tables.table_of_signals(result, names))
+    shown = (Lines(layout.lay_out(heads, rows, width)) for heads, rows in found)
+    return [*shown, Lines(layout.pairs(facts, width))]
 
 
-def _policy(rows: list[dict[str, Any]]) -> Any:
+def _policy(rows: list[dict[str, Any]]) -> Lines:
     """All of a policy: one row per state and action that it takes there."""
-    from rich.table import Table
-    from rich.text import Text
-
     heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
-    table = Table(*heads, box=None, padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(*(Text(_show(row[head])) for head in heads))
-    return table
-
-
-def frontier(curve: Frontier, title: str, message: str) -> None:
-    """The price of safety as a table; what was learned, in another. Costs stand there as costs."""
-    from rich.table import Table
-    from rich.text import Text
-
-    limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
-    table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for head in (limit, "J_r", "paid so far", "λ: price of one unit stricter"):
-        table.add_column(head, justify="right")
-    for row in zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True):
-        table.add_row(*(f"{float(x):.6g}" for x in row))
-    with _page() as console:
-        console.print(table)
-        if curve.learned:
-            found = Table("learned at", "J_r", *map(visible, curve.names), "verdict", box=None, padding=(0, 2, 0, 0))
-            for p in curve.learned:
-                values = (f"{as_written(x, cost=cost):.6g}" for x, cost in zip(p.J_g, curve.costs, strict=True))
-                found.add_row(f"{as_written(p.limit, cost=curve.cost):.6g}", f"{p.J_r:.6g}", *values, p.verdict)
-            console.print(found)
-        console.print(Text(visible(message)), soft_wrap=True)
-
-
-def grid(tables: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
-    """Tables with the same columns, formatted as `shown` says, and lines below them."""
-    from rich.table import Table
-    from rich.text import Text
-
-    with _page() as console:
-        for title, rows in tables:
-            table = Table(title=Text(visible(title)), title_justify="left", box=None, padding=(0, 1, 0, 0))
-            for head in shown:
-                table.add_column(head, justify="left" if head == "method" else "right", no_wrap=True)
-            for row in rows:
-                table.add_row(*(Text(visible(form.format_map(row))) for form in shown.values()))
-            console.print(table)
-        for line in lines:
-            console.print(Text(visible(line)), soft_wrap=True)
-
-
-def study(study: Study, paths: list[Path]) -> None:
-    """The table of a reproduction, the finding, and where the figures are."""
-    from rich.table import Table
-
-    columns = study.table() + study.published_columns()
-    table = Table(
-        title="Bai, Bedi, Aggarwal 2023 on its own instance", title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
-    table.add_column("", no_wrap=True)
-    for column in columns:
-        table.add_column(str(column["setting"]).replace(", ", "\n"), justify="right")
-    for key, form in STUDY_ROWS.items():
-        table.add_row(key, *(form.format(c[key]) if key in c else "" for c in columns))
-    optimum = f"{study.class_optimum:.4f} in the class, {study.optimum:.4f} of all policies"
-    with _page() as console:
-        console.print(table)
-        console.print("± is one standard error over seeds; averages are over iterates, as in the paper.")
-        console.print(f"Optimum with J_g ≥ 0: {optimum}.")
-        console.print(study.finding())
-        written = (visible(str(p)) for p in paths)
-        console.print(f"{study.seconds:.0f} s. Written:", *written, sep="\n  ", soft_wrap=True)
-
-
-STUDY_ROWS = {
-    "average J_r": "{:.3f}",
-    "± J_r": "{:.3f}",
-    "average J_g": "{:+.4f}",
-    "± J_g": "{:.4f}",
-    "last J_r": "{:.3f}",
-    "last J_g": "{:+.4f}",
-    "feasible iterates": "{:.0%}",
-    "runs, avg J_g ≥ 0": "{:.0%}",
-    "last λ": "{:.2f}",
-    "of class optimum": "{:.1%}",
-    "env steps": "{:.3g}",
-    "seconds": "{:.2f}",
-}
+    return Lines(layout.lay_out(heads, [[_show(row[head]) for head in heads] for row in rows], page_width()))
 
 
 def _show(value: Any) -> str:
+    """A value for people: six significant digits, large whole numbers with commas."""
     value = _plain(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.10g}"
+        return f"{value:.6g}"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, list):
-        return "[" + ", ".join(_show(v) for v in value) + "]"
+        return ", ".join(_show(v) for v in value)
     return "—" if value is None else visible(str(value))
 
 
@@ -216,17 +171,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-@contextlib.contextmanager
-def _page() -> Iterator[Console]:
-    """A console without markup or highlighting whose page goes out in one piece."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    with _standard_output(), console.capture() as page:
-        yield console
-    say(page.get())
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -20,6 +20,7 @@ import numpy as np
 from clearance.core.action_draws import NormalDraws, draws_of
 from clearance.core.array_files import max_memory
 from clearance.core.atomic_files import parse_json
+from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, describe_space, restore_space
 
@@ -71,11 +72,15 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkForm:
-    """A network from observations of one shape to the draws of one action space."""
+    """A network from observations of one shape to the draws of one action space.
+
+    memory  what it sees of the costs so far beside the environment's observations, which obs_shape counts too
+    """
 
     obs_shape: tuple[int, ...]
     space: Space
     design: Any
+    memory: CostMemory | None = field(default=None, kw_only=True)
     architecture: ClassVar[type[Architecture]] = Architecture
 
     @cached_property
@@ -158,14 +163,19 @@ class NetworkForm:
         """The policy as JSON, all that is needed beside θ and the normaliser."""
         d = self.design
         design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
-        return json.dumps({"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design})
+        more = {} if self.memory is None else {"memory": self.memory.describe()}
+        said = {"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design}
+        return json.dumps(said | more)
 
     @classmethod
     def from_description(cls, text: str) -> Self:
         try:
             data = parse_json(text)
             design = cls.architecture(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
-            policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design)
+            memory = CostMemory.restore(data["memory"]) if data.get("memory") is not None else None
+            policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design, memory=memory)
+            if memory is not None and policy.inputs != memory.inputs:
+                raise ValueError(f"{policy.inputs} inputs, its memory asks for {memory.inputs}")
             size = 8 * policy.weight_count
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise InputError(f"policy: its description cannot be read ({type(e).__name__}: {e})") from None

@@ -14,7 +14,9 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import without_non_finite
+from clearance.core.criterion import DISCOUNTED, TOTAL, Criterion, check_horizon
 from clearance.core.errors import InputError
+from clearance.core.tail_limits import TailLimit, describe_tail, restore_tail, tail_offsets
 from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
 
 Bounds = tuple[Array, Array]
@@ -32,6 +34,8 @@ class Statement:
     bounds   (low, high) of the signals h [1+I] in one step, as declared; None where there are none, and then samples
              cannot certify
     costs    which constraints were written as costs [I], and are shown as such
+    tails    limits on chances and tails of an episode's cost [I], None where a constraint is on a mean; their signals
+             are the increments of φ (`tail_limits`), and their names say what is limited
     """
 
     name: str
@@ -41,6 +45,7 @@ class Statement:
     horizon: int | None = None
     bounds: Bounds | None = None
     costs: tuple[bool, ...] = ()
+    tails: tuple[TailLimit | None, ...] = ()
 
     def __post_init__(self) -> None:
         b = read_vector("b", self.b)
@@ -49,9 +54,10 @@ class Statement:
             raise InputError(f"gamma must be in (0, 1), or 1 with a horizon, got {gamma:.12g}")
         values = {"gamma": gamma, "b": freeze(b), "horizon": horizon}
         values |= {"names": read_names(self.names or None, len(b)), "bounds": _bounds(self.bounds, 1 + len(b))}
-        values |= {"costs": read_flags("costs", self.costs, len(b))}
+        values |= {"costs": read_flags("costs", self.costs, len(b)), "tails": self.tails or (None,) * len(b)}
         for field, value in values.items():
             object.__setattr__(self, field, value)
+        _check_tails(self)
 
     @property
     def I(self) -> int:  # noqa: E743
@@ -60,10 +66,12 @@ class Statement:
     @property
     def length(self) -> float:
         """Σ_t γ^t over an episode that never terminates: the scale of J against that of h."""
-        H = self.horizon
-        if self.gamma == 1:
-            return float(H or 0)
-        return (1 - (0.0 if H is None else self.gamma**H)) / (1 - self.gamma)
+        return self.full_criterion.length
+
+    @property
+    def full_criterion(self) -> Criterion:
+        """What J sums, and how."""
+        return Criterion(TOTAL if self.gamma == 1 else DISCOUNTED, self.gamma, self.horizon)
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
@@ -72,18 +80,45 @@ class Statement:
         size = np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
         return float(size[0]), size[1:]
 
+    def sum_ranges(self, low: Array, high: Array, weight: float, slip: float = 0.0) -> Bounds:
+        """(low, high) of an episode's sums [1+I], for signals between low and high [1+I] whose weights sum to `weight`;
+        episodes may end, so 0 belongs to every range but those of φ, which rounding may widen by a share `slip`.
+        """
+        least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
+        for i, tail in enumerate(self.tails, 1):
+            if tail is not None:
+                least[i], most[i] = -tail.high - slip * abs(tail.high), -tail.low + slip * abs(tail.low)
+        return least, most
+
+    @property
+    def offset(self) -> Array:
+        """What is added to the sums of an episode [1+I]: the part of φ that no step brings."""
+        return tail_offsets(self.tails)
+
+    @property
+    def one_sided(self) -> tuple[bool, ...]:
+        """Which limits samples can confirm and not refute [I]."""
+        return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
+
+    @property
+    def tail_words(self) -> list[str]:
+        """What the limits on chances and tails are about, a sentence for each."""
+        return [tail.rule.explain(tail.cost) for tail in self.tails if tail is not None]
+
     @property
     def meaning(self) -> str:
         """J in words, for the scope of a certificate."""
         discount = "undiscounted" if self.gamma == 1 else f"discounted by γ = {self.gamma:g}"
         end = "without a time limit" if self.horizon is None else f"over the first {self.horizon} steps of an episode"
-        return f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
+        mean = f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
+        return "; ".join([mean, *self.tail_words])
 
 
 def describe_statement(s: Statement) -> dict[str, Any]:
     """The statement as JSON holds it; a bound that is not there is null."""
     bounds = None if s.bounds is None else dict(zip(("low", "high"), (x.tolist() for x in s.bounds), strict=True))
     data = {"name": s.name, "gamma": s.gamma, "b": s.b.tolist(), "names": list(s.names), "horizon": s.horizon}
+    data |= {"tails": [describe_tail(tail) for tail in s.tails]} if any(s.tails) else {}
     return without_non_finite(data | {"bounds": bounds, "meaning": s.meaning, "costs": list(s.costs)})
 
 
@@ -95,15 +130,23 @@ def restore_statement(data: dict[str, Any]) -> Statement:
         low, high = (np.array([end if x is None else x for x in bounds[key]], float) for key, end in ends)
         bounds = low, high
     costs = tuple(data.get("costs", ()))  # version 0.1 did not store them
-    return Statement(str(data["name"]), data["gamma"], data["b"], tuple(data["names"]), data["horizon"], bounds, costs)
+    tails = tuple(restore_tail(tail) for tail in data.get("tails", ()))
+    asked = data["gamma"], data["b"], tuple(data["names"]), data["horizon"]
+    return Statement(str(data["name"]), *asked, bounds, costs, tails)
 
 
-def check_horizon(H: Any) -> int | None:
-    if H is None:
-        return None
-    if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
-        raise InputError(f"horizon must be a whole number of at least 1, or None, got {H!r}")
-    return int(H)
+def _check_tails(s: Statement) -> None:
+    """Chances and tails are of plain sums over episodes with an end."""
+    if len(s.tails) != s.I:
+        raise InputError(f"tails has {len(s.tails)} entries for {s.I} constraints; give one each")
+    for tail, b in zip(s.tails, s.b, strict=True):
+        if tail is None:
+            continue
+        if s.gamma != 1 or s.horizon is None:
+            way = "give horizon=…, the steps of an episode, and no gamma"
+            raise InputError(f"{tail.label} is about the undiscounted sum of a whole episode: {way}")
+        if tail.rule.at_most != -b:
+            raise InputError(f"b of {tail.label} is {b:g}, its limit is {tail.rule.at_most:g}")
 
 
 def read_vector(name: str, x: Any) -> Array:
@@ -136,6 +179,22 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
             raise InputError(f"limit has {len(values)} entries for {len(at)} costs; give one number, or one each")
     found = b.copy()
     found[at] = np.where(np.asarray(costs)[at], -1.0, 1.0) * values
+    return found
+
+
+def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
+    """Return b [I] with other lower limits of the utilities: numbers for all of them, or by name."""
+    free = [i for i, cost in enumerate(costs) if not cost]
+    if isinstance(b, Mapping):
+        wrong = [name for name in b if name in names and costs[list(names).index(name)]]
+        if wrong:
+            raise InputError(f"b: {wrong[0]!r} is a cost; give its upper limit (limit)")
+        return read_limits(b, before, costs, names)
+    values = read_vector("b", b)
+    if not free or len(values) not in (1, len(free)):
+        raise InputError(f"b has {len(values)} entries for {len(free)} utilities; give one number, or one each")
+    found = before.copy()
+    found[free] = values
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -21,6 +22,16 @@ def distinct(texts: Iterable[str]) -> list[str]:
         copies = (text, *(f"{text}_{n}" for n in range(2, len(found) + 3)))
         found.append(next(copy for copy in copies if copy not in found))
     return found
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return a question about the known word that comes closest, to be appended to an error; nothing if none is near.
+
+    >>> suggest("taxii", ["taxi", "cliff"])
+    '; did you mean taxi?'
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def first_line(e: object) -> str:

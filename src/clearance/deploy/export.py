@@ -50,7 +50,8 @@ def _describe_network(policy: NetworkRunner) -> dict[str, Any]:
     mean, var, count = policy.normaliser
     layout = [{"name": s.name, "shape": list(s.shape), "offset": s.offset} for s in form.layout]
     design = {"scale": form.design.scale, "std": form.design.std, "log_std_range": list(LOG_STD)}
-    return {
+    memory = {} if policy.memory is None else {"memory": policy.memory.describe()}
+    return memory | {
         "obs_shape": list(policy.obs_shape),
         "action": describe_space(form.space),
         "normaliser": {"mean": mean.tolist(), "var": var.tolist(), "clip": CLIP if count > 0 else None},

@@ -114,7 +114,7 @@ def _add_network(graph: Graph, policy: NetworkRunner) -> None:
 
 def _normalised(graph: Graph, policy: NetworkRunner) -> str:
     """Flat observations in standard deviations."""
-    obs = graph.reshape(graph.input("obs", TensorProto.FLOAT, *policy.obs_shape), policy.form.inputs)
+    obs = graph.reshape(graph.input("obs", TensorProto.FLOAT, *policy.form.obs_shape), policy.form.inputs)
     mean, var, count = policy.normaliser
     z = graph.node("Div", graph.node("Sub", obs, graph.constant(mean)), graph.constant(np.sqrt(var)))
     return _clipped(graph, z, np.float32(-CLIP), np.float32(CLIP)) if count > 0 else z

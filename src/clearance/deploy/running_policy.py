@@ -4,6 +4,8 @@
     policy.reset()                        # once per episode: draws the component of a mixture
     action = policy.act(obs)              # or actions [n, …] for observations [n, …]
 
+    policy.record(cost)                   # after each step, where `policy.memory` says that it acts on the cost so far
+
 A mixture of M policies is drawn once per episode, as its certificate has it: `act` never draws another component by
 itself. In a batch, `reset(n)` draws one component for each row.
 """
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Certificate
 from clearance.core.arrays import Array
+from clearance.core.cost_memory import CostMemory, CostTracker, read_costs
 from clearance.core.errors import InputError
 from clearance.core.network_form import NetworkForm
 from clearance.core.validation import read_distributions, read_numbers
@@ -36,10 +39,13 @@ class NotCertifiedWarning(UserWarning):
 class RunningPolicy(ABC):
     """A policy, or a mixture of M with probabilities weights [M]; `certificate` is what its file says of it, or None.
 
-    seed  of the policy's own random numbers; None draws one from the system
+    seed    of the policy's own random numbers; None draws one from the system
+    memory  which costs it must be told of, because it acts on their sums so far; None: observations are enough
     """
 
     obs_shape: tuple[int, ...]
+    memory: CostMemory | None = None
+    tracker: CostTracker | None = None
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
@@ -54,12 +60,23 @@ class RunningPolicy(ABC):
     def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
         """Begin an episode: draw the component that acts until the next `reset`; with n, one for each row."""
         self.components = self._draw(n, rng or self.rng)
+        self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
-    def act(self, obs: Any, deterministic: bool = False, rng: Rng | None = None) -> Any:
+    def record(self, costs: Any) -> None:
+        """Tell a policy with a memory what the last step has cost: a number, an array [n], or a dict by name."""
+        if self.memory is not None:
+            if self.tracker is None:
+                raise InputError(f"{self.memory.needed} after every step")
+            self.tracker.record(costs)
+
+    def act(
+        self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
+    ) -> Any:
         """An action as the environment has it, or [n, …] of them for observations with one axis more.
 
         deterministic  take the most likely action, where the policy that was certified draws one
         rng            the random numbers to use; the policy's own by default
+        cost_so_far, t  the costs and steps of the episode so far, in place of `record`; each may be an array [n]
         """
         if self.components is None:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() at the beginning of every episode")
@@ -67,8 +84,24 @@ class RunningPolicy(ABC):
         if self.components.ndim and len(self.components) != len(rows):
             n, given = len(self.components), len(rows)
             raise InputError(f"reset({n}) began {n} episodes, the observations are of {given}: call reset({given})")
+        rows = self._with_costs(rows, cost_so_far, t)
         actions = self._act(self.components, rows, deterministic, rng or self.rng)
         return self._one(actions) if single else actions
+
+    def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
+        """The inputs of the policy: the observations, and where it has a memory the costs so far and the time."""
+        memory, given = self.memory, cost_so_far is not None
+        if given != (t is not None):
+            raise InputError("cost_so_far and t go together: the costs of the episode so far, and its steps so far")
+        if memory is None:
+            if given:
+                raise InputError("this policy has no memory of costs: leave out cost_so_far and t")
+            return rows
+        if given:
+            return memory.join(rows, read_costs(memory, cost_so_far, len(rows)), np.broadcast_to(t, len(rows)))
+        if self.tracker is None:
+            raise InputError(f"{memory.needed} after every step, or give act(obs, cost_so_far=…, t=…)")
+        return self.tracker.join(rows)
 
     def predict(
         self,
@@ -81,6 +114,10 @@ class RunningPolicy(ABC):
 
         Where episode_start is true, or there is no state yet, the component is drawn anew; `reset` is not needed.
         """
+        if self.memory is not None:
+            raise InputError(
+                f"predict is not told of costs: {self.memory.needed} after every step, with act in between"
+            )
         rows, single = self._rows(observation)
         components = self._draw(len(rows), self.rng)
         if state is not None:
@@ -188,7 +225,8 @@ class NetworkRunner(RunningPolicy):
         seed: int | None = None,
     ) -> None:
         super().__init__(weights, certificate, seed)
-        self.form, self.obs_shape = form, tuple(int(n) for n in form.obs_shape)
+        self.form, self.memory = form, form.memory
+        self.obs_shape = tuple(int(n) for n in (form if form.memory is None else form.memory).obs_shape)
         self.theta = read_numbers("theta", theta, ndim=2).astype(np.float32)
         self.normaliser = tuple(
             read_numbers("the normaliser", x, ndim=np.ndim(x)).astype(np.float32) for x in normaliser

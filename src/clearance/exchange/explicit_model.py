@@ -60,26 +60,30 @@ class ExplicitModel:
 def build_cmdp(
     model: ExplicitModel,
     *,
-    gamma: float | None,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name."""
+    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
+
+    gamma, criterion, horizon  what J is, as in `CMDP`
+    """
     try:
         limits, b = check_limits("limits", limits), check_limits("b", b)
         for name in (*limits, *b):
             _require(model, "limits" if name in limits else "b", name)
-        if gamma is None:
-            raise InputError("gamma is missing: give the discount factor (gamma=…, --gamma)")
-        r = model.rewards[choose_reward(model, reward, (*limits, *b))]
+        r = reward_signal(model, reward, (*limits, *b))
         prob, available = _check_rows(model)
         P = transitions(model.S, model.A, model.s, model.a, model.s_next, prob)
         g, costs = (np.array([model.rewards[n] for n in names]).reshape(-1, model.S, model.A) for names in (b, limits))
         return CMDP(
             P, r, g, np.array(list(b.values()), float), cost=costs, limit=np.array(list(limits.values()), float),
-            gamma=gamma, rho=read_start(model, initial), names=[*b, *limits], order="state",
+            gamma=gamma, criterion=criterion, horizon=horizon,
+            rho=read_start(model, initial), names=[*b, *limits], order="state",
             available=None if available.all() else available, states=model.states, actions=model.actions,
         )  # fmt: skip
     except InputError as e:
@@ -103,6 +107,18 @@ def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str
             field = "limits" if name in costs else "costs"
             raise InputError(f"{field} has no {name!r}: give each cost one limit, by name")
     return costs, limits
+
+
+def split_reward(reward: str, names: Sequence[str]) -> tuple[float, str]:
+    """Return the sign and the name of what is maximised: "-time" minimises `time`, unless that is a name itself."""
+    minus = reward.startswith("-") and reward not in names
+    return (-1.0, reward[1:]) if minus else (1.0, reward)
+
+
+def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> Array:
+    """Return r [S, A], what is maximised."""
+    sign, name = (1.0, None) if reward is None else split_reward(reward, list(model.rewards))
+    return sign * model.rewards[choose_reward(model, name, limited)] + 0.0
 
 
 def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
@@ -150,7 +166,7 @@ def _at(model: ExplicitModel, n: int, what: str) -> InputError:
     return InputError(f"{model.source}, {model.place(n)}: probability {what}")
 
 
-def read_start(model: ExplicitModel, initial: Any) -> Array | None:
+def read_start(model: ExplicitModel | CMDP, initial: Any) -> Array | None:
     """Return ρ [S] from a state, {state: probability}, a list [S], or the file's own where nothing is given."""
     if initial is None:
         return model.rho
@@ -164,7 +180,7 @@ def read_start(model: ExplicitModel, initial: Any) -> Array | None:
     return np.asarray(initial)
 
 
-def _index(model: ExplicitModel, state: Any) -> int:
+def _index(model: ExplicitModel | CMDP, state: Any) -> int:
     if model.states is not None and str(state) in model.states:
         return model.states.index(str(state))
     if model.states is None and str(state).isdecimal() and int(state) < model.S:

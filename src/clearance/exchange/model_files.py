@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from clearance.core.errors import InputError
+from clearance.core.statement import read_lower_limits
 from clearance.exchange.drn_format import read_drn, write_drn
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, read_start
 from clearance.exchange.prism_format import read_prism
 from clearance.exchange.prism_source import read_prism_source
 from clearance.exchange.table_format import from_table, write_table
@@ -30,13 +31,15 @@ WRITERS: Mapping[str, Callable[[CMDP, str | Path], None]] = {
     ".umb": write_umb,
 }
 BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
-IMPORTED = (".csv", *READERS)  # these need a discount factor, and have no limits
+IMPORTED = (".csv", *READERS)  # these need a criterion, and have no limits
 
 
 def load_model(
     path: str | Path,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
@@ -44,26 +47,55 @@ def load_model(
 ) -> CMDP:
     """Return the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
 
-    gamma    discount factor;  reward: the name of what is maximised
+    gamma, criterion, horizon  what J is, as in `CMDP`
+    reward   the name of what is maximised, or with a minus before it ("-time") minimised
     limits   upper limits of costs by name;  b: lower limits of utilities by name
     initial  the state to start in, or {state: probability}; unless given, the file's own
 
-    An .npz file has all of these, so that none may be given.
+    An .npz file has its own of all of these but the reward; what is given replaces it, as in `restate_model`.
     """
     suffix = Path(path).suffix.lower()
-    how = {"gamma": gamma, "reward": reward, "limits": limits, "b": b, "initial": initial}
+    how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
+    how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":
         return from_table(path, **how)
     if suffix in BESIDE_TRA:
         raise InputError(f"{path}: is read with its .tra file; give that one")
-    given = [name for name, value in how.items() if value is not None]
-    if given and suffix != ".npz":
+    if suffix != ".npz" and any(value is not None for value in how.values()):
         raise InputError(f"{path}: must end in one of .npz, {', '.join(IMPORTED)}")
-    for name in given:
-        raise InputError(f"{name}: {path} has its own; leave it out")
-    return CMDP.load(path)
+    return restate_model(CMDP.load(path), str(path), **how)
+
+
+def restate_model(
+    model: CMDP,
+    source: str,
+    *,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
+    reward: str | None = None,
+    limits: Any = None,
+    b: Any = None,
+    initial: Any = None,
+) -> CMDP:
+    """Return a model with another criterion, other limits or another start; an error names `source`.
+
+    limits   as they were written: by name, or numbers for the costs;  b: the same for the utilities
+    initial  a state, by name or number, or {state: probability}
+    """
+    if reward is not None:
+        raise InputError(f"reward: {source} has one reward only; leave it out")
+    try:
+        if limits is not None:
+            model = model.replace(limit=limits)
+        if b is not None:
+            model = model.replace(b=read_lower_limits(b, model.b, model.costs, model.names))
+        rho = None if initial is None else read_start(model, initial)
+        return model.replace(gamma=gamma, criterion=criterion, horizon=horizon, rho=rho)
+    except InputError as e:
+        raise InputError(f"{source}: {e}") from None
 
 
 def save_model(model: CMDP, path: str | Path) -> None:

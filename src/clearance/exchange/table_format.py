@@ -21,6 +21,7 @@ from clearance.exchange.explicit_model import (
     describe_cmdp,
     expect,
     index_names,
+    split_reward,
 )
 from clearance.exchange.text_lines import read_bytes
 from clearance.finite.cmdp import CMDP
@@ -33,6 +34,8 @@ def from_table(
     table: Any,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
@@ -43,9 +46,11 @@ def from_table(
 
     table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
              and one column for each cost. A reward may differ between the next states of one action.
-    reward   the column to maximise ("reward");  limits: upper limits of costs, by column;  b: lower limits of utilities
+    reward   the column to maximise ("reward"), or with a minus before it to minimise
+    limits   upper limits of costs, by column;  b: lower limits of utilities
     initial  the state to start in, or {state: probability}; unless given, the column `initial` (the probability to
              start in `state`) if there is one, else all states alike
+    gamma, criterion, horizon  what J is, as in `CMDP`
     terminal  states that end the process: they need no rows. A next state without rows is an error otherwise
 
     >>> table = {"state": ["up", "down"], "action": ["run", "run"], "next_state": ["down", "up"]}
@@ -53,9 +58,12 @@ def from_table(
     ('up', 'down')
     """
     reward = "reward" if reward is None else reward
-    wanted = [reward, *check_limits("limits", limits), *check_limits("b", b)]
+    wanted = [*check_limits("limits", limits), *check_limits("b", b)]
+    wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
     model = read_table(table, wanted, tuple(str(s) for s in terminal))
-    return build_cmdp(model, gamma=gamma, reward=reward, limits=limits, b=b, initial=initial)
+    return build_cmdp(
+        model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
+    )
 
 
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import check_schema, save_npz
+from clearance.core.data_frames import make_frame
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
+from clearance.core.text import distinct, visible
 
 # θ of so many iterates is kept in full, of later ones fewer and fewer; and so many numbers of θ, roughly.
 WHOLE, FEWEST, NUMBERS = 8192, 256, 2**26
@@ -67,6 +69,29 @@ class Trace:
     @classmethod
     def joined(cls, parts: list[Trace]) -> Trace:
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def columns(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Named columns: k, then all of the trace but θ. J and Ĵ have the reward first, λ one for each constraint.
+
+        names  of the constraints [I]; g0, g1, … unless given
+        """
+        table: dict[str, Any] = {"k": np.arange(len(self))}
+        I = self.lam.shape[1]
+        own = distinct(("reward", *map(visible, names or (f"g{i}" for i in range(I)))))
+        for f in fields(self):
+            values = getattr(self, f.name)
+            if f.name == "theta" or len(values) != len(self):  # J of a run that did not record it
+                continue
+            if values.ndim == 1:
+                table[f.name] = values
+            else:
+                labels = own if values.shape[1] == len(own) else own[1:]
+                table |= {f"{f.name}.{label}": values[:, i] for i, label in enumerate(labels)}
+        return table
+
+    def to_frame(self, names: Sequence[str] = ()) -> Any:
+        """Return the columns as a pandas DataFrame, one row for each iteration; θ is left out."""
+        return make_frame(self.columns(names))
 
     def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
         """The iterations begin, begin + 1, … of the run with this id as one file, with the θ that are kept of them."""

@@ -12,6 +12,7 @@ from clearance.certificates.verdict_words import as_written
 from clearance.finite.evaluation import occupancy
 from clearance.reporting.curves import Curve, curve, span
 from clearance.reporting.html_elements import el
+from clearance.reporting.number_words import number
 from clearance.reporting.run_view import View
 from clearance.reporting.svg_plots import SERIES, Axes, heat_map, legend
 from clearance.studies.frontier import Frontier
@@ -30,23 +31,23 @@ class Level(NamedTuple):
     text: str
 
 
-SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, cards: bool = False) -> Element:
+    """A table with heads for its columns and, in the first of them, for its rows.
 
-
-def number(x: float | None) -> str:
-    """As people read it, six digits: 0.25, −3, 1.45·10⁻⁸; a dash where there is none."""
-    if x is None or not np.isfinite(x):
-        return "—"
-    digits, power = f"{x:.6g}".partition("e")[::2]
-    return digits.replace("-", "−") + (f"·10{str(int(power)).translate(SUPERSCRIPT)}" if power else "")
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Element:
-    """A table with heads for its columns and, in the first of them, for its rows; a wide one scrolls in itself."""
+    On a narrow screen a table with `cards` shows each row as a card; any other scrolls, and says so.
+    """
     head = el("tr", *(el("th", h, scope="col") for h in heads))
-    body = [el("tr", el("th", row[0], scope="row"), *(el("td", c) for c in row[1:])) for row in rows]
-    made = el("table", el("caption", caption), el("thead", head), el("tbody", *body))
-    return el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    body = [_row(heads, row) for row in rows]
+    made = el(
+        "table", el("caption", caption), el("thead", head), el("tbody", *body), class_="by-card" if cards else None
+    )
+    hint = None if cards else el("p", "Scroll sideways to see all columns →", class_="hint")
+    return el("div", hint, el("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption))
+
+
+def _row(heads: Sequence[str], row: Sequence[str]) -> Element:
+    cells = (el("td", c, data_label=h) for h, c in zip(heads[1:], row[1:], strict=True))
+    return el("tr", el("th", row[0], scope="row"), *cells)
 
 
 def figure(title: str, drawn: Element, *below: Element | None) -> Element:

@@ -9,10 +9,20 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from clearance import __version__
-from clearance.certificates.verdict_words import as_written, describe_certificate
+from clearance.certificates.price_words import PRICE
+from clearance.certificates.verdict_words import as_written
+from clearance.core.labels import label
 from clearance.reporting import report_figures
 from clearance.reporting.html_elements import document, el
-from clearance.reporting.report_figures import number, table
+from clearance.reporting.number_words import number
+from clearance.reporting.report_figures import table
+from clearance.reporting.report_words import (
+    limits_words,
+    policy_sentences,
+    problem_name,
+    problem_words,
+    verdict_words,
+)
 from clearance.reporting.run_view import View
 
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
@@ -24,7 +34,7 @@ ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 def page(views: Sequence[View]) -> bytes:
     """One HTML document that needs nothing else."""
-    title = f"{views[0].title}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
+    title = f"{problem_name(views[0])}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -68,9 +78,9 @@ def _ranges(views: Sequence[View]) -> list[tuple[float, float]]:
 
 
 def _comparison(views: Sequence[View]) -> Element:
-    heads = ("run", "verdict", "J_r", "gap", "smallest slack", "method", "steps", "seed")
+    heads = ("run", "verdict", label("J_r"), label("gap"), "smallest slack", "method", label("env_steps"), "seed")
     rows = [(v.title, _word(v), *_numbers(v), _method(v), f"{_steps(v):,}", _seed(v)) for v in views]
-    return el("section", table(heads, rows, "The runs side by side"))
+    return el("section", table(heads, rows, "The runs side by side", cards=True))
 
 
 def _numbers(view: View) -> tuple[str, str, str]:
@@ -96,10 +106,16 @@ def _seed(view: View) -> str:
 
 
 def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone: bool) -> Element:
-    heading = el("h1" if alone else "h2", view.title)
+    """First what a decision needs, in sentences; then what an engineer asks for, in numbers and figures."""
+    heading = el("h1" if alone else "h2", problem_name(view) if alone else view.title)
     return el(
         "article",
         el("header", heading, *_verdict(view), _facts(view)),
+        _section("The problem", *(el("p", line) for line in problem_words(view))),
+        _section("What the verdict means", *(el("p", line) for line in verdict_words(view)[1:])),
+        _limits(view),
+        _section("What the policy does", *_policy_in_words(view)),
+        el("p", "For engineers: numbers, figures and settings", class_="part"),
         _section("Certificate", _certificate(view)),
         _section(
             "Learning",
@@ -113,6 +129,17 @@ def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone:
     )
 
 
+def _limits(view: View) -> Element | None:
+    """Each limit with its value, its price and what other limits would give."""
+    items = [el("li", el("strong", head), *(el("p", line) for line in lines)) for head, lines in limits_words(view)]
+    return _section("The limits and what they cost", el("ul", *items, class_="limits")) if items else None
+
+
+def _policy_in_words(view: View) -> list[Element]:
+    lines = policy_sentences(view) or [_network(view) if view.statement is not None else "There is no policy yet."]
+    return [el("p", line) for line in lines]
+
+
 def _section(title: str, *parts: Element | str | None) -> Element:
     return el("section", el("h3", title), *parts)
 
@@ -122,19 +149,15 @@ def _cards(found: Sequence[Element | None]) -> Element:
 
 
 def _verdict(view: View) -> list[Element]:
-    said, word = view.certificate, _word(view)
-    mark = el("span", MARKS[word], class_="mark", aria_hidden="true")
-    none = f"The run stands at iteration {view.settings['k']} and has no certificate yet."
-    first, *rest = describe_certificate(said | {"names": view.names, "costs": view.costs}) if said else [none]
-    shown = [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", first)]
-    rest += [] if view.check is None else [f"{view.check.message[0].upper()}{view.check.message[1:]}."]
-    return [*shown, *(el("p", sentence, class_="scope") for sentence in rest)]
+    word = _word(view)
+    mark = el("span", MARKS.get(word, "?"), class_="mark", aria_hidden="true")
+    return [el("p", mark, word, class_=f"verdict {word.lower()}"), el("p", verdict_words(view)[0])]
 
 
 def _facts(view: View) -> Element:
     """The few numbers that matter most."""
     facts = [] if not view.certificate else _findings(view)
-    facts.append(("environment steps", f"{_steps(view):,}", ""))
+    facts.append((label("env_steps"), f"{_steps(view):,}", ""))
     items = [
         el("div", el("dt", k), el("dd", el("strong", v), el("small", note) if note else None)) for k, v, note in facts
     ]
@@ -146,40 +169,43 @@ def _findings(view: View) -> list[tuple[str, str, str]]:
     exact = said.get("evidence") == "exact"
     J_r = said["J_r"] if view.check is None or view.check.J_r is None else view.check.J_r
     share = "" if gap is None or J_r <= 0 else f"{J_r / (J_r + gap):.2%} of the optimum"
-    facts = [("reward J_r", number(said["J_r"]), share)]
+    facts = [(label("J_r"), number(said["J_r"]), share)]
     if gap is not None:
-        facts.append(("gap to the optimum", number(gap), "at most"))
+        facts.append((label("gap"), number(gap), "at most this much reward is missing"))
     if said["slack"]:
         facts.append(("smallest slack", number(min(said["slack"])), "distance from the nearest limit"))
     return [
         *facts,
-        ("evidence", "exact: proven" if exact else f"samples, confidence {1 - (said.get('delta') or 0):g}", ""),
+        (label("evidence"), "exact: proven" if exact else f"samples, confidence {1 - (said.get('delta') or 0):g}", ""),
     ]
 
 
 def _certificate(view: View) -> Element:
-    said, I = view.certificate, len(view.names)
+    said = view.certificate
     if not said:
         return el("p", "None yet.")
-    lam, product = said.get("lam") or [None] * I, said.get("complementarity") or [None] * I
-    low, high = ("proven at least", "at most") if said.get("evidence") == "exact" else ("at least", "at most")
-    heads = ("", "value", low, high, "limit", "slack", "λ", "λ·slack")
+    lam, product = said.get("lam"), said.get("complementarity")
+    low, high = ("proven at least", "proven at most") if said.get("evidence") == "exact" else ("at least", "at most")
+    prices = [] if lam is None else [label("lam"), "λ·slack"]
+    heads = ("", "value", low, high, "limit", "slack", *prices)
     lower, upper = said["J_lower"], said["J_upper"]
-    rows: list[Sequence[str]] = []
-    rows += [("reward J_r", number(said["J_r"]), number(lower[0]), number(upper[0]), "—", "—", "—", "—")]
+    none = ["—"] * (2 + len(prices))
+    rows: list[Sequence[str]] = [(label("J_r"), number(said["J_r"]), number(lower[0]), number(upper[0]), *none)]
     for i, (name, cost) in enumerate(zip(view.names, view.costs, strict=True)):
         ends = sorted((as_written(lower[1 + i], cost=cost), as_written(upper[1 + i], cost=cost)))
         limit = f"{'≤' if cost else '≥'} {number(as_written(view.b[i], cost=cost))}"
         some = (number(x) for x in (as_written(said["J_g"][i], cost=cost), *ends))
-        rows.append((name, *some, limit, *(number(x) for x in (said["slack"][i], lam[i], product[i]))))
-    return el("div", table(heads, rows, "Values and limits"), *(el("p", n, class_="scope") for n in _notes(view)))
+        price = [] if lam is None else [number(lam[i]), number(product[i] if product else None)]
+        rows.append((name, *some, limit, number(said["slack"][i]), *price))
+    shown = table(heads, rows, "Values and limits", cards=True)
+    return el("div", shown, *(el("p", n, class_="scope") for n in _notes(view)))
 
 
 def _notes(view: View) -> list[str]:
     said = view.certificate
-    if said.get("evidence") == "exact" or not said.get("delta"):
-        return []
-    return [f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time."]
+    if said.get("evidence") == "exact":
+        return [f"Price λ: {PRICE}."] if said.get("lam") else []
+    return [f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time."] if said["delta"] else []
 
 
 def _prices(view: View, name: str) -> list[Element]:
@@ -189,7 +215,7 @@ def _prices(view: View, name: str) -> list[Element]:
         report_figures.price(view, f, f"{name}-p{n}") for n, f in enumerate(view.prices[: report_figures.MOST_LIMITS])
     ]
     return [
-        el("p", "The best reward that any policy can earn, as a function of one limit; its slope is −λ."),
+        el("p", "The best reward that a policy can earn, for each value of one limit; the others stay as they are."),
         _cards(found),
     ]
 
@@ -226,9 +252,9 @@ def _network(view: View) -> str:
 
 
 def _settings(view: View) -> list[Element]:
-    rows = [*_about(view), *((key, _plain(value)) for key, value in _flat(view.settings))]
+    rows = [("run folder", view.title), *_about(view), *((key, _plain(value)) for key, value in _flat(view.settings))]
     return [
-        el("h4", "To repeat it"),
+        el("h4", "Repeat this run"),
         _command_line(view),
         el("details", el("summary", "All settings"), table(("setting", "value"), rows, "Settings")),
     ]
@@ -250,11 +276,11 @@ def _command_line(view: View) -> Element:
     command = view.settings["asked"].get("command")
     if not command:
         seed = _seed(view)
-        return el("p", f"The run was begun in Python: call solve with the settings below and seed={seed}.")
+        return el("p", f"The run was started in Python: call solve with the settings below and seed={seed}.")
     if command[:2] not in COMMANDS:
-        return el("p", "Not shown: the command in settings.json is none of clearance.")
+        return el("p", "Not shown: the command in settings.json is not a command of clearance.")
     shown = el("pre", el("code", shlex.join(command)))
-    return el("div", el("p", "As the folder has it; read it before you run it."), shown)
+    return el("div", el("p", "This command comes from the run folder; read it before you run it."), shown)
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:

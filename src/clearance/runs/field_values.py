@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from clearance.core.errors import InputError
+from clearance.core.tail_limits import Rule, parse_tail, tail_text
+from clearance.core.text import suggest
 
 Parser = Callable[[str], Any]
 
@@ -109,22 +111,47 @@ def parse_pair(text: str) -> tuple[float, float]:
     return numbers
 
 
-def parse_limits(text: str) -> tuple[float, ...] | dict[str, float]:
-    """Limits of constraints, in their order or by their names.
+def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
+    """Limits of constraints, in their order or by their names; on chances and tails of episodes in a formula.
 
     >>> parse_limits("8,3"), parse_limits("stockout=8,energy=3")
     ((8.0, 3.0), {'stockout': 8.0, 'energy': 3.0})
+    >>> parse_limits("P(energy>40)<=0.05,heat=3")
+    {'energy': Chance(above=40.0, at_most=0.05), 'heat': 3.0}
     """
     parts = text.split(",")
     if "=" not in text:
         return tuple(parse_real(part) for part in parts)
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for part in parts:
+        tail = parse_tail(part)
+        if tail is not None:
+            found = join_limits(found, {tail[0]: tail[1]})
+            continue
         name, equals, value = (x.strip() for x in part.rpartition("="))
         if not (equals and name) or name in found:
             raise InputError(f"must be NUMBER,… or NAME=NUMBER,… with each name once, got {text!r}")
         found[name] = parse_real(value)
     return found
+
+
+def join_limits(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits that were given one by one; a cost may have one on its mean, and several on chances and tails.
+
+    >>> join_limits({"energy": 25.0}, parse_limits("P(energy>40)<=0.05"))
+    {'energy': [25.0, Chance(above=40.0, at_most=0.05)]}
+    """
+    found = dict(first)
+    for name, new in second.items():
+        both = [*_each(found.get(name, [])), *_each(new)]
+        if sum(isinstance(x, float) for x in both) > 1 or len(set(both)) < len(both):
+            raise InputError(f"must be given once for each name, see {name!r}")
+        found[name] = both[0] if len(both) == 1 else both
+    return found
+
+
+def _each(limits: Any) -> list[Any]:
+    return limits if isinstance(limits, list) else [limits]
 
 
 def parse_switch(text: str) -> bool:
@@ -149,7 +176,8 @@ class OneOf:
         if text in self.words or (self.code and is_code(text)):
             return text
         also = f", or {self.code}" if self.code else ""
-        raise InputError(f"must be one of {', '.join(self.words)}{also}, got {text!r}")
+        near = suggest(text, self.words)
+        raise InputError(f"must be one of {', '.join(self.words)}{also}, got {text!r}{near}")
 
 
 def is_code(text: str) -> bool:
@@ -169,8 +197,9 @@ def to_text(name: str, value: Any) -> str:
         return value if isinstance(value, str) else str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, Mapping) and value and all(isinstance(x, int | float) for x in value.values()):
-        return ",".join(f"{key}={x!r}" for key, x in value.items())
+    if isinstance(value, Mapping) and value and all(isinstance(x, int | float | Rule | list) for x in value.values()):
+        each = ((key, x) for key, given in value.items() for x in _each(given))
+        return ",".join(tail_text(key, x) if isinstance(x, Rule) else f"{key}={x!r}" for key, x in each)
     if isinstance(value, tuple | list) and value and all(isinstance(x, int | float) for x in value):
         return ",".join(repr(x) for x in value)
     raise InputError(f"{name}: must be numbers or texts, got {value!r}")

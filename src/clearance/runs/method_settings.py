@@ -5,11 +5,13 @@ A setting is a field of a method's dataclass whose type a text can express: numb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, NamedTuple
 
 from clearance.core.errors import InputError
+from clearance.core.text import suggest
 from clearance.runs.field_values import (
     OneOf,
     Parser,
@@ -66,7 +68,8 @@ def method_class(text: str) -> Any:
     if is_code(text):
         return import_method_class("--method", text)
     names = ", ".join(METHODS)
-    raise InputError(f"--method must be one of {names}, or package.module:Class, got {text!r}")
+    near = suggest(text, METHODS)
+    raise InputError(f"--method must be one of {names}, or package.module:Class, got {text!r}{near}")
 
 
 def settings_of(kind: Any) -> dict[str, Field[Any]]:
@@ -104,19 +107,14 @@ def built_in_settings() -> dict[str, Setting]:
     return all_settings()
 
 
-def help_of(setting: Setting) -> str:
-    """Return the help of a setting with its default, and with the methods that have another one.
+def help_of(setting: Setting, methods: Sequence[str] = ()) -> str:
+    """Return the help of a setting with the defaults of these methods; without any, say that methods differ.
 
-    >>> help_of(all_settings()["inner"])
-    'T, natural steps in each iteration (pmdpd; default: 1)'
+    >>> help_of(all_settings()["inner"], ["pmdpd"])
+    'T, natural steps in each iteration (default: 1)'
     """
-    by_value: dict[str, list[str]] = {}
-    for method, value in setting.defaults.items():
-        by_value.setdefault(_shown(value), []).append(method)
-    first, *others = sorted(by_value, key=lambda value: -len(by_value[value]))
-    whose = "" if len(setting.defaults) > 3 else f"{', '.join(setting.defaults)}; "
-    rest = "".join(f"; {', '.join(by_value[value])}: {value}" for value in others)
-    return f"{setting.help} ({whose}default: {first}{rest})"
+    defaults = list(dict.fromkeys(_shown(setting.defaults[name]) for name in methods))
+    return f"{setting.help} (default: {' or '.join(defaults) or 'depends on the method'})"
 
 
 def _shown(value: Any) -> str:

@@ -6,13 +6,16 @@ The suffix of a model file says its format (`clearance.exchange.model_files`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.tail_limits import has_tails, plain_limits
+from clearance.core.text import suggest
+from clearance.exact.episode_optimum import limit_episodes
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -22,46 +25,66 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a model in a foreign format: these have neither discount factor nor limits.
-OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+# What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
+# replace their own.
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
 ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
 def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
-    """Return the problem; `asked` is what is asked of an environment or an imported model: limits, b, gamma, …
+    """Return the problem; `asked` is what is asked of an environment or of a model: limits, b, gamma, …
 
     >>> load_problem("two-state", {}).S
     2
     """
     if is_imported(text):
-        for name in (name for name in asked if name not in OF_MODEL_FILE):
-            raise InputError(f"--{name} is for environments; {text} is a model: leave it out")
-        return model_files.load_model(text, **asked)
+        _refuse_other_flags(text, asked)
+        return _limit_episodes(asked, lambda plain: model_files.load_model(text, **plain))
+    if text in MODELS or is_model_file(text):
+        return restate(MODELS[text]() if text in MODELS else CMDP.load(text), text, asked)
+    if is_code(text) and not text.startswith("gym:"):
+        return _from_factory(text, asked)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
+    if text in SIMULATORS and has_tails(asked.get("limits")):
+        rest = {name: value for name, value in asked.items() if name != "limits"}
+        return load_problem(text, rest).with_limits(asked["limits"])
     if text in SIMULATORS:
         refuse_environment_flags(asked, f"{text} comes with its own limits")
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
-    if text in MODELS or is_model_file(text):
-        refuse_environment_flags(asked, f"{text} is a model")
-        return MODELS[text]() if text in MODELS else CMDP.load(text)
-    if is_code(text):
-        return _from_factory(text, asked)
-    known = ", ".join([*MODELS, *SIMULATORS])
-    raise InputError(f"{WHAT} {text!r} is no model file, no gym:ENV_ID, no module:factory and no zoo name ({known})")
+    near = suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
+    kinds = "a model file, a name of the zoo, gym:ENV_ID or package.module:factory"
+    raise InputError(f"{WHAT} {text!r} is not {kinds}{near}")
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
-    """Return the finite model that PROBLEM names; `asked` is what is asked of an imported one, None: nothing can be."""
+    """Return the finite model that PROBLEM names; `asked` is what is asked of it, None: nothing can be."""
     if asked is not None and is_imported(text):
         return load_problem(text, asked)
-    refuse_environment_flags(asked or {}, f"{text} is not an imported model")
     found = load_model_or_none(text)
     if found is None:
         needs = "solve, certify and check take it, this needs a finite model"
         raise InputError(f"{WHAT} {text} is a simulator: {needs}")
-    return found
+    return restate(found, text, asked or {})
+
+
+def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
+    """Return the model with what is asked of it in place of its own limits, discount factor and start."""
+    _refuse_other_flags(text, asked)
+    return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
+
+
+def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
+    """Return the model that `state` makes of what is asked; with limits on chances and tails, with the costs so far."""
+    limits: Any = asked.get("limits")
+    if not has_tails(limits):
+        return state(asked)
+    return limit_episodes(state({**asked, "limits": plain_limits(limits)}), limits).cmdp
+
+
+def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
+    refuse_environment_flags({n: x for n, x in asked.items() if n not in OF_MODEL_FILE}, f"{text} is a model")
 
 
 def load_model_or_none(text: str) -> CMDP | None:
@@ -70,7 +93,7 @@ def load_model_or_none(text: str) -> CMDP | None:
         return None
     if is_imported(text):
         first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
+        raise InputError(f"{WHAT} {text} has neither criterion nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -103,11 +126,13 @@ def names_code(text: str) -> bool:
 def _from_factory(text: str, asked: Mapping[str, Any]) -> Any:
     found = import_name(WHAT, text, call=True)
     if world_of.dispatch(type(found)) is not world_of.dispatch(object):
-        is_model = isinstance(found, CMDP)
-        refuse_environment_flags(asked, f"{text} is a model" if is_model else f"{text} comes with its own limits")
+        if isinstance(found, CMDP):
+            return restate(found, text, asked)
+        refuse_environment_flags(asked, f"{text} comes with its own limits")
         return found
     if not _is_environment(found):
         raise _wrong_problem(text, found)
+    refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
     with suppress(Exception):  # it was only looked at: every lane makes its own
         found.close()
     return _environment_problem(partial(import_name, WHAT, text, call=True, rule=import_rule()), asked)
@@ -117,6 +142,8 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     given = dict(asked)
+    if "criterion" in given:
+        raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
     if "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)

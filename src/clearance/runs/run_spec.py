@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from clearance.certificates.best_mixture import SINGLE
+from clearance.core.criterion import CRITERIA
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import (
@@ -65,16 +66,23 @@ class RunSpec:
 
     problem: str | None = None
     evidence: str | None = _flag(
-        OneOf("exact", "samples"), "evidence", "prove with the model, or use it only as a simulator (default: exact)"
+        OneOf("exact", "samples"),
+        "evidence",
+        "prove with the model (exact), or use it only as a simulator (samples) (default: exact)",
     )
-    budget: float | None = _flag(parse_steps, "evidence", "environment steps, for all phases together", "STEPS")
+    budget: float | None = _flag(
+        parse_steps,
+        "evidence",
+        "environment steps for learning, choice and certificate together (default on simulators: 2e6)",
+        "STEPS",
+    )
     delta: float | None = _flag(
-        parse_probability, "evidence", "a policy that breaks a limit is CERTIFIED with at most this probability "
-        "(default: 0.01)"
+        parse_probability, "evidence", "error probability: a policy that breaks a limit is CERTIFIED with at most "
+        "this probability (default: 0.01)"
     )  # fmt: skip
     single: str | None = _flag(
-        OneOf(*SINGLE), "evidence", "one policy instead of a mixture: where it loses nothing or at most 1 % (prefer), "
-        "always, or never (default: prefer)"
+        OneOf(*SINGLE), "evidence", "return one policy in place of a mixture: if it loses at most 1 % (prefer), "
+        "always (require), or never (default: prefer)"
     )  # fmt: skip
     seed: int | None = _flag(parse_whole, "evidence", "random seed (default: 0)")
     init: str | None = _flag(
@@ -89,42 +97,54 @@ class RunSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     direction: str | None = _flag(
         OneOf("sgd", "weighted-sgd", "least-squares", "tabular"), "method",
-        "how cnpgpd and npgpd estimate ω (default: sgd; with --sampler exact or critic: tabular or least-squares)",
+        "how cnpgpd and npgpd estimate the update direction ω (default: sgd)",
     )  # fmt: skip
-    printed: bool | None = _flag(parse_switch, "method", "use the SGD as printed in the paper")
+    printed: bool | None = _flag(parse_switch, "method", "use the SGD with the step sizes printed in the paper")
     ridge: float | None = _flag(parse_non_negative, "method", "ridge of least-squares (default: 0, the pseudo-inverse)")
     policy: str | None = _flag(
-        parse_text, "method", "policy class on a finite model: tabular, a zoo class (bai2023), or an .npz file with "
-        "features [S, A, d] (default: tabular)"
+        parse_text, "method", "policy class on a finite model: tabular, bai2023, or an .npz file with features "
+        "[S, A, d] (default: tabular)"
     )  # fmt: skip
     sampler: str | None = _flag(
-        OneOf("critic", "table", "coin", "exact"), "method", "where the draws on a finite model come from: a critic, "
-        "Algorithm 2 with resets (table) or reset-free (coin), or exact values (default: what the method needs)"
+        OneOf("critic", "table", "coin", "exact"), "method", "how advantages are estimated on a finite model: by a "
+        "critic, by Algorithm 2 with resets (table) or without (coin), or exactly (default: what the method needs)"
     )  # fmt: skip
-    limits: tuple[float, ...] | Mapping[str, float] | None = _flag(
+    limits: tuple[float, ...] | Mapping[str, Any] | None = _flag(
         parse_limits,
         "limits",
-        "upper limits of the costs: numbers, or NAME=NUMBER for each (also --limit)",
+        'upper limits of the costs, in order or by name (also --limit); of single episodes "P(NAME>C)<=P" and '
+        '"CVaR0.9(NAME)<=C"',
         "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
         parse_limits,
         "limits",
-        "lower limits of the utilities, likewise; for negative ones write --b=-5,-3",
+        "lower limits of the utilities, in order or by name; write negative ones as --b=-5,-3",
         "B1,B2|NAME=B,…",
     )
-    gamma: float | None = _flag(parse_real, "limits", "discount factor (default with --horizon: 1)")
-    reward: str | None = _flag(parse_text, "limits", "what to maximise in an imported model, by name", "NAME")
+    gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon)")
+    criterion: str | None = _flag(
+        OneOf(*CRITERIA), "limits", "what J is on a finite model: discounted sums (--gamma), long-run means "
+        "per step, or sums until absorption (default: discounted, or as the model says)"
+    )  # fmt: skip
+    reward: str | None = _flag(
+        parse_text, "limits", "the reward of an imported model, by name; --reward=-NAME minimises", "NAME"
+    )
     initial: str | None = _flag(
-        parse_text, "limits", "initial state of an imported model, by name or number (default: as in the file)", "STATE"
+        parse_text, "limits", "initial state of a model, by name or number (default: as in the file)", "STATE"
     )
     horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
     num_envs: int | None = _flag(
-        whole_between(1, 10_000), "limits", "number of environments that run side by side (default: 8)", "N"
+        whole_between(1, 10_000), "limits", "environments that run side by side (default: 8)", "N"
     )
-    bounds: tuple[float, float] | None = _flag(parse_pair, "limits", "per-step bounds on every cost", "LOW,HIGH")
+    bounds: tuple[float, float] | None = _flag(
+        parse_pair, "limits", "smallest and largest cost in one step; needed for certificates", "LOW,HIGH"
+    )
     constraints: str | None = _flag(
-        parse_text, "limits", "function f(obs, action, next_obs, info) that returns the costs", "PACKAGE.MODULE:F"
+        parse_text,
+        "limits",
+        'function f(obs, action, next_obs, info) that returns the costs (default: info["cost"])',
+        "PACKAGE.MODULE:F",
     )
 
     # ------------------------------------------------------------------------------------------------- from plain data
@@ -172,7 +192,7 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What is asked of an environment or an imported model."""
+        """What is asked of an environment or a finite model."""
         asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
         return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 

@@ -115,7 +115,7 @@ def _by_samples(
     world, s, key = task.world, task.world.statement, fold(key_of(task.seed), SEARCH)
     b, steps = s.b, run.steps + budget
     safe = {"fallback": choice.fallback, "reserve": choice.reserve}
-    search = CandidateSearch(choice.candidates, b, key, budget, level, **safe, single=task.single)
+    search = CandidateSearch(choice.candidates, b, key, budget - choice.spent, level, **safe, single=task.single)
     attempts = tuple(_identified(world, choice, attempt) for attempt in search.run())
     best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
@@ -127,9 +127,8 @@ def _by_samples(
     if best.evidence.verdict != "CERTIFIED":
         words = advise(best.evidence, b, steps, sum(a.evidence.steps for a in attempts), s.names, s.costs)
         certificate = replace(certificate, verdict="UNDECIDED", message=f"{words}; {note}")
-    near, extra = world.neighbours(choice.candidates, run, search.J, budget - search.steps)
-    certificate = replace(certificate, neighbours=near or None)
-    return Selection(best.policy, certificate, attempts, search.steps + extra, len(attempts))
+    certificate = replace(certificate, neighbours=world.neighbours(choice.candidates, run, search.J) or None)
+    return Selection(best.policy, certificate, attempts, search.steps + choice.spent, len(attempts))
 
 
 def _identified(world: World, choice: Choice, attempt: Attempt) -> Attempt:

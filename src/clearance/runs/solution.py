@@ -12,6 +12,7 @@ from clearance.certificates.candidate_search import Attempt
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.html_card import html_card, html_curve
 from clearance.learning.dual import path_bound
 from clearance.learning.methods.method_base import kappa_value
@@ -19,6 +20,7 @@ from clearance.learning.state import State
 from clearance.learning.trace import Trace
 from clearance.runs.run_folder import write_finished
 from clearance.runs.selection import Selection
+from clearance.runs.solution_figure import draw_solution
 from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 
 
@@ -68,6 +70,10 @@ class Solution:
         last = (float(len(J)), self.certificate.J_r)
         curve = html_curve(list(range(1, 1 + len(J))), J[:, 0].tolist(), label, at=last) if len(J) else ""
         return html_card(f"Solution: {run}", curve=self.certificate._repr_html_() + curve)
+
+    def plot(self) -> Any:
+        """Return a matplotlib figure: the values of the iterates and of the chosen policy, with the limits."""
+        return finish_figure(draw_solution(load_pyplot(), self.trace, self.certificate, self.statement))
 
     @cached_property
     def selection(self) -> Selection:

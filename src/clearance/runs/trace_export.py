@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from clearance.core.atomic_files import write_whole
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError, MissingExtraError
-from clearance.core.text import distinct, visible
-from clearance.learning.trace import Trace
 from clearance.runs.run_reader import RunFolder
 
 SUFFIXES = (".csv", ".parquet")
@@ -24,25 +19,9 @@ def export(run: RunFolder, path: str | Path) -> int:
         raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
     if str(path).endswith(".parquet"):
         _pyarrow()  # a missing extra is said before the work
-    table = columns(run.trace, run.problem.names)
+    table = run.trace.columns(run.problem.names)
     (_write_parquet if str(path).endswith(".parquet") else _write_csv)(path, table)
     return len(run.trace)
-
-
-def columns(trace: Trace, names: tuple[str, ...]) -> dict[str, Any]:
-    """Named columns: k, then all of the trace but θ. J and Ĵ have the reward first, λ one for each constraint."""
-    table: dict[str, Any] = {"k": np.arange(len(trace))}
-    for f in fields(trace):
-        values = getattr(trace, f.name)
-        if f.name == "theta" or len(values) != len(trace):  # J of a run that did not record it
-            continue
-        if values.ndim == 1:
-            table[f.name] = values
-        else:
-            own = distinct(("reward", *map(visible, names)))
-            labels = own if values.shape[1] == len(own) else own[1:]
-            table |= {f"{f.name}.{label}": values[:, i] for i, label in enumerate(labels)}
-    return table
 
 
 def _write_csv(path: str | Path, table: dict[str, Any]) -> None:

@@ -42,6 +42,7 @@ class Fleet(Simulator):
         self.pool = executor.worker_pool(self.near, make)
         self.statement, self.obs_shape, self.action = self.near.statement, self.near.obs_shape, self.near.action
         self.n, self.sign, self.exact = self.near.n, self.near.sign, self.near.exact
+        self.plain, self.tail_costs = self.near.plain, self.near.tail_costs
 
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
         try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from clearance.core.arrays import Array
+from clearance.core.cost_memory import CostMemory
+from clearance.core.errors import InputError
 from clearance.core.spaces import Space
 from clearance.core.statement import Bounds, Statement
+from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs
 
 # By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
 # bounds of a certificate are wider by as much (`simulator_episodes`).
@@ -53,7 +56,12 @@ class Simulator:
     sign       −1 where the user's own code gives costs, so that faults are reported in the user's terms
     exact      (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
     lane_check  whether episodes of different lanes may depend on each other
+    plain      where limits are on chances and tails: the same simulator with the costs as its signals
+    tail_costs how the signals follow from those costs then
+    slip       what rounding may add to a number that it computes, as a share of it
     """
+
+    slip: ClassVar[float] = SLIP
 
     statement: Statement
     obs_shape: tuple[int, ...]
@@ -62,6 +70,34 @@ class Simulator:
     sign: float
     exact: Exact | None
     lane_check: Any = LaneCheck("", 0)
+    plain: Any = None
+    tail_costs: TailCosts | None = None
+
+    def with_limits(self, limits: Any, *, cost_so_far: bool = True) -> Any:
+        """The same problem with limits on what single episodes cost (`cl.Chance`, `cl.CVaR`).
+
+        limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs not named keep their limits
+        cost_so_far  whether policies see the sums of these costs so far, and the time
+        """
+        plain = self if self.plain is None else self.plain
+        return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
+
+    def remembering(self, memory: CostMemory | None) -> Any:
+        """The same problem for policies that see so much of the costs so far."""
+        if memory == self.memory:
+            return self
+        plain = self if self.plain is None else self.plain
+        costs = mean_costs(plain.statement, self.slip) if self.tail_costs is None else self.tail_costs
+        return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
+
+    def restate(self, told: Statement, costs: TailCosts) -> Any:
+        """The plain problem with other limits and signals."""
+        raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
+
+    @property
+    def memory(self) -> CostMemory | None:
+        """What policies see of the costs so far; None if they see observations alone."""
+        return None if self.tail_costs is None else self.tail_costs.memory
 
     @property
     def shared_randomness(self) -> str:
@@ -80,7 +116,8 @@ def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] 
     bounds = None if s.bounds is None else widen_bounds(s.bounds, ROUGHLY)
     for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):
         if not np.isfinite(h[j]):
-            return f"{label} is not finite", turn * float(h[j])
+            summed = j > 0 and s.tails[j - 1] is not None
+            return f"{label} is not finite{', or a cost is outside its bounds' * summed}", turn * float(h[j])
         if bounds is not None and not bounds[0][j] <= h[j] <= bounds[1][j]:
             low, high = sorted(turn * x[j] + 0.0 for x in s.bounds or ())
             return f"{label} lies outside its declared bounds [{low:.9g}, {high:.9g}]", turn * float(h[j])

@@ -22,11 +22,15 @@ import numpy as np
 from clearance.certificates.best_mixture import best_weights
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
+from clearance.core.data_frames import make_frame
+from clearance.core.errors import InputError
+from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.text import visible
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.runs.problem_text import load_model
 from clearance.runs.solve import solve
+from clearance.studies.comparison_figure import draw_comparison
 from clearance.studies.contestants import CONTESTANTS, Budget, Contestant, find_contestants
 
 LADDER = tuple((x, y) for x in (0.3, 1.0, 3.0, 10.0, 30.0) for y in (0.3, 1.0, 3.0))
@@ -34,6 +38,13 @@ ROUNDS = 500
 TUNING_SEED = 2**20  # no reported seed gets there
 POINTS = 25  # of a curve
 MOST_STATES = 2000  # every iterate is evaluated exactly
+MOST_LINES = 10  # of a comparison that is shown
+OTHER_HEADS = (
+    "problem",
+    "method",
+    "seed",
+    "± gap",
+)  # of a table of single runs: those that stand first, or mean nothing
 
 SettingPair = tuple[float, float]
 
@@ -84,6 +95,33 @@ class Result:
         return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
 
 
+class Comparison(list[Result]):
+    """The results of `compare`, by problem, method and seed; a list that draws itself."""
+
+    def __repr__(self) -> str:
+        lines = [repr(result) for result in self[:MOST_LINES]]
+        more = [f"… and {len(self) - MOST_LINES:,} more"] if len(self) > MOST_LINES else []
+        return "\n".join([f"<Comparison: {len(self):,} runs>", *lines, *more])
+
+    def plot(self, problem: str | None = None) -> Any:
+        """Return a matplotlib figure of one problem: gap and violation of every method against environment steps."""
+        known = list(dict.fromkeys(r.problem for r in self))
+        if problem is None and len(known) > 1:
+            raise InputError(f"problem is missing: one figure is about one problem; there are {', '.join(known)}")
+        found = [r for r in self if r.problem == (known[0] if problem is None and known else problem)]
+        if not found:
+            raise InputError(f"problem {problem!r} is none of {', '.join(known) or 'those compared, there are none'}")
+        return finish_figure(draw_comparison(load_pyplot(), found))
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame, one row for each run: gap and violation of each output, in the end."""
+        rows = [row for result in self for row in summary([result])]
+        for row, result in zip(rows, self, strict=True):
+            row |= {"seed": result.seed, "certified": result.verdict == "CERTIFIED", "kept": bool(row["kept"])}
+        heads = ["problem", "method", "seed", *(h for h in (rows[0] if rows else {}) if h not in OTHER_HEADS)]
+        return make_frame({head: [row[head] for row in rows] for head in heads})
+
+
 def compare(
     problems: CMDP | Mapping[str, CMDP] | Sequence[str],
     methods: Sequence[Any] = tuple(CONTESTANTS),
@@ -94,7 +132,7 @@ def compare(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
-) -> list[Result]:
+) -> Comparison:
     """Tune every method on every problem, then run it with every seed; results by problem, method, seed.
 
     problems  a finite model, models by name, or texts as on the command line (zoo names, files)
@@ -120,7 +158,7 @@ def compare(
         p, name, seed = job
         return run(p, models[p], name, settings.get((p, name)), seed, budget, K, who[name])
 
-    return run_all(one, jobs, progress=_shifted(progress, len(trials), total), **how)
+    return Comparison(run_all(one, jobs, progress=_shifted(progress, len(trials), total), **how))
 
 
 def _models(problems: CMDP | Mapping[str, CMDP] | Sequence[str]) -> dict[str, CMDP]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +25,23 @@ from clearance.certificates.verdict_words import as_written
 from clearance.cluster.executor import Executor, run_all
 from clearance.core.arrays import Array
 from clearance.core.csv_files import write_csv
+from clearance.core.data_frames import make_frame
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
 from clearance.core.validation import check_model
-from clearance.exact.enclosure import enclose
 from clearance.exact.feasibility import Scaled, slater_margin
 from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
 from clearance.exact.optimum import Optimum, optimum
+from clearance.exact.policy_bounds import lower_bounds
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
+from clearance.studies.frontier_figure import draw_frontier
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
+COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "written")
 
 
 class Point(NamedTuple):
@@ -127,13 +132,23 @@ class Frontier:
         """What safety has cost so far [n]: the reward at the first limit minus the reward at each."""
         return self.J_r[0] - self.J_r
 
+    def plot(self, title: str = "") -> Any:
+        """Return a matplotlib figure: the best reward over the limit, and what one unit stricter costs."""
+        return finish_figure(draw_frontier(load_pyplot(), self, title))
+
     def save(self, path: str | Path) -> None:
         """Write a table: one row per point, `kind` being optimum, own or learned."""
+        write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
+
+    def to_frame(self) -> Any:
+        """Return the same table as a pandas DataFrame."""
+        return make_frame(dict(zip(COLUMNS, map(list, zip(*self._rows(), strict=True)), strict=True)))
+
+    def _rows(self) -> list[tuple[Any, ...]]:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
-        rows += [("learned", p.limit, p.J_r, "", "", p.verdict) for p in self.learned]
-        rows = [(*row, as_written(row[1], cost=self.cost)) for row in rows]
-        write_csv(path, ("kind", "limit", "J_r", "lam", "bound", "verdict", "written"), rows)
+        rows += [("learned", p.limit, p.J_r, None, None, p.verdict) for p in self.learned]
+        return [(*row, as_written(row[1], cost=self.cost)) for row in rows]
 
     def _points(self) -> list[Point]:
         columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)
@@ -231,14 +246,14 @@ class _Curve:
         cmdp = self.at(x)
         best = optimum(cmdp) if best is None else best
         lam = float(best.lam.sum() if self.i is None else best.lam[self.i])
-        _, lower, _ = enclose(cmdp, best.policy[None])
-        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[0, 1:] >= cmdp.b)))
+        lower = lower_bounds(cmdp, best.policy)
+        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[1:] >= cmdp.b)))
 
     @property
     def scale(self) -> float:
         """The size of the J_g in question."""
         g = Scaled.of(self.cmdp).g
-        return float(g.min() if self.i is None else g[self.i]) / (1 - self.cmdp.gamma)
+        return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
     def ends(self) -> tuple[Point, Point]:
         top = slater_margin(self.cmdp)[0] if self.i is None else _largest(self.cmdp, self.i)
@@ -287,8 +302,7 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 def _largest(cmdp: CMDP, i: int) -> float:
     """max J_gi under the other limits, as proven of a policy."""
-    _, lower, _ = enclose(cmdp, optimum(maximise_constraint(cmdp, i)).policy[None])
-    return float(lower[0, 1 + i])
+    return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
@@ -296,7 +310,7 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
-    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r * scale_of(cmdp))
     safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 

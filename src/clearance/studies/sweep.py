@@ -30,7 +30,7 @@ from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.runs import run_reader
 from clearance.runs.method_settings import method_class
-from clearance.runs.problem_text import load_model_or_none, refuse_environment_flags
+from clearance.runs.problem_text import load_model_or_none, restate
 from clearance.runs.resume import resume
 from clearance.runs.run_spec import RunSpec
 from clearance.runs.solve import solve
@@ -123,7 +123,7 @@ def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
         except InputError as e:
             raise InputError(f"grid {e}") from None
         if spec.problem in models:
-            refuse_environment_flags(spec.environment, f"{spec.problem} is a model")
+            restate(models[spec.problem], spec.problem, spec.environment)
         spec.make_method(simulated=spec.problem not in models)
     return points, models
 
@@ -196,7 +196,7 @@ class Work:
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
     """Run a point in its folder, or what is left of it."""
     model = models.get(spec.problem or "")
-    problem: Any = spec.load_problem() if model is None else model
+    problem: Any = spec.load_problem() if model is None else restate(model, str(spec.problem), spec.environment)
     how: dict[str, Any] = {"checkpoint_every": every, "progress": _stop}
     try:
         if os.path.exists(folder / "settings.json"):

@@ -45,13 +45,45 @@ SIMULATORS: dict[str, Callable[[], Any]] = {
     **{f"velocity-{robot}": partial(velocity, robot) for robot in ROBOTS},
 }
 
+# What each problem is, in a few words.
+ABOUT = {
+    "altman-queue": "a queue with service and admission control (Altman 1999)",
+    "bai2023": "the random instance of Bai et al. (2023): 10 states, 5 actions",
+    "cliff": "walk along a cliff; few falls allowed",
+    "ding2020": "the random instance of Ding et al. (2020)",
+    "ding2023": "the random instance of Ding et al. (2023)",
+    "frozen-lake": "cross a frozen lake; few falls into holes allowed",
+    "frozen-lake-8x8": "the same on a larger lake",
+    "grid-obstacles": "cross a grid of 625 cells with few obstacles hit",
+    "harvesting": "a solar sensor sends data; limits on delay and on loss",
+    "inventory": "a shop orders stock; few lost sales allowed",
+    "lazar": "admit customers; the queue must stay short",
+    "maintenance": "replace a machine in time; few breakdowns allowed",
+    "queue-power": "serve a queue within a power budget",
+    "streaming": "keep a video buffer filled; little fast service allowed",
+    "sutton-barto": "a grid with three utilities to collect",
+    "taxi": "drive passengers; one street may rarely be used",
+    "two-state": "two states, solved by hand",
+    "crpo-acrobot": "swing up a double pendulum; limits on two kinds of torque",
+    "crpo-cartpole": "balance a pole; limits on position and angle",
+    **{f"velocity-{robot}": "run, but rarely faster than a threshold (MuJoCo)" for robot in ROBOTS},
+}
+
+
+def about(name: str) -> str:
+    """Return what a zoo problem is, in a few words."""
+    return ABOUT[name]
+
+
 # Policy classes that come with a model.
 POLICIES = {"bai2023": bai2023_policy}
 
 __all__ = [
+    "ABOUT",
     "MODELS",
     "POLICIES",
     "SIMULATORS",
+    "about",
     "altman_queue",
     "bai2023",
     "bai2023_policy",

@@ -44,7 +44,9 @@ class NaturalSteps:
     """Settings of the steps of θ, and of the margin."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
-    N: int | None = setting(None, "steps per iteration; 8 episodes, more of short ones with rare costs, and what 500 iterations leave")
+    N: int | None = setting(
+        None, "steps per iteration; 8 episodes, more of short ones with rare costs, and what 500 iterations leave"
+    )
     kl: tuple[float, float] = setting(
         (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
     )

@@ -34,7 +34,6 @@ from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.3  # weight of a new batch in the running slack
-PLANNED = 200  # iterations that η₂ is meant for; with fewer its steps are longer
 KEPT = "first", "safe"  # the policies that a course holds
 
 
@@ -81,8 +80,8 @@ class PracticalCNPGPD(NaturalSteps):
             raise InputError(f"relax must be in [0, 1], got {self.relax!r}")
 
     def relaxed_at(self, k: int) -> float:
-        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls to 0 like a cube."""
-        return max(1 - k / (self.relax * self._K), 0.0) ** 3 if self.relax else 0.0
+        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
+        return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
         zero, off = np.zeros(I), np.zeros(())
@@ -100,7 +99,7 @@ class PracticalCNPGPD(NaturalSteps):
             lam = state.lam
         else:
             course = self._begin(course, state)
-            theta, lam, size = self._ascend(draws, slack, state, memory, course, sampler.statement.b, lam_max)
+            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
             if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
                 theta, size = self._safer(draws, slack, state, memory, self.kl_at(state.k))
             theta, course = self._redirect(theta, course, state)
@@ -109,15 +108,14 @@ class PracticalCNPGPD(NaturalSteps):
         return State(theta, lam, state.k + 1, memory, course), Info(J_hat, size, steps)
 
     def _ascend(
-        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, b: Array, lam_max: float
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
         """θ, λ after one iteration of Algorithm 1, and ‖ω‖."""
-        scale, most = pace(memory, b), np.minimum(self.lam_max * units(memory), lam_max)
+        scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
-        eta2 = self.eta2 * max(1.0, PLANNED / self._K)
-        lam = np.minimum(dual.step(state.lam, slack, eta2 * scale, kappa, np.inf), most)
+        lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes) -> Course:
@@ -168,15 +166,6 @@ def units(memory: Sizes) -> Array:
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
-def pace(memory: Sizes, b: Array) -> Array:
+def pace(memory: Sizes) -> Array:
     """Steps of λ_i for a slack of 1 in J_gi, at η₂ = 1: u_r/(u_gi v_i) [I]."""
-    return units(memory) / miss_unit(memory, b)
-
-
-def miss_unit(memory: Sizes, b: Array) -> Array:
-    """v_i [I], what counts as a large distance from a limit: that of single episodes, or the limit where it is less.
-
-    A rare cost spreads far beyond its limit; in units of its spread no mean would ever be far from the limit.
-    """
-    miss = np.asarray(memory.miss, float)
-    return np.maximum(np.where(b != 0, np.minimum(miss, np.abs(b)), miss), 1e-12)
+    return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

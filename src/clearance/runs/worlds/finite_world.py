@@ -26,6 +26,7 @@ from clearance.core.random_streams import fold, key_of
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import Table
 from clearance.finite.samplers.exact_sampler import Exact
@@ -68,6 +69,7 @@ LEARNING = 0.15  # of a budget of samples, after the margin
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
 MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
+LONGEST_WALK = 1e8  # steps of a walk of geometric length, on average: some ten seconds
 # The streams of the phases; no iteration gets as far as these.
 MARGIN, LEARN = 2**40, 2**40 + 1
 
@@ -209,7 +211,7 @@ class FiniteWorld(World):
         index, J = _iterates(cmdp, policy, trace)
         if margin.policy is not None:
             J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
-        size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma), np.abs(cmdp.b))
+        size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp), np.abs(cmdp.b))
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
@@ -299,6 +301,12 @@ class FiniteWorld(World):
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
     """Refuse combinations that would run and mean something else."""
     direction, name = getattr(method, "direction", None), type(method).__name__
+    gamma = sampler.cmdp.gamma
+    if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):
+        raise InputError(
+            f"gamma = {gamma!r} is too close to 1 to learn from walks, which take {1 / (1 - gamma):.3g} steps each: "
+            "use optimum, or a smaller gamma"
+        )
     if not isinstance(sampler, Table) and isinstance(direction, STOCHASTIC):
         kind, given = type(direction).__name__, type(sampler).__name__
         raise InputError(

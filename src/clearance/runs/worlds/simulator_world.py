@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
-from clearance.certificates.best_mixture import best_weights, safest_weights, spread_evenly
-from clearance.certificates.candidate_search import LEVELS, least_episodes
+from clearance.certificates.best_mixture import safest_weights
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test, share_of
-from clearance.certificates.sequential_test import slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
@@ -27,14 +24,16 @@ from clearance.core.atomic_files import digest, save_json
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.core.rational_algebra import average_down, average_up
-from clearance.core.spaces import Box, describe_space
+from clearance.core.spaces import describe_space
 from clearance.core.statement import PROBLEM, Statement, describe_statement
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.methods.natural_step import NaturalSteps
-from clearance.learning.methods.practical_cnpgpd import Course, PracticalCNPGPD
+from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
+from clearance.runs.worlds.simulator_candidates import WARM, LateIterates, gather_candidates
+from clearance.runs.worlds.simulator_plan import check_budget, check_limits, learning_share, rarity, with_kappa
 from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
 from clearance.runs.worlds.world import (
     Choice,
@@ -48,10 +47,9 @@ from clearance.runs.worlds.world import (
 )
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
-from clearance.simulator.jax_backend import eqx, real
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
-from clearance.simulator.policies.network_policy import Design, NetworkPolicy, Normaliser
+from clearance.simulator.policies.network_policy import Design, NetworkPolicy
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
@@ -59,43 +57,15 @@ from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
 from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
-    episode_steps,
     signal_bounds,
-    total_weight,
 )
+from clearance.simulator.samplers.tail_quantiles import cost_range, fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
-LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # the share of them for learning: the first whose rest can certify, see `ROOM`
-ROOM, TIGHTEST = 0.5, 0.85  # κ is at most this share of the largest slack there is: as planned, and where it must be
-CANDIDATES = 10  # late iterates to choose from
-SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
-LATE = 0.6  # they are among the last 40 %
-WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
-TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
-LEARN, FRESH = 2**40 + 10, 2**41  # streams
-STILL, STILL_STREAM = 16, 2**41 + 1  # episodes that show what doing nothing earns, and their stream
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**42  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
-
-
-@dataclass(frozen=True, eq=False)
-class LateIterates:
-    """Late iterates of a run on a simulator as candidates."""
-
-    simulator: Simulator
-    late: NetworkMixture
-    safe: int | None = None  # which of them is the safest policy of the run
-
-    @property
-    def count(self) -> int:
-        return self.late.M
-
-    def mixture(self, weights: Array) -> NetworkMixture:
-        return self.late.part(weights)
-
-    def episodes(self, mixture: NetworkMixture) -> Episodes:
-        return _compared(self.simulator, network_episodes(self.simulator, mixture))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +111,7 @@ class SimulatorWorld(World):
         simulator, policy = self.problem, Design() if policy is None else policy
         if isinstance(policy, Design):
             policy = replace(policy, normalise=policy.normalise and not unbiased)
-            policy = policy.fitted(simulator.obs_shape, simulator.action, seed)
+            policy = policy.fitted(simulator.obs_shape, simulator.action, seed, simulator.memory)
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
         if not unbiased:
@@ -160,11 +130,11 @@ class SimulatorWorld(World):
         """No margin is measured on a simulator: κ follows from the budget."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
-        share = _learning_share(s, budget, share_of(1) * task.delta)
-        decide = partial(_with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
+        share = learning_share(s, budget, share_of(1) * task.delta)
+        decide = partial(with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch, _rarity(s))
+            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch, rarity(s))
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
@@ -172,7 +142,8 @@ class SimulatorWorld(World):
         method: Any = decide(fitted)
         if task.evidence == "samples":
             signal_bounds(s)
-            _check_budget(s, method, budget)
+            check_limits(s)
+            check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
         extra = None if task.start is None else task.start.candidates
         return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), share * budget, extra=extra)
@@ -186,46 +157,34 @@ class SimulatorWorld(World):
     def search_budget(self, task: Task, spent: int) -> float:
         return (BUDGET if task.budget is None else task.budget) - spent
 
-    def _late(self, settled: Settled, run: Run) -> NetworkMixture:
-        """Late iterates, those that mix best by what the run has seen of them, and the safest policy of the run."""
-        sampler, K = cast(Practical | Algorithm2, settled.sampler), len(run.trace)
-        late = spread_evenly(K, CANDIDATES, first=max(LATE, WARM))
-        index = run.trace.rows_of(np.union1d(late, _promising(run.trace.J_hat, int(WARM * K), self.statement.b)))
-        theta = [run.trace.theta[index]]
-        if isinstance(run.state.method_memory, Course):
-            theta.append(run.state.method_memory.safe[None])
-        theta = np.concatenate([*theta, *_extra(settled)])
-        normaliser = sampler.normaliser(run.state.sampler_memory)
-        return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
+    def _late(self, settled: Settled, run: Run) -> tuple[NetworkMixture, dict[str, int]]:
+        return gather_candidates(settled.sampler, run, self.statement.b, settled.extra)
+
+    def _candidates(self, problem: Simulator, late: NetworkMixture, named: dict[str, int]) -> LateIterates:
+        return LateIterates(late, lambda mixture: _compared(problem, network_episodes(problem, mixture)), named)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
         """The late iterates whose values are finite, or all of them where none is."""
-        late = self._late(settled, run)
+        late, _ = self._late(settled, run)
         J, lower, upper = _exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
         if not stable.any():
-            return LateIterates(self.problem, late), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
+            return self._candidates(self.problem, late, {}), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
         J, error = J[stable], J[stable] - lower[stable]
         size = np.maximum(np.abs(self.statement.b), np.abs(J[:, 1:]).max(0))
-        return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
+        return self._candidates(self.problem, late.part(stable.astype(float)), {}), ExactValues(J, error, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: None, budget: float) -> Choice:
-        late = self._late(settled, run)
-        own = isinstance(run.state.method_memory, Course)
-        return Choice(LateIterates(self.problem, late, late.M - 1 - len(_extra(settled)) if own else None))
+        late, named = self._late(settled, run)
+        problem, spent = fit_nu(
+            self.problem, lambda problem: network_episodes(problem, late), fold(settled.stream, PILOT), budget
+        )
+        return Choice(self._candidates(problem, late, named), spent=spent)
 
-    def neighbours(
-        self, candidates: LateIterates, run: Run, J: Array, budget: float
-    ) -> tuple[dict[str, list[float]], int]:
-        """What the first policy earned, what the safest one does, and doing nothing, where 0 is an action."""
-        found = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
-        if candidates.safe is not None:
-            found["the safest policy found"] = J[candidates.safe].tolist()
-        still, steps = still_policy(candidates.late.policy), 0
-        if still is not None and budget >= STILL * episode_steps(self.statement):
-            X, _, steps = network_episodes(self.problem, still).draw(fold(key_of(0), STILL_STREAM), 0, STILL)
-            found["doing nothing"] = X.mean(0).tolist()
-        return found, steps
+    def neighbours(self, candidates: LateIterates, run: Run, J: Array) -> dict[str, list[float]]:
+        """What the first policy earned, what the safest one does, and doing nothing, where that is a candidate."""
+        first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
+        return first | {name: J[m].tolist() for name, m in candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
         """The safest mixture."""
@@ -269,26 +228,29 @@ class SimulatorWorld(World):
             if given is not None:
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
+        memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        problem = self.problem.remembering(memory)
         if executor is not None:
-            with Fleet(self.problem, executor) as fleet:
+            with Fleet(problem, executor) as fleet:
                 return SimulatorWorld(fleet)._certify_any(policy, delta, budget, seed, ledger)
-        return self._certify_any(policy, delta, budget, seed, ledger)
+        return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        source: NetworkEpisodes
-        if callable(policy) and isinstance(self.problem, Gym):
-            source, mixture = OwnRuleEpisodes(self.problem, rule=policy), None
-        else:
-            mixture = check_fits(self.problem, policy)
-            if self.problem.exact is not None and ledger is not None:
+        own = callable(policy) and isinstance(self.problem, Gym)
+        mixture = None if own else check_fits(self.problem, policy)
+        if self.problem.exact is not None:
+            if ledger is not None:
                 raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
-            if self.problem.exact is not None:
-                return self.certify(mixture)
-            source = network_episodes(self.problem, mixture)
+            return self.certify(cast(NetworkMixture, mixture))
+
+        def episodes(problem: Any) -> NetworkEpisodes:
+            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else network_episodes(problem, mixture)
+
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
-        drawn = _compared(self.problem, source)
-        checked = 0 if mixture is None else self.problem.lane_check.steps
-        seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget, identity, ledger)
+        problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
+        drawn = _compared(problem, episodes(problem))
+        checked = tried + (0 if mixture is None else self.problem.lane_check.steps)
+        seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget - tried, identity, ledger)
         constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
         scope = self.scope(mixture) + (f" {CONSTANT}." if constant else "")
         facts = {"components": 1 if mixture is None else mixture.M, "scope": scope, **self.limits()}
@@ -306,7 +268,7 @@ class SimulatorWorld(World):
         if policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
-        words = scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how)
+        words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: NetworkMixture | None) -> list[str]:
@@ -319,9 +281,22 @@ class SimulatorWorld(World):
         many = self.problem.n > 1 or near is not self.problem
         return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
 
+    def _tails(self) -> list[str]:
+        """What limits on chances and tails are about, in words."""
+        s, slip = self.statement, f"a share of {self.problem.slip:g}"
+        rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
+        nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
+        return [*s.tail_words, *rounding, *nu]
+
     def complete(self, certificate: Certificate) -> Certificate:
-        """A reward that declares no bounds has none in the certificate."""
+        """A reward that declares no bounds has none in the certificate; of a CVaR only its upper bound is known."""
         s = self.statement
+        for i in np.flatnonzero(s.one_sided).tolist():
+            least = -cost_range(self.problem, i)[0]
+            certificate = replace(certificate, J_upper=_replaced(certificate.J_upper, 1 + i, least))
+            if certificate.interval is not None:
+                low, high = certificate.interval
+                certificate = replace(certificate, interval=(low, _replaced(high, 1 + i, least)))
         if s.bounds is not None and np.all(np.isfinite([x[0] for x in s.bounds])):
             return certificate
         lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
@@ -399,83 +374,5 @@ def _explain(J: Array) -> str:
     return "values computed from the model in rational arithmetic, rounded outward"
 
 
-def _extra(settled: Settled) -> list[Array]:
-    """Candidates that the run began from, each as [1, d]."""
-    return [] if settled.extra is None else [theta[None] for theta in settled.extra]
-
-
-def still_policy(policy: NetworkPolicy) -> NetworkMixture | None:
-    """The policy whose action is 0 but for a hair, where the action space is a box with 0 inside; else None."""
-    box = policy.space
-    if not isinstance(box, Box) or not np.all((box.low < 0) & (box.high > 0)):
-        return None
-    still = NetworkPolicy(policy.obs_shape, box, Design("gaussian", (), "fixed", 0.01, normalise=False))
-    net, squash = still.net(still.init()), box.bounded
-    middle, half = (np.where(squash, x, 1.0) for x in (0.5 * (box.low + box.high), 0.5 * (box.high - box.low)))
-    bias = np.where(squash, np.arctanh(np.clip(-middle / half, -0.999, 0.999)), 0.0)
-    net = eqx.tree_at(lambda x: x.layers[-1].bias, net, real(bias))
-    theta = np.asarray(ravel_pytree(net)[0], float)
-    return NetworkMixture.single(still, theta, Normaliser.identity(still.inputs))
-
-
-def _promising(J_hat: Array, first: int, b: Array) -> Array:
-    """The iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
-    width = min(SMOOTH, len(J_hat) - first)
-    if width < 1 or not len(b):
-        return np.zeros(0, np.int64)
-    sums = np.cumsum(np.concatenate([np.zeros((1, J_hat.shape[1])), J_hat[first:]]), axis=0)
-    J = (sums[width:] - sums[:-width]) / width
-    w = best_weights(J, b)
-    return np.flatnonzero(safest_weights(J, b) if w is None else w) + first + width // 2
-
-
-def _check_budget(statement: Statement, method: Any, budget: float) -> None:
-    """Refuse to learn where nothing would be left to certify with."""
-    candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
-    least = least_episodes(candidates) * episode_steps(statement)
-    if (1 - LEARNING[0]) * budget < least:
-        why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
-        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING[0]):.0f} or more")
-
-
-def _learning_share(s: Statement, budget: float, delta: float) -> float:
-    """The share of the budget for learning: half of it, or less where the rest would ask for most of the slack."""
-    if not s.I or s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
-        return LEARNING[0]
-    enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
-    return next(enough, LEARNING[-1])
-
-
-def _rarity(s: Statement) -> float:
-    """The largest slack that there is as a share of the range of an episode's sum; the least over all limits."""
-    if not s.I or s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
-        return 1.0
-    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
-    return float(np.min((s.length * high - s.b) / np.maximum(s.length * (high - low), 1e-300)))
-
-
-def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """The slack [I] that a certificate from so many steps will need, and what there should be room for."""
-    assert s.bounds is not None
-    low, high = np.minimum(s.bounds[0][1:], 0.0), np.maximum(s.bounds[1][1:], 0.0)
-    width = total_weight(s) * (high - low)
-    need = slack_needed(SPREAD * width, width, TESTED * budget / episode_steps(s), LEVELS[0] * delta)
-    return need, ROOM * np.maximum(s.length * high - s.b, 0.0)
-
-
-def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """κ as given; or what a certificate from the budget will need, at most .85 of the largest slack that there is.
-
-    Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
-    """
-    s, given = statement, getattr(method, "kappa", 0.0)
-    if not s.I or given != "auto":
-        return method if given != "auto" else replace(method, kappa=0.0)
-    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
-        return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
-    need, most = _slack_planned(s, budget, delta)
-    kappa = tuple(np.minimum(need, TIGHTEST / ROOM * most).tolist())
-    if not isinstance(method, NaturalSteps) or np.any(need > most):
-        return replace(method, kappa=kappa)
-    episodes = TESTED * budget / episode_steps(s)
-    return replace(method, kappa=kappa, kappa_sd=slack_per_sd(episodes, LEVELS[0] * delta))
+def _replaced(values: list[float], i: int, value: float) -> list[float]:
+    return [*values[:i], value, *values[i + 1 :]]

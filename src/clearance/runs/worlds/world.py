@@ -107,11 +107,14 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it."""
+    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it;
+    spent: environment steps that preparing the choice took.
+    """
 
     candidates: Candidates
     fallback: Array | None = None
     reserve: float = 0.0
+    spent: int = 0
 
 
 class ExactValues(NamedTuple):
@@ -202,12 +205,9 @@ class World(Protocol):
         """Return the policies to choose from, as many as so many environment steps can tell apart."""
         ...
 
-    def neighbours(self, candidates: Any, run: Run, J: Array, budget: float) -> tuple[dict[str, list[float]], int]:
-        """Return what other policies are worth, J [1+I] by name, for comparison, and the steps that it took.
-
-        J  estimates for the candidates [n, 1+I];  budget  environment steps that may be used
-        """
-        return {}, 0
+    def neighbours(self, candidates: Any, run: Run, J: Array) -> dict[str, list[float]]:
+        """Return what other policies are worth, J [1+I] by name; the candidates have estimates J [n, 1+I]."""
+        return {}
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
         """Return the one policy of the class with exactly the values of a mixture; None where none is known."""

@@ -10,7 +10,7 @@ TimeLimit, which is taken off; an environment that cuts episodes off by itself b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -18,16 +18,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clearance.core.arrays import Array
+from clearance.core.criterion import check_horizon
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.spaces import Space, restore_space
-from clearance.core.statement import Statement, check_horizon
+from clearance.core.statement import Statement
+from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess
 from clearance.simulator.gymnasium_envs.env_lanes import EnvLanes
 from clearance.simulator.gymnasium_envs.lane_independence import check_lanes
 from clearance.simulator.gymnasium_envs.lane_rollout import Act, roll_out
+from clearance.simulator.gymnasium_envs.tail_lanes import TailLanes
 from clearance.simulator.gymnasium_envs.time_limits import lift_time_limit
 from clearance.simulator.simulator import Exact, LaneCheck, Simulator, Steps
+from clearance.simulator.tail_costs import TailCosts
 
 LANES = 8
 Cost = Callable[[Any, Any, Any, Any], Any]
@@ -61,6 +65,7 @@ class Gym(Simulator):
     statement  what is asked;  lanes: the environments;  sign: −1 where they give costs, 1 where utilities
     action     the space of actions, as policies see it
     again      makes the same problem in another process; None where the environment was given as an object
+    plain, tail_costs  where limits are on chances and tails: the problem without them, and what leads from it to this
     """
 
     statement: Statement
@@ -68,6 +73,8 @@ class Gym(Simulator):
     sign: float
     action: Space
     again: Callable[[], Gym] | None = None
+    plain: Gym | None = None
+    tail_costs: TailCosts | None = None
     n: int = field(init=False)
     exact: Exact | None = field(init=False, default=None)
     obs_shape: tuple[int, ...] = field(init=False)
@@ -94,7 +101,11 @@ class Gym(Simulator):
     def first_lane(self) -> Gym | None:
         """The problem with its first lane alone; None where lanes cannot run alone."""
         lanes = self.lanes.first()
-        return None if lanes is None else Gym(self.statement, lanes, self.sign, self.action)
+        return None if lanes is None else replace(self, lanes=lanes, again=None)
+
+    def restate(self, told: Statement, costs: TailCosts) -> Gym:
+        again = None if self.again is None else partial(_restate, self.again, told, costs)
+        return Gym(told, TailLanes(self.lanes, costs), self.sign, self.action, again, self, costs)
 
     def close(self) -> None:
         self.lanes.close()
@@ -111,26 +122,33 @@ def gymnasium(
     *,
     constraints: Cost | Mapping[str, Cost] | None = None,
     b: ArrayLike | Mapping[str, float] | None = None,
-    limits: ArrayLike | Mapping[str, float] | None = None,
+    limits: Any = None,
     gamma: float | None = None,
     horizon: int | None = None,
     num_envs: int | None = None,
     names: Sequence[str] | None = None,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     name: str | None = None,
+    cost_so_far: bool = True,
 ) -> Gym:
     """A problem from a Gymnasium environment: an id, a factory, an object, a vector environment or a `SideProcess`.
 
     constraints  f(obs, action, next_obs, info) that gives a number, a vector or a dict; or {name: f}. Without it the
                  environment gives costs itself, in `info["cost"]` or as Safety-Gymnasium's six-value step
     limits       upper limits of costs, E Σ γ^t cost ≤ limit;  b: lower limits of utilities, E Σ γ^t g ≥ b (one of them,
-                 as a number, a vector, or a dict by name)
+                 as a number, a vector, or a dict by name). A limit may be `cl.Chance` or `cl.CVaR`, on what single
+                 episodes cost; a list gives one cost several limits
     gamma        discount; with a horizon 1 unless given
     horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
     num_envs     environments side by side (8; an object is one)
     bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
                  [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
+    cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
     """
+    if has_tails(limits):
+        rest = {"constraints": constraints, "gamma": gamma, "horizon": horizon, "num_envs": num_envs, "names": names}
+        plain = gymnasium(env, limits=plain_limits(limits), b=b, bounds=bounds, name=name, **rest)
+        return plain.with_limits(limits, cost_so_far=cost_so_far)
     labels, limit, sign = _limits(constraints, b, limits, names)
     horizon = check_horizon(horizon)
     if gamma is None and horizon is None:
@@ -155,6 +173,10 @@ def gymnasium(
     settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name}
     again = None if is_object(env) else partial(gymnasium, env, **settings)
     return Gym(statement, lanes, sign, restore_space(lanes.action), again)
+
+
+def _restate(again: Callable[[], Gym], told: Statement, costs: TailCosts) -> Gym:
+    return again().restate(told, costs)
 
 
 # ------------------------------------------------------------------------------------------------ what is asked

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, restore_space
 from clearance.core.statement import Statement, read_vector
+from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.jax_backend import jax, jnp
-from clearance.simulator.simulator import Exact, Simulator
+from clearance.simulator.jax_envs.tail_environment import remember_costs
+from clearance.simulator.simulator import ROUGHLY, Exact, Simulator
+from clearance.simulator.tail_costs import TailCosts
 
 LANES = 256
 
@@ -31,6 +34,7 @@ class Environment(Simulator):
     n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
     exact  (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
     sign   −1 where the user's own step gives costs, so that faults are reported in the user's terms
+    plain, tail_costs  where limits are on chances and tails: the problem without them, and what leads from it to this
     """
 
     statement: Statement
@@ -41,7 +45,10 @@ class Environment(Simulator):
     n: int = LANES
     exact: Exact | None = None
     sign: float = 1.0
+    plain: Environment | None = None
+    tail_costs: TailCosts | None = None
     obs_shape: tuple[int, ...] = field(init=False)
+    slip: ClassVar[float] = ROUGHLY
 
     def __post_init__(self) -> None:
         key = jax.random.key(0)
@@ -68,6 +75,10 @@ class Environment(Simulator):
     def name(self) -> str:
         return self.statement.name
 
+    def restate(self, told: Statement, costs: TailCosts) -> Environment:
+        made = remember_costs(self, costs)
+        return Environment(told, *made, self.action, self.n, sign=self.sign, plain=self, tail_costs=costs)
+
 
 def environment(
     reset: Callable[[Any], Any],
@@ -83,12 +94,19 @@ def environment(
     bounds: Any = None,
     name: str = "environment",
     lanes: int = LANES,
+    cost_so_far: bool = True,
 ) -> Environment:
     """A problem from three pure functions of JAX.
 
     b, limits  lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name; with
-               costs `step` gives (r, cost_1, …), and `bounds` are those of the costs
+               costs `step` gives (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance` or
+               `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
+    cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
     """
+    if has_tails(limits):
+        rest = {"action": action, "gamma": gamma, "b": b, "limits": plain_limits(limits), "horizon": horizon}
+        plain = environment(reset, step, observe, **rest, names=names, bounds=bounds, name=name, lanes=lanes)
+        return plain.with_limits(limits, cost_so_far=cost_so_far)
     if (b is None) == (limits is None):
         raise InputError("give either b, lower limits of utilities, or limits, upper limits of costs")
     given, word, turn = (b, "b", 1.0) if limits is None else (limits, "limits", -1.0)

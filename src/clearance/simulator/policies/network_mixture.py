@@ -15,6 +15,7 @@ from clearance.certificates.certificate_fields import certificate_array
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
+from clearance.core.cost_memory import CostTracker
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.network_form import ARRAYS, most_numbers
@@ -76,7 +77,9 @@ class NetworkMixture:
 
     def reset(self, rng: np.random.Generator) -> NetworkActor:
         """Draw the component for one episode."""
-        return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng)
+        memory = self.policy.memory
+        tracker = None if memory is None else CostTracker(memory, None)
+        return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng, tracker)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a policy file holds: weights [M], theta [M, d], the description as JSON, and the normaliser."""
@@ -105,19 +108,27 @@ class NetworkMixture:
 
 @dataclass(frozen=True, eq=False)
 class NetworkActor:
-    """One component at work during one episode."""
+    """One component at work during one episode; one that acts on the cost so far is told of it by `record`."""
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]
     rng: np.random.Generator
+    tracker: CostTracker | None = None
+
+    def record(self, costs: Any) -> None:
+        """Say what the last step has cost: a number, or a dict by name."""
+        if self.tracker is not None:
+            self.tracker.record(costs)
 
     def act(self, obs: Any) -> Any:
         """An action, as the environment's own space has it, at one observation."""
         policy, head = self.policy, self.policy.head
-        if np.shape(obs) != policy.obs_shape:
+        shape = policy.obs_shape if policy.memory is None else policy.memory.obs_shape
+        if np.shape(obs) != shape:
             told = "flatten it first: gymnasium.spaces.flatten(observation_space, obs)"
-            raise InputError(f"the observation must have shape {policy.obs_shape}, got {_describe_shape(obs)}; {told}")
-        u = head.latent(self.out(np.asarray(obs)[None]), head.plain_noise(self.rng, 1), np)
+            raise InputError(f"the observation must have shape {shape}, got {_describe_shape(obs)}; {told}")
+        rows = np.asarray(obs)[None] if self.tracker is None else self.tracker.join(np.asarray(obs, float)[None])
+        u = head.latent(self.out(rows), head.plain_noise(self.rng, 1), np)
         return policy.space.native(np.asarray(head.action(u, np))[0])
 
 

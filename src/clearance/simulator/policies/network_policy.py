@@ -18,11 +18,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from clearance.core.arrays import Array
+from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.network_form import Architecture, NetworkForm, Scale, normalise
 from clearance.core.spaces import Space
 from clearance.simulator.jax_backend import eqx, jax, jnp, real
 from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
+
+STILL = 0.01  # σ of the policy that does nothing
 
 
 class Normaliser(NamedTuple):
@@ -76,12 +79,14 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
 class Design(Architecture):
     """A policy before it knows its simulator; see `categorical` and `gaussian`."""
 
-    def fitted(self, obs_shape: tuple[int, ...], space: Space, seed: int = 0) -> NetworkPolicy:
-        """The policy for these observations and actions."""
+    def fitted(
+        self, obs_shape: tuple[int, ...], space: Space, seed: int = 0, memory: CostMemory | None = None
+    ) -> NetworkPolicy:
+        """The policy for these observations and actions; `memory`: what they hold of the costs so far."""
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
-        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed))
+        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed), memory=memory)
 
 
 def categorical(hidden: Sequence[int] = (64, 64), normalise: bool | None = None) -> Design:
@@ -133,6 +138,22 @@ class NetworkPolicy(NetworkForm):
     def init(self) -> Array:
         """θ¹ [d], from the policy's own seed."""
         return self._ravelled[0].copy()
+
+    def still(self) -> Array | None:
+        """θ of the policy whose action is 0 but for a hair; None where 0 is no action or σ cannot be chosen by θ."""
+        head, d = self.head, self.design
+        if not isinstance(head, Gaussian) or d.scale != "free":
+            return None
+        low, high, squash = head.box.low, head.box.high, head.box.bounded
+        if not np.all((low < 0) & (high > 0)):
+            return None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            bias = np.where(squash, np.arctanh(np.clip(-(low + high) / (high - low), -0.999, 0.999)), 0.0)
+        net = self.net(self.init())
+        last = net.layers[-1]
+        still = (jnp.zeros_like(last.weight), real(bias), jnp.full(head.m, np.log(STILL)))
+        net = eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias, x.log_std), net, still)
+        return np.asarray(ravel_pytree(net)[0], float)
 
     def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
         """θ of the same policy with another normaliser: the first layer takes up the difference."""

@@ -216,7 +216,7 @@ class Practical(Sampler):
         A = gae(steps, V, V_after, self.gamma, self.decay)
         weight = occupancy_weights(t, steps, self.statement.gamma)
         rows = Rows(z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype), self._clock(t, z.dtype))
-        X = first_returns(steps, V_after, self.statement.gamma)
+        X = first_returns(steps, V_after, self.statement.gamma) + real(self.statement.offset)
         wrong = self._first_wrong(steps, obs)
         h = steps.h.reshape(-1, steps.h.shape[-1])[wrong]
         return Digest(Rows(*(x.reshape(-1, *x.shape[2:]) for x in rows)), X, wrong, h)
@@ -276,7 +276,7 @@ class Practical(Sampler):
         def fit(order: Any, values: Values, normaliser: Normaliser, past: Past, R: Any, valid: Any) -> Values:
             z = normaliser(past.obs)
             seen = jnp.concatenate([z, past.clock[:, None]], 1) if self.timed else z
-            return self.critics.fit(order, self.critics.rescaled(values, R, valid), seen, past.R, past.valid)
+            return self.critics.descend(order, self.critics.rescaled(values, R, valid), seen, past.R, past.valid)
 
         return jax.jit(fit)
 

@@ -48,7 +48,7 @@ class OwnRuleEpisodes(NetworkEpisodes):
         length, seed = int(self.lengths(rng, 1)[0]), int(rng.integers(2**31))
         self._watched.begin()
         h = follow_rule(self.simulator, self._watched.choose, seed, length)
-        X: Array = np.sum(self.factor ** np.arange(len(h))[:, None] * h, axis=0)
+        X: Array = np.sum(self.factor ** np.arange(len(h))[:, None] * h, axis=0) + self.statement.offset
         return X[None], np.zeros(1, np.int64), len(h)
 
 

@@ -31,7 +31,7 @@ from clearance.simulator.jax_envs.jax_rollout import act, choose
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Normaliser
 from clearance.simulator.remote_lanes import map_jobs
-from clearance.simulator.simulator import ROUGHLY, SLIP, Simulator, find_wrong_signal, widen_bounds
+from clearance.simulator.simulator import ROUGHLY, Simulator, find_wrong_signal, widen_bounds
 
 UNBOUNDED = 1e12  # stands for the bound of a reward that has none
 CHUNK = 256  # steps whose signals a compiled program keeps before they are summed in float64
@@ -68,6 +68,11 @@ class NetworkEpisodes:
         return self.simulator.statement
 
     @property
+    def one_sided(self) -> tuple[bool, ...]:
+        """Which limits the episodes can confirm and not refute [I]: those on tails (`core.tail_limits`)."""
+        return self.statement.one_sided
+
+    @property
     def q(self) -> float:
         return math.sqrt(self.statement.gamma)
 
@@ -79,9 +84,8 @@ class NetworkEpisodes:
     @property
     def bounds(self) -> tuple[Array, Array]:
         """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
-        low, high = self._signal_bounds
-        most = total_weight(self.statement) * (1 + self._rounding)
-        return most * np.minimum(low, 0.0), most * np.maximum(high, 0.0)
+        weight = total_weight(self.statement) * (1 + self._rounding)
+        return self.statement.sum_ranges(*self._signal_bounds, weight, self._near.slip)
 
     @property
     def bias(self) -> Array:
@@ -89,14 +93,18 @@ class NetworkEpisodes:
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
         share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
-        return share * total_weight(self.statement) * np.maximum(np.abs(low), np.abs(high))
+        summed = np.array([False, *self.statement.one_sided])  # sums so far, rounded as the simulator computes
+        return (share + self._near.slip * summed) * total_weight(self.statement) * np.maximum(np.abs(low), np.abs(high))
+
+    @property
+    def _near(self) -> Simulator:
+        """The simulator itself, where a fleet runs it."""
+        return getattr(self.simulator, "near", self.simulator)
 
     @cached_property
     def _signal_bounds(self) -> tuple[Array, Array]:
         """(low, high) of h [1+I] with all that is let through."""
-        near = getattr(self.simulator, "near", self.simulator)
-        slip = ROUGHLY if isinstance(near, Environment) else SLIP
-        low, high = widen_bounds(signal_bounds(self.statement), slip)
+        low, high = widen_bounds(signal_bounds(self.statement), self._near.slip)
         return np.clip(low, -UNBOUNDED, UNBOUNDED), np.clip(high, -UNBOUNDED, UNBOUNDED)
 
     @property
@@ -127,7 +135,7 @@ class NetworkEpisodes:
         length[n:] = 0  # lanes that are not needed
         run = self._run if isinstance(self.simulator, Environment) else self._walk
         X, steps = run(fold(key, begin), rng, component, length)
-        return X[:n], component[:n], steps
+        return X[:n] + self.statement.offset, component[:n], steps
 
     def _components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
         return self.mixture.components(rng, n)

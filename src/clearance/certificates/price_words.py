@@ -1,0 +1,34 @@
+"""The price of a limit in one sentence, the same wherever λ is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# The one meaning of λ. The best reward is a concave function of each limit, and λ is minus its slope.
+PRICE = "at the margin, tightening this limit by one unit costs at least λ reward; loosening it gains at most λ"
+
+
+def price_words(name: str, lam: float, *, cost: bool) -> str:
+    """Return what λ says of one limit: to tighten a cost's limit is to lower it, a utility's limit to raise it.
+
+    >>> price_words("waiting", 2.5, cost=True)
+    'waiting: at the margin, lowering this limit by one unit costs at least 2.5 reward; raising it gains at most 2.5.'
+    """
+    tighten, loosen = ("lowering", "raising") if cost else ("raising", "lowering")
+    if lam == 0:
+        return f"{name}: this limit costs nothing; {loosen} it gains no reward."
+    price = f"{lam:.4g}"
+    return (
+        f"{name}: at the margin, {tighten} this limit by one unit costs at least {price} reward; "
+        f"{loosen} it gains at most {price}."
+    )
+
+
+def prices_in_words(said: Mapping[str, Any]) -> list[str]:
+    """Return one sentence per limit of an answer; none where the multipliers are not those of the optimum."""
+    lam = said.get("lam")
+    if lam is None or not len(lam) or said.get("evidence") != "exact":
+        return []
+    rows = zip(said["names"], lam, said["costs"], strict=True)
+    return [price_words(name, float(price), cost=bool(cost)) for name, price, cost in rows]

@@ -1,0 +1,60 @@
+"""What figures share: matplotlib, loaded late, colours, and names that are shown as they are.
+
+Colours are Okabe and Ito's, which people with any colour vision can tell apart. Results draw themselves (`plot`).
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from clearance.core.atomic_files import write_whole
+from clearance.core.errors import MissingExtraError
+
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#000000",
+)
+
+
+def load_pyplot() -> Any:
+    """Return pyplot with the backend that the user has: in a notebook, the one that shows figures inline."""
+    # Without a home matplotlib uses a temporary folder, and says so in two warnings.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise MissingExtraError("matplotlib", "report") from None
+    return plt
+
+
+def pyplot_for_files() -> Any:
+    """Return pyplot for figures that go to files: it works without a screen."""
+    plt = load_pyplot()
+    plt.switch_backend("Agg")
+    return plt
+
+
+def finish_figure(fig: Any) -> Any:
+    """Return a figure that is not shown yet: the last line of a notebook's cell shows it, `savefig` writes it."""
+    load_pyplot().close(fig)  # or a notebook would show it twice
+    return fig
+
+
+def save_figure(fig: Any, path: str | Path, *, dpi: int = 110) -> None:
+    """Write a figure as a whole file, .png or .svg; the same figure gives the same bytes."""
+    kind = Path(path).suffix[1:]
+    with write_whole(path) as f:
+        fig.savefig(f, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
+
+
+def plain_text(name: str) -> str:
+    """Return a name as it is: what matplotlib would take for mathematics, or cannot show, is escaped."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return shown.replace("\\", "\\\\").replace("$", "\\$")

@@ -1,0 +1,258 @@
+"""Limits on what single episodes cost, beside limits on the mean: chances and tails of C = Σ_t cost_t.
+
+    Chance(above=40, at_most=0.05)      P(C > 40) ≤ 0.05
+    CVaR(level=0.9, at_most=12)         the mean of the worst 10 % of episodes is at most 12
+
+Each is an ordinary limit on an expected value, E φ(C) ≤ at_most:
+
+    chance    φ(C) = 1{C > c}
+    tail      φ(C) = ν + (C − ν)₊/(1 − α),    CVaR_α = min over ν of E φ(C)         (Rockafellar and Uryasev 2000)
+
+so any ν that is fixed before a test proves CVaR ≤ at_most, and no single ν proves the contrary. Along an episode φ is
+the sum of its increments, which are what samplers and tests see as the signals of its steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.validation import read_number
+
+USUAL = 0.9  # ν as a share of the limit of a CVaR, where none is given
+KINDS = {"chance": ("above", "at_most"), "cvar": ("level", "at_most", "at")}
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+CHANCE = re.compile(rf"P\((.+?)>\s*({NUMBER})\s*\)\s*(?:<=|≤)\s*({NUMBER})")
+TAIL = re.compile(rf"CVaR\s*({NUMBER})\s*\((.+?)\)\s*(?:<=|≤)\s*({NUMBER})(?:\s+at\s+({NUMBER}))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Chance:
+    """The probability that an episode's sum of a cost exceeds `above` is at most `at_most`.
+
+    >>> Chance(above=40, at_most=0.05).words("energy")
+    'P(energy > 40) ≤ 0.05'
+    """
+
+    above: float
+    at_most: float
+
+    def __post_init__(self) -> None:
+        _keep_numbers(self, "above", "at_most")
+        if not 0 <= self.at_most < 1:
+            raise InputError(f"Chance: at_most is a probability of at least 0 and below 1, got {self.at_most:g}")
+
+    offset, one_sided = 0.0, False
+
+    def label(self, name: str) -> str:
+        """What is limited, in a formula."""
+        return f"P({name} > {self.above:g})"
+
+    def words(self, name: str) -> str:
+        return f"{self.label(name)} ≤ {self.at_most:g}"
+
+    def explain(self, name: str) -> str:
+        """What is limited, in words."""
+        return f"{self.label(name)} is the probability that the sum of {name} over one episode exceeds {self.above:g}"
+
+    def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
+        """φ at the sums C, without the offset; a sum counts as `above` itself if it is nearer than rounding may be."""
+        return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
+
+    def sum_range(self, low: float, high: float) -> tuple[float, float]:
+        """Of φ, for sums between low and high."""
+        return 0.0, 1.0
+
+    def step_range(self, low: float, high: float) -> tuple[float, float]:
+        """Of an increment of φ, for costs of one step between low and high."""
+        return (0.0 if low >= 0 else -1.0), 1.0
+
+    @property
+    def scale(self) -> float:
+        """The size of the sums that matter."""
+        return abs(self.above) or 1.0
+
+
+@dataclass(frozen=True)
+class CVaR:
+    """The mean over the worst 1 − `level` of the episodes of a cost's sum is at most `at_most`.
+
+    at  ν, where excess is counted from; chosen from earlier episodes if not given. Any is sound, the quantile at
+        `level` is the best
+
+    >>> CVaR(level=0.9, at_most=12).words("wear")
+    'CVaR0.9(wear) ≤ 12'
+    """
+
+    level: float
+    at_most: float
+    at: float | None = None
+
+    def __post_init__(self) -> None:
+        _keep_numbers(self, "level", "at_most", *(() if self.at is None else ("at",)))
+        if not 0 <= self.level < 1:
+            raise InputError(f"CVaR: level is a probability of at least 0 and below 1, got {self.level:g}")
+
+    one_sided = True  # one ν cannot show that the limit is broken
+
+    @property
+    def nu(self) -> float:
+        """ν: the one given, or the usual share of the limit."""
+        return USUAL * self.at_most if self.at is None else self.at
+
+    offset = nu
+
+    def label(self, name: str) -> str:
+        """What is limited, in a formula."""
+        return f"CVaR{self.level:g}({name})"
+
+    def words(self, name: str) -> str:
+        return f"{self.label(name)} ≤ {self.at_most:g}"
+
+    def explain(self, name: str) -> str:
+        """What is limited, in words."""
+        worst = f"the worst {100 * (1 - self.level):.4g} % of episodes"
+        return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
+
+    def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
+        """φ at the sums C, without the offset ν."""
+        return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
+
+    def sum_range(self, low: float, high: float) -> tuple[float, float]:
+        """Of φ, for sums between low and high."""
+        least, most = (self.nu + float(self.value(np.float64(x), np)) for x in (low, high))
+        return least, most
+
+    def step_range(self, low: float, high: float) -> tuple[float, float]:
+        """Of an increment of φ, for costs of one step between low and high."""
+        return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
+
+    @property
+    def scale(self) -> float:
+        """The size of the sums that matter."""
+        return abs(self.at_most) or 1.0
+
+
+Rule = Chance | CVaR
+
+
+class TailLimit(NamedTuple):
+    """A rule for the sum of one cost, as part of a statement; low and high: the range of φ in one episode."""
+
+    cost: str
+    rule: Rule
+    low: float = -np.inf
+    high: float = np.inf
+
+    @property
+    def label(self) -> str:
+        return self.rule.label(self.cost)
+
+    @property
+    def start(self) -> float:
+        """φ before the first step, the offset included."""
+        return self.rule.offset + float(self.rule.value(np.float64(0.0), np))
+
+
+# ---------------------------------------------------------------------------------------------------- as users write it
+
+
+def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
+    """Return (cost, limit) for every limit; a cost may have several: {"energy": [25.0, Chance(…)]}.
+
+    >>> split_limits({"energy": [25, Chance(40, 0.05)], "heat": 3.0})
+    [('energy', 25.0), ('energy', Chance(above=40.0, at_most=0.05)), ('heat', 3.0)]
+    """
+    found: list[tuple[str, float | Rule]] = []
+    for name, given in limits.items():
+        for one in given if isinstance(given, list | tuple) else [given]:
+            found.append((str(name), one if isinstance(one, Rule) else read_number(f"limits[{name!r}]", one)))
+    return found
+
+
+def has_tails(limits: Any) -> bool:
+    """Whether limits, as users give them, hold a chance or a tail."""
+    if isinstance(limits, Rule):
+        return True
+    values = limits.values() if isinstance(limits, Mapping) else limits if isinstance(limits, list | tuple) else ()
+    return any(isinstance(x, Rule | list | tuple) for x in values)
+
+
+def plain_limits(limits: Any) -> Any:
+    """The same costs with limits on their means alone, to state the plain problem with."""
+    if isinstance(limits, Mapping):
+        return dict.fromkeys(limits, 0.0)
+    return 0.0 if isinstance(limits, Rule) else [0.0] * len(limits)
+
+
+def parse_tail(text: str) -> tuple[str, Rule] | None:
+    """Return (cost, limit) of a text that states a chance or a tail; None if it states neither.
+
+    >>> parse_tail("P(energy>40)<=0.05")
+    ('energy', Chance(above=40.0, at_most=0.05))
+    >>> parse_tail("CVaR0.9(wear) <= 12 at 8")
+    ('wear', CVaR(level=0.9, at_most=12.0, at=8.0))
+    """
+    chance, tail = CHANCE.fullmatch(text.strip()), TAIL.fullmatch(text.strip())
+    if chance:
+        return chance[1].strip(), Chance(float(chance[2]), float(chance[3]))
+    if tail:
+        return tail[2].strip(), CVaR(float(tail[1]), float(tail[3]), None if tail[4] is None else float(tail[4]))
+    return None
+
+
+def tail_text(name: str, rule: Rule) -> str:
+    """Return the text that `parse_tail` reads."""
+    if isinstance(rule, Chance):
+        return f"P({name}>{rule.above!r})<={rule.at_most!r}"
+    return f"CVaR{rule.level!r}({name})<={rule.at_most!r}" + ("" if rule.at is None else f" at {rule.at!r}")
+
+
+# ---------------------------------------------------------------------------------------------------- plain data
+
+
+def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
+    """The limit as JSON holds it; bounds that are not there are null in the file."""
+    if tail is None:
+        return None
+    kind = "chance" if isinstance(tail.rule, Chance) else "cvar"
+    rule = {field: getattr(tail.rule, field) for field in KINDS[kind]}
+    return {"cost": tail.cost, "kind": kind, **rule, "low": tail.low, "high": tail.high}
+
+
+def restore_tail(data: Any) -> TailLimit | None:
+    """The inverse of `describe_tail`."""
+    if data is None:
+        return None
+    if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):
+        raise InputError(f"tails: an entry must be null, or have cost and kind (chance, cvar), got {data!r:.60}")
+    fields: dict[str, Any] = {name: data.get(name) for name in KINDS[data["kind"]]}
+    rule: Rule = Chance(**fields) if data["kind"] == "chance" else CVaR(**fields)
+    low, high = data.get("low"), data.get("high")
+    ends = -np.inf if low is None else read_number("low", low), np.inf if high is None else read_number("high", high)
+    return TailLimit(data["cost"], rule, *ends)
+
+
+def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
+    """What is added to the summed utilities of an episode [1+I]: −φ before the first step."""
+    return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
+
+
+def at_nu(tail: TailLimit, nu: float, low: float, high: float) -> TailLimit:
+    """The same limit on a tail with another ν; sums lie between low and high."""
+    assert isinstance(tail.rule, CVaR)
+    rule = replace(tail.rule, at=float(nu))
+    return TailLimit(tail.cost, rule, *rule.sum_range(low, high))
+
+
+def _keep_numbers(of: Any, *names: str) -> None:
+    for name in names:
+        object.__setattr__(of, name, read_number(f"{type(of).__name__}: {name}", getattr(of, name)))
+        if not np.isfinite(getattr(of, name)):
+            raise InputError(f"{type(of).__name__}: {name} must be finite, got {getattr(of, name)!r}")

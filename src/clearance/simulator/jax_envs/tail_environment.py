@@ -1,0 +1,50 @@
+"""JAX environments with limits on chances and tails: the state holds the costs so far, the signals follow from them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from clearance.simulator.jax_backend import jax, jnp
+from clearance.simulator.tail_costs import TailCosts
+
+
+class Remembering(NamedTuple):
+    """A state of the plain environment, the costs so far [plain I] with what rounding has left out, and the time."""
+
+    state: Any
+    sums: Any
+    rest: Any
+    t: Any
+
+
+def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
+    """Return reset, step and observe of a plain environment with these limits."""
+    I = tail_costs.plain.I
+
+    def reset(key: Any) -> Remembering:
+        zero = jnp.zeros(I)
+        return Remembering(plain.reset(key), zero, zero, jnp.zeros((), jnp.int32))
+
+    def step(key: Any, state: Remembering, action: Any) -> tuple[Remembering, Any, Any]:
+        moved, h, terminated = plain.step(key, state.state, action)
+        cost = -h[1:]
+        sums, rest = _add(state.sums, state.rest, cost)
+        found = tail_costs.signals(cost, state.sums + state.rest, sums + rest, jnp)
+        found = jnp.where(tail_costs.wrong(cost, jnp).any(), jnp.nan, found)  # an error where it is checked
+        return Remembering(moved, sums, rest, state.t + 1), jnp.concatenate([h[:1], -found]), terminated
+
+    def observe(state: Remembering) -> Any:
+        obs, memory = plain.observe(state.state), tail_costs.memory
+        if memory is None:
+            return obs
+        spent = (state.sums + state.rest)[jnp.array(tail_costs.remembered)]
+        return memory.join(obs, spent, state.t, jnp)
+
+    return reset, step, observe
+
+
+def _add(sums: Any, rest: Any, cost: Any) -> tuple[Any, Any]:
+    """Sums with the rounding of each addition carried along (Neumaier 1974): float32 would lose steps of 10⁻⁷."""
+    new = sums + cost
+    lost = jnp.where(jnp.abs(sums) >= jnp.abs(cost), (sums - new) + cost, (cost - new) + sums)
+    return new, rest + jax.lax.optimization_barrier(lost)

@@ -1,0 +1,63 @@
+"""ν of limits on tails, from episodes that no test will see: the quantile of what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.episode_source import Episodes
+from clearance.core.errors import InputError
+from clearance.core.tail_limits import at_nu
+from clearance.simulator.simulator import Simulator
+
+EPISODES = 200  # for the quantiles, at most
+SHARE = 0.05  # of the budget, at most
+
+
+def fit_nu(
+    simulator: Simulator, episodes: Callable[[Simulator], Episodes], key: np.uint64, budget: float
+) -> tuple[Any, int]:
+    """Return the problem with every ν that was not given at its quantile, and the environment steps that it took.
+
+    episodes  the source of episodes of the policy that will be tested, on a problem with other ν
+    """
+    s = simulator.statement
+    free = [i for i, tail in enumerate(s.tails) if tail is not None and getattr(tail.rule, "at", 0.0) is None]
+    if not free:
+        return simulator, 0
+    lowest = {i: cost_range(simulator, i)[0] for i in free}
+    source = episodes(with_nu(simulator, lowest))
+    n = int(min(EPISODES, SHARE * budget / source.episode_steps))
+    if n < 2:
+        return simulator, 0
+    X, _, steps = source.draw(key, 0, n)
+    found = {}
+    for i in free:
+        tail: Any = s.tails[i]
+        C = lowest[i] + (-X[:, 1 + i] - lowest[i]) * (1 - tail.rule.level)
+        found[i] = min(float(np.quantile(C, tail.rule.level)), tail.rule.at_most)
+    return with_nu(simulator, found), steps
+
+
+def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
+    """The same problem with other ν, by the number of the constraint."""
+    s, costs = simulator.statement, simulator.tail_costs
+    assert costs is not None
+    tails: list[Any] = list(s.tails)
+    for i, value in nu.items():
+        tails[i] = at_nu(tails[i], value, *cost_range(simulator, i))
+    rules = tuple(None if tail is None else tail.rule for tail in tails)
+    return simulator.plain.restate(replace(s, tails=tuple(tails)), costs._replace(rules=rules))
+
+
+def cost_range(simulator: Simulator, i: int) -> tuple[float, float]:
+    """(low, high) of the sum over an episode of the cost that constraint i is about."""
+    costs, s = simulator.tail_costs, simulator.plain.statement
+    assert costs is not None
+    if s.bounds is None or not np.all(np.isfinite([x[1 + costs.columns[i]] for x in s.bounds])):
+        raise InputError(f"{s.name}: {s.names[costs.columns[i]]} has no bounds: declare bounds, which its CVaR needs")
+    low, high = (-float(x[1 + costs.columns[i]]) for x in (s.bounds[1], s.bounds[0]))
+    return s.horizon * min(low, 0.0), s.horizon * max(high, 0.0)

@@ -1,0 +1,168 @@
+"""From the costs of a simulator's steps to the signals of limits on chances and tails (`core.tail_limits`).
+
+A problem with such limits is the plain problem with other signals: for each of them the increment of φ(C_t), where C_t
+is the cost so far. So whatever learns or tests sees an ordinary expected sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.cost_memory import CostMemory
+from clearance.core.errors import InputError
+from clearance.core.statement import Bounds, Statement
+from clearance.core.tail_limits import Rule, TailLimit, split_limits
+
+
+class TailCosts(NamedTuple):
+    """How the constraints of a statement follow from the costs of the plain problem.
+
+    plain    the statement of the plain problem, whose constraints are all costs
+    columns  for each constraint the cost that it is about [I];  rules: None for a limit on the mean [I]
+    memory   what policies see of the costs so far, None if they see nothing
+    slip     rounding of a sum, as a share of it
+    """
+
+    plain: Statement
+    columns: tuple[int, ...]
+    rules: tuple[Rule | None, ...]
+    memory: CostMemory | None
+    slip: float
+
+    @property
+    def remembered(self) -> list[int]:
+        """The costs of which a policy sees the sum so far."""
+        return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """Of the costs of one step [plain I], as declared, with what rounding may add; None where there are none."""
+        if self.plain.bounds is None:
+            return None
+        low, high = _step_bounds(self.plain)
+        more = self.slip * np.maximum(*(np.where(np.isfinite(x), np.abs(x), 0.0) for x in (low, high)))
+        return low - more, high + more
+
+    def remembering(self, memory: CostMemory | None, obs_shape: tuple[int, ...]) -> TailCosts:
+        """The same for policies that see so much; an error where the problem cannot tell them."""
+        if memory is not None:
+            unknown = [name for name in memory.names if name not in self.plain.names]
+            if unknown:
+                raise InputError(
+                    f"policy acts on the sum of {unknown[0]} so far, which is no cost of {self.plain.name}"
+                )
+            if (memory.obs_shape, memory.horizon) != (tuple(obs_shape), self.plain.horizon):
+                seen = f"observations {memory.obs_shape} over {memory.horizon} steps"
+                raise InputError(f"policy is for {seen}, {self.plain.name} has {obs_shape} over {self.plain.horizon}")
+        return self._replace(memory=memory)
+
+    def signals(self, cost: Any, before: Any, after: Any, xp: Any) -> Any:
+        """Costs [..., I] of a step that costs `cost` [..., plain I], with sums `before` and `after` it."""
+        found = []
+        for column, rule in zip(self.columns, self.rules, strict=True):
+            if rule is None:
+                found.append(cost[..., column])
+            else:
+                change = (rule.value(x[..., column], xp, self.slip) for x in (after, before))
+                after_, before_ = change
+                found.append((after_ - before_).astype(cost.dtype))
+        return xp.stack(found, -1)
+
+    def wrong(self, cost: Any, xp: Any) -> Any:
+        """Which costs [..., plain I] are not finite or lie beyond what was declared: sums of them mean nothing."""
+        fine = xp.isfinite(cost)
+        if self.bounds is not None:
+            fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
+        return ~fine
+
+
+def mean_costs(plain: Statement, slip: float) -> TailCosts:
+    """The constraints of the plain problem as they are."""
+    return TailCosts(plain, tuple(range(plain.I)), (None,) * plain.I, None, slip)
+
+
+def limit_tails(
+    plain: Statement, limits: Any, obs_shape: tuple[int, ...], slip: float, *, cost_so_far: bool = True
+) -> tuple[Statement, TailCosts]:
+    """Return the statement with these limits on the costs of the plain one, and how its signals come about.
+
+    limits  by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
+    """
+    asked = _in_order(plain, limits)
+    columns = tuple(plain.names.index(name) for name, _ in asked)
+    rules = tuple(rule if isinstance(rule, Rule) else None for _, rule in asked)
+    low, high = _step_bounds(plain)
+    tails = tuple(_tail(plain, *x, low, high) for x in zip(columns, rules, strict=True))
+    names = tuple(plain.names[j] if tail is None else tail.label for j, tail in zip(columns, tails, strict=True))
+    b = np.array([-(x.at_most if isinstance(x, Rule) else x) for _, x in asked])
+    bounds = _signal_bounds(plain, columns, rules, low, high)
+    told = replace(plain, b=b, names=names, bounds=bounds, costs=(True,) * len(b), tails=tails)
+    memory = _memory(plain, columns, rules, obs_shape) if cost_so_far else None
+    return told, TailCosts(plain, columns, rules, memory, slip)
+
+
+def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
+    """(cost, limit) for every constraint, those that are not named with the limits they have."""
+    if not isinstance(limits, Mapping):
+        values = list(limits) if isinstance(limits, list | tuple) else [limits]
+        if len(values) != plain.I:
+            raise InputError(f"limits has {len(values)} entries for {plain.I} costs; give one each, or by name")
+        limits = dict(zip(plain.names, values, strict=True))
+    if not all(plain.costs):
+        raise InputError("limits on chances and tails are for costs: state the problem with limits=…, not b=…")
+    unknown = [name for name in limits if name not in plain.names]
+    if unknown:
+        raise InputError(f"limits: {unknown[0]!r} is no cost; there are: {', '.join(plain.names) or 'none'}")
+    kept = {name: -float(b) for name, b in zip(plain.names, plain.b, strict=True)}
+    found = split_limits({name: limits.get(name, kept[name]) for name in plain.names})
+    never = [f"limits: {x.words(name)}" for name, x in found if isinstance(x, Rule) and x.at_most == 0]
+    if never:
+        raise InputError(f"{never[0]} cannot be shown by samples: give a positive at_most")
+    return found
+
+
+def _step_bounds(plain: Statement) -> Bounds:
+    """(low, high) of the costs of one step [plain I]; infinite where none are declared."""
+    if plain.bounds is None:
+        return np.full(plain.I, -np.inf), np.full(plain.I, np.inf)
+    return -plain.bounds[1][1:], -plain.bounds[0][1:]
+
+
+def _tail(plain: Statement, column: int, rule: Rule | None, low: Array, high: Array) -> TailLimit | None:
+    if rule is None:
+        return None
+    name, H = plain.names[column], plain.horizon or np.inf
+    ends = H * min(float(low[column]), 0.0), H * max(float(high[column]), 0.0)
+    return TailLimit(name, rule, *rule.sum_range(*ends))
+
+
+def _signal_bounds(
+    plain: Statement, columns: Sequence[int], rules: Sequence[Rule | None], low: Array, high: Array
+) -> Bounds:
+    """(low, high) of the signals h [1+I]."""
+    reward = (-np.inf, np.inf) if plain.bounds is None else (plain.bounds[0][0], plain.bounds[1][0])
+    parts = [reward]
+    for j, rule in zip(columns, rules, strict=True):
+        least, most = (low[j], high[j]) if rule is None else rule.step_range(float(low[j]), float(high[j]))
+        parts.append((-most, -least))
+    least, most = np.array(parts, float).T
+    return least, most
+
+
+def _memory(
+    plain: Statement, columns: Sequence[int], rules: Sequence[Rule | None], obs_shape: tuple[int, ...]
+) -> CostMemory:
+    if len(obs_shape) > 1:
+        way = "give cost_so_far=False, or an environment whose observations are vectors"
+        raise InputError(f"limits: the cost so far cannot be added to observations of shape {obs_shape}: {way}")
+    scales: dict[str, float] = {}
+    for j, rule in zip(columns, rules, strict=True):
+        if rule is not None:
+            scales.setdefault(plain.names[j], rule.scale)
+    assert plain.horizon is not None
+    return CostMemory(tuple(obs_shape), tuple(scales), tuple(scales.values()), plain.horizon)

@@ -1,0 +1,62 @@
+"""Run the blocks of documentation pages and write what they print below them.
+
+    python tools/show_outputs.py docs/tutorials/finite_model.md ...
+
+A block `output` is written, or replaced, below every block that runs and prints. Lines `…` that a page has are lost:
+shorten long outputs again by hand. `tests/test_docs.py` compares the pages with what the blocks print.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+import documents
+
+
+def with_outputs(text: str, name: str) -> str:
+    """Return the page with the output of every block."""
+    lines, found = text.splitlines(), documents.blocks(text)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    moved = 0
+    for block, following in zip(found, [*found[1:], None], strict=False):
+        if block.marks == ["output"] or documents.is_skipped(block, name):
+            continue
+        said = documents.run_block(block, name, namespace).rstrip("\n")
+        if not said:
+            continue
+        end = (
+            block.line + block.text.count("\n") + moved
+        )  # of the block's last fence, counted from 0: the line after it
+        old = 0
+        if following is not None and following.marks == ["output"]:
+            old = following.line + following.text.count("\n") + moved - end
+        new = ["", "```output", *(line.rstrip() for line in said.splitlines()), "```"]
+        lines[end : end + old] = new
+        moved += len(new) - old
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    os.environ |= {"MPLBACKEND": "Agg", "COLUMNS": "80"}
+    for path in [Path(p).resolve() for p in sys.argv[1:]]:
+        with tempfile.TemporaryDirectory() as folder:
+            here = os.getcwd()
+            os.chdir(folder)
+            sys.path.insert(0, folder)
+            sys.modules.pop("mine", None)
+            try:
+                text = with_outputs(path.read_text(encoding="utf-8"), path.name)
+            finally:
+                os.chdir(here)
+                sys.path.remove(folder)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
