@@ -27,13 +27,14 @@ from clearance.core.validation import check_positive
 from clearance.learning import dual
 from clearance.learning.direction import lagrangian
 from clearance.learning.draws import Draws
-from clearance.learning.methods.method_base import first_state, setting
+from clearance.learning.methods.method_base import first_state, kappa_value, setting
 from clearance.learning.methods.natural_step import NaturalSteps, Sizes
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
-SMOOTH = 0.3  # weight of a new batch in the running slack
+SMOOTH = 0.15  # weight of a new batch in the running slack
+LATEST = 0.15  # share of the iterations within which a run may turn back
 KEPT = "first", "safe"  # the policies that a course holds
 
 
@@ -66,8 +67,8 @@ class PracticalCNPGPD(NaturalSteps):
     eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
-    search: float = setting(0.15, "share of the iterations that may look for the safest policy, before all others")
-    turn: float = setting(0.6, "share of the iterations after which a run that breaks limits returns to that policy")
+    search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
+    turn: float = setting(1.0, "share of the iterations after which a run that breaks limits returns to it; 1: never")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
 
     def __post_init__(self) -> None:
@@ -76,8 +77,9 @@ class PracticalCNPGPD(NaturalSteps):
         for name in ("eta2", "eta_p"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"{name} must be a number ≥ 0, got {getattr(self, name)!r}")
-        if not 0 <= self.relax <= 1:
-            raise InputError(f"relax must be in [0, 1], got {self.relax!r}")
+        for name in ("relax", "search", "turn"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
 
     def relaxed_at(self, k: int) -> float:
         """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
@@ -92,16 +94,17 @@ class PracticalCNPGPD(NaturalSteps):
         """One iteration: of the search for the safest policy, or of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
-        slack = J_hat[1:] - sampler.statement.b
-        course = self._observe(state, slack, memory)
+        b = sampler.statement.b
+        slack = J_hat[1:] - b
+        course = self._observe(state, slack, memory, b)
         if course.searching and not self._found(course, state.k):
-            theta, size = self._safer(draws, slack, state, memory, SEARCH_KL)
+            theta, size = self._safer(draws, slack, state, memory, b, SEARCH_KL)
             lam = state.lam
         else:
             course = self._begin(course, state)
             theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
             if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
-                theta, size = self._safer(draws, slack, state, memory, self.kl_at(state.k))
+                theta, size = self._safer(draws, slack, state, memory, b, self.kl_at(state.k))
             theta, course = self._redirect(theta, course, state)
         before, after = state.sampler_memory, memory
         course = course._replace(**{name: sampler.carry(getattr(course, name), before, after) for name in KEPT})
@@ -118,26 +121,33 @@ class PracticalCNPGPD(NaturalSteps):
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
         return theta, lam, size
 
-    def _observe(self, state: State, slack: Array, memory: Sizes) -> Course:
+    def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
         """The course with what this batch says: the first shortfall, the running slack, the safest policy so far."""
         course: Course = state.method_memory
         if state.k == 0:
             course = course._replace(short=np.maximum(-slack, 0.0), slack=slack)
         course = course._replace(slack=course.slack + SMOOTH * (slack - course.slack))
         room = np.min(slack / np.maximum(np.asarray(memory.miss, float), 1e-12), initial=np.inf)
-        if room > course.room and (course.searching or course.room < 0):
+        if room > course.room:
             course = course._replace(safe=state.theta, room=np.asarray(room))
         quiet = self.quieter(float(course.quiet), bool(np.all(slack >= 0)), state.k)
-        met = (course.met + 1) * np.all(slack >= self.margin(self._K, memory))
+        met = (course.met + 1) * np.all(slack >= self._aim(memory, b))
         return course._replace(quiet=np.asarray(quiet), met=met)
+
+    def _aim(self, memory: Sizes, b: Array) -> Array:
+        """The slack [I] of a safe policy: twice κ, or half way from κ to the limit's own size where that is less."""
+        kappa = self.margin(self._K, memory)
+        return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
         """Whether the search is over: the first batch, or two in a row, keep the margin, or its share is spent."""
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
-    def _safer(self, draws: Draws, slack: Array, state: State, memory: Sizes, kl: float) -> tuple[Array, float]:
+    def _safer(
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
+    ) -> tuple[Array, float]:
         """θ after a step up the limits that lack most, each in units of its own, and ‖ω‖."""
-        lack = np.maximum(self.margin(self._K, memory) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
+        lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
@@ -145,7 +155,7 @@ class PracticalCNPGPD(NaturalSteps):
         """The course once the search is over; where it found nothing, the limits are not relaxed."""
         if not course.searching:
             return course
-        short = course.short if course.met else np.zeros_like(course.short)
+        short = course.short if course.met or not self.search else np.zeros_like(course.short)
         back = np.asarray(1.0 if course.met and state.k else 0.0)
         off = np.zeros(())
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
@@ -154,8 +164,8 @@ class PracticalCNPGPD(NaturalSteps):
         """To the first policy after a search that has found a safe one; to that one where a run breaks limits late."""
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
-        late = state.k >= self.turn * self._K and course.back == 0
-        if late and course.room > 0 and np.any(course.slack < 0):
+        late = self.turn < 1 and self.turn <= state.k / self._K <= self.turn + LATEST and course.back == 0
+        if late and course.room > 0 and np.any(course.slack < -np.asarray(kappa_value(self.kappa))):
             return course.safe, course._replace(back=np.full((), -1.0))
         return theta, course
 

@@ -1,4 +1,4 @@
-"""The policies of a run on a simulator that may be certified: iterates, the safest one, doing nothing."""
+"""The policies of a run on a simulator that may be certified: iterates, the safest one, constant ones."""
 
 from __future__ import annotations
 
@@ -52,19 +52,17 @@ def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> 
         spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b)
     )
     theta, named = run.trace.theta[run.trace.rows_of(index)], dict[str, int]()
-    more = {"the safest policy found": _safest(run), "doing nothing": sampler.policy.still() if len(b) else None}
-    for name, found in more.items():
-        if found is not None:
-            named[name] = len(theta)
-            theta = np.concatenate([theta, found[None]])
+    for name, found in (_safest(run) | (sampler.policy.constants() if len(b) else {})).items():
+        named[name] = len(theta)
+        theta = np.concatenate([theta, found[None]])
     theta = theta if extra is None else np.concatenate([theta, extra])
     normaliser = sampler.normaliser(run.state.sampler_memory)
     return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser), named
 
 
-def _safest(run: Run) -> Array | None:
+def _safest(run: Run) -> dict[str, Array]:
     course = run.state.method_memory
-    return course.safe if isinstance(course, Course) else None
+    return {"the safest policy found": course.safe} if isinstance(course, Course) else {}
 
 
 def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:

@@ -19,7 +19,9 @@ from clearance.simulator.samplers.simulator_episodes import episode_steps, total
 
 LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # shares of the budget for learning: the first whose rest can certify, see ROOM
 ROOM, TIGHTEST = 0.5, 0.85  # κ is at most this share of the largest slack there is: as planned, and where it must be
+RARE, KEPT = 0.02, 8  # a limit below this share of the range is rare: critics then learn from so many batches
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
+ENDLESS = 0.2  # the same spread without a horizon, where the length of an episode is random
 
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:
@@ -61,6 +63,11 @@ def rarity(s: Statement) -> float:
     return float(np.min((high - s.b) / np.maximum(high - low, 1e-300)))
 
 
+def kept_batches(s: Statement) -> int:
+    """Return how many batches the critics learn from."""
+    return KEPT if rarity(s) < RARE else 1
+
+
 def with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
     """Return the method with κ as given; or with what a certificate from the budget will need, at most TIGHTEST of the
     largest slack that there is.
@@ -91,5 +98,6 @@ def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Ar
     """The slack [I] that a certificate from so many steps will need, and what there should be room for."""
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
-    need = slack_needed(SPREAD * (high - low), high - low, _episodes(s, budget), LEVELS[0] * delta)
+    spread = ENDLESS if s.horizon is None else SPREAD
+    need = slack_needed(spread * (high - low), high - low, _episodes(s, budget), LEVELS[0] * delta)
     return need, ROOM * np.maximum(s.sum_ranges(*s.bounds, s.length)[1][1:] - s.b, 0.0)

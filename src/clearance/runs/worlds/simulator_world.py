@@ -33,7 +33,14 @@ from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
 from clearance.runs.worlds.simulator_candidates import WARM, LateIterates, gather_candidates
-from clearance.runs.worlds.simulator_plan import check_budget, check_limits, learning_share, rarity, with_kappa
+from clearance.runs.worlds.simulator_plan import (
+    check_budget,
+    check_limits,
+    kept_batches,
+    learning_share,
+    rarity,
+    with_kappa,
+)
 from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
 from clearance.runs.worlds.world import (
     Choice,
@@ -136,7 +143,7 @@ class SimulatorWorld(World):
         if isinstance(task.method, NaturalSteps):
             fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch, rarity(s))
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
-            sampler = replace(sampler, warm=warm)
+            sampler = replace(sampler, warm=warm, kept=max(sampler.kept, kept_batches(s)))
         else:
             fitted = task.method
         method: Any = decide(fitted)

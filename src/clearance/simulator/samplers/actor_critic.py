@@ -33,7 +33,7 @@ from clearance.simulator.simulator import ROUGHLY, Simulator, Steps, find_wrong_
 REST = 0.02  # what discounting leaves of the signals after a batch's last step, where there is no horizon
 LANES = 64  # from so many on, the lanes of a JAX environment are shared between threads
 MEMORY = 0.1  # the weight of a new batch in the running sizes
-KEPT, FEWER = 8, 16384  # batches that the critics learn from: so many, but not more than so many rows
+MOST_ROWS = 16384  # rows of earlier batches that the critics learn from, at most
 SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the advantages
 
 
@@ -98,6 +98,7 @@ class Practical(Sampler):
     discount  inside the advantages where the statement's own is 1; else that one
     decay   λ of GAE
     warm    batches after which the normaliser is frozen
+    kept    batches that the critics learn from: with more than this one they see more of a rare cost
     """
 
     stepwise: ClassVar[bool] = True
@@ -111,6 +112,7 @@ class Practical(Sampler):
     rate: float = 1e-3
     epochs: float = 10
     batch_rows: int = 128
+    kept: int = 1
 
     @property
     def statement(self) -> Statement:
@@ -170,7 +172,7 @@ class Practical(Sampler):
         rows, X = self.walked(key, memory, theta, N)
         weight = rows.weight / rows.weight.sum()
         memory = self._measure(memory, weight, rows.A, X)
-        memory = self._learn(key, memory._replace(past=_remember(memory, rows)), rows)
+        memory = self._learn(key, memory._replace(past=_remember(memory, rows, self.kept)), rows)
         score = NetworkScore(self.policy, theta, rows.z, rows.latent, weight)
         draws = Draws(weight.astype(float), score, rows.A.astype(float), np.zeros(0, np.int64))
         return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
@@ -298,11 +300,11 @@ class Practical(Sampler):
         return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(latent, 1)
 
 
-def _remember(memory: Memory, rows: Rows) -> Past:
+def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
     """The rows of the last batches with this one in place of the oldest; `memory.batches` counts it already."""
     new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
     if len(memory.past.R) < N:  # the first one: room for all that will be kept
-        return Past(*(np.concatenate([np.asarray(x)] * max(1, min(KEPT, FEWER // N))) for x in new))
+        return Past(*(np.concatenate([np.asarray(x)] * max(1, min(kept, MOST_ROWS // N))) for x in new))
     begin = (int(memory.batches) - 1) * N % len(memory.past.R)
     past = Past(*(np.array(x) for x in memory.past))
     for old, x in zip(past, new, strict=True):
