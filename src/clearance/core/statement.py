@@ -21,6 +21,7 @@ from clearance.core.validation import freeze, read_flags, read_names, read_numbe
 
 Bounds = tuple[Array, Array]
 PROBLEM = "clearance/problem/1"  # the schema of problem.json
+MOST_TELLING = 64  # episodes that rare events may ask of one batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,12 @@ class Statement:
     def one_sided(self) -> tuple[bool, ...]:
         """Which limits samples can confirm and not refute [I]."""
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
+
+    @property
+    def telling_episodes(self) -> int:
+        """How many episodes an estimate of every chance and tail needs, to see some in which it is lost; else 1."""
+        rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
+        return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
 
     @property
     def tail_words(self) -> list[str]:

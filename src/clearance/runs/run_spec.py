@@ -21,6 +21,7 @@ from clearance.runs.field_values import (
     OneOf,
     Parser,
     is_code,
+    parse_costs,
     parse_limits,
     parse_non_negative,
     parse_pair,
@@ -52,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "policy": "tabular",
     "printed": False,
 }
-OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
+OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints", "cost")
 CODE = ("problem", "method", "constraints", "init")  # what may name code of the user's own
 
 
@@ -147,6 +148,11 @@ class RunSpec:
         "PACKAGE.MODULE:F",
     )
 
+    cost: tuple[str, ...] | None = _flag(
+        parse_costs, "limits", "where a step's info has the costs: info.NAME, or NAME=info.PLACE for each; --limit "
+        "then goes by these names", "info.NAME,…"
+    )  # fmt: skip
+
     # ------------------------------------------------------------------------------------------------- from plain data
 
     @classmethod
@@ -212,8 +218,9 @@ class RunSpec:
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):
             return how
-        policy = make_policy_class(self.policy, problem)
-        return how | {"policy": policy, "sampler": make_sampler(self.sampler, problem, policy)}
+        model = getattr(world_of(problem), "model", problem)  # what is learned on
+        policy = make_policy_class(self.policy, model)
+        return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 
     def read_init(self) -> Any:
         """Return what --init names: a path, or a rule."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,12 +12,14 @@ from clearance.core.arrays import Array
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space
-from clearance.core.statement import Bounds, Statement
-from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs
+from clearance.core.statement import Bounds, Statement, read_limits, read_vector
+from clearance.core.tail_limits import Chance
+from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs, slope_chances
 
 # By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
 # bounds of a certificate are wider by as much (`simulator_episodes`).
 SLIP, ROUGHLY = 1e-9, 1e-6
+SLOPE = 5.0  # of a chance's signal for learners, beyond the sum that it is about and in units of that
 
 
 class Steps(NamedTuple):
@@ -90,6 +93,13 @@ class Simulator:
         costs = mean_costs(plain.statement, self.slip) if self.tail_costs is None else self.tail_costs
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
+    def for_learning(self) -> Any:
+        """The same problem with signals that have a slope where a chance is lost (`TailCosts.slope`)."""
+        costs = self.tail_costs
+        if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
+            return self
+        return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
+
     def restate(self, told: Statement, costs: TailCosts) -> Any:
         """The plain problem with other limits and signals."""
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
@@ -98,6 +108,24 @@ class Simulator:
     def memory(self) -> CostMemory | None:
         """What policies see of the costs so far; None if they see observations alone."""
         return None if self.tail_costs is None else self.tail_costs.memory
+
+    def replace(self, **limits: Any) -> Any:
+        """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
+        name), or `b=`. For another γ or horizon, make the problem again.
+        """
+        s = self.statement
+        if any(s.tails):
+            raise InputError("replace is for limits on means: state limits on chances and tails by with_limits")
+        if set(limits) == {"limit"}:
+            b = read_limits(limits["limit"], s.b, s.costs, s.names)
+        elif set(limits) == {"b"}:
+            b = read_vector("b", limits["b"])
+        else:
+            raise InputError(f"replace takes limit or b, got {', '.join(limits) or 'nothing'}")
+        if len(b) != s.I:
+            raise InputError(f"b has {len(b)} entries for {s.I} constraints; give one each")
+        again: Any = self
+        return replace(again, statement=replace(s, b=b))
 
     @property
     def shared_randomness(self) -> str:

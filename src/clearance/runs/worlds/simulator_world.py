@@ -71,7 +71,7 @@ from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
-LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**42  # streams
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 
@@ -121,8 +121,9 @@ class SimulatorWorld(World):
             policy = policy.fitted(simulator.obs_shape, simulator.action, seed, simulator.memory)
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
+        check_memory(simulator, policy)
         if not unbiased:
-            return Practical(simulator, policy)
+            return Practical(simulator.for_learning(), policy)
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
         return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
@@ -141,7 +142,8 @@ class SimulatorWorld(World):
         decide = partial(with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, sampler.smallest_batch, rarity(s))
+            least = max(sampler.smallest_batch, s.telling_episodes * sampler.steps_per_lane)
+            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, least, rarity(s))
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm, kept=max(sampler.kept, kept_batches(s)))
         else:
@@ -188,10 +190,10 @@ class SimulatorWorld(World):
         )
         return Choice(self._candidates(problem, late, named), spent=spent)
 
-    def neighbours(self, candidates: LateIterates, run: Run, J: Array) -> dict[str, list[float]]:
+    def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
         """What the first policy earned, what the safest one does, and doing nothing, where that is a candidate."""
         first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
-        return first | {name: J[m].tolist() for name, m in candidates.named.items()}
+        return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
         """The safest mixture."""
@@ -236,6 +238,8 @@ class SimulatorWorld(World):
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
         memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        if callable(policy) and isinstance(self.problem, Environment):
+            memory = None  # a rule sees the environment's own observations
         problem = self.problem.remembering(memory)
         if executor is not None:
             with Fleet(problem, executor) as fleet:
@@ -243,7 +247,7 @@ class SimulatorWorld(World):
         return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        own = callable(policy) and isinstance(self.problem, Gym)
+        own = callable(policy) and isinstance(self.problem, Gym | Environment)
         mixture = None if own else check_fits(self.problem, policy)
         if self.problem.exact is not None:
             if ledger is not None:
@@ -282,7 +286,7 @@ class SimulatorWorld(World):
         """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
         near: Any = getattr(self.problem, "near", self.problem)
         if isinstance(near, Environment):
-            return []
+            return [] if policy is not None else [RULE]
         if policy is None:
             return [FRESH_RESETS, STEADY, RULE]
         many = self.problem.n > 1 or near is not self.problem
@@ -332,7 +336,7 @@ class SimulatorWorld(World):
         return replace(NetworkPolicy.from_description(json.dumps(data)), seed=data["seed"])
 
     def restore_sampler(self, data: dict[str, Any], policy: NetworkPolicy) -> Any:
-        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem, policy)
+        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem.for_learning(), policy)
 
     def repeats(self) -> tuple[bool | None, str]:
         same, where = repeats(self.problem)
@@ -342,13 +346,25 @@ class SimulatorWorld(World):
 # ---------------------------------------------------------------------------------------------------- what it rests on
 
 
+def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
+    """An error unless the simulator shows the policy as much of the costs so far as it was made for.
+
+    Else what is certified would act on other numbers than what is saved.
+    """
+    if policy.memory != simulator.memory:
+        kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
+        told = f"policy sees {kinds[0]}, {simulator.statement.name} shows {kinds[1]}"
+        raise InputError(f"{told}: give problem.remembering(policy.memory), or a policy for this problem")
+
+
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        where = "for Gymnasium problems only, and run in this process: leave out a fleet or an executor"
+        where = "run in this process: leave out a fleet or an executor"
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
+    check_memory(simulator, policy)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
         raise InputError(
             f"policy is for observations {policy.obs_shape} and actions {describe_space(policy.space)}, "
@@ -358,8 +374,8 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """The episodes, early compared with late; pure functions of JAX are taken at their word."""
-    if isinstance(getattr(simulator, "near", simulator), Environment):
+    """The episodes, early compared with late; pure functions of JAX are taken at their word, rules are not."""
+    if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
