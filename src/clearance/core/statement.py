@@ -17,6 +17,7 @@ from clearance.core.atomic_files import without_non_finite
 from clearance.core.criterion import DISCOUNTED, TOTAL, Criterion, check_horizon
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import TailLimit, describe_tail, restore_tail, tail_offsets
+from clearance.core.text import find_name
 from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
 
 Bounds = tuple[Array, Array]
@@ -172,6 +173,7 @@ def _finite(name: str, x: Any) -> float:
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
     """Return b [I] with other limits, as their user writes them: of the costs by a number or a vector, or by name."""
     if isinstance(limit, Mapping):
+        limit = {find_name(name, names) or name: x for name, x in limit.items()}
         unknown = [name for name in limit if name not in names]
         if unknown:
             raise InputError(f"limit: {unknown[0]!r} is no constraint; there are: {', '.join(names) or 'none'}")
@@ -193,6 +195,7 @@ def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Seque
     """Return b [I] with other lower limits of the utilities: numbers for all of them, or by name."""
     free = [i for i, cost in enumerate(costs) if not cost]
     if isinstance(b, Mapping):
+        b = {find_name(name, names) or name: x for name, x in b.items()}
         wrong = [name for name in b if name in names and costs[list(names).index(name)]]
         if wrong:
             raise InputError(f"b: {wrong[0]!r} is a cost; give its upper limit (limit)")

@@ -41,7 +41,7 @@ from clearance.runs.worlds.simulator_plan import (
     rarity,
     with_kappa,
 )
-from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
+from clearance.runs.worlds.simulator_start import Source, begin_at, begin_by_imitation, read_source
 from clearance.runs.worlds.world import (
     Choice,
     ExactValues,
@@ -70,6 +70,8 @@ from clearance.simulator.samplers.tail_quantiles import cost_range, fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
+IMITATE = 2**40 + 9  # the stream of the rollouts of a rule
+ROLLOUTS = 0.05  # the share of the budget for them, at most
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
@@ -130,7 +132,10 @@ class SimulatorWorld(World):
     def read_init(self, init: Any) -> Source:
         return read_source(init)
 
-    def begin_from(self, source: Source, sampler: Any, seed: int) -> Start:
+    def begin_from(self, source: Source, sampler: Any, seed: int, budget: float | None) -> Start:
+        if source.rule is not None:
+            most = ROLLOUTS * (BUDGET if budget is None else budget)
+            return begin_by_imitation(source, self.problem, sampler, fold(key_of(seed), IMITATE), most)
         check_fits(self.problem, source.mixture)
         return begin_at(source, sampler, self.statement.names)
 
