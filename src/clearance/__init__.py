@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from clearance.simulator.gymnasium_envs.env_check import check_env
     from clearance.simulator.gymnasium_envs.env_client import SideProcess
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
+    from clearance.simulator.gymnasium_envs.tabular_problem import tabular
     from clearance.simulator.jax_envs.jax_adapters import from_brax, from_gymnax
     from clearance.simulator.jax_envs.jax_environment import environment
     from clearance.simulator.policies.network_mixture import NetworkMixture
@@ -163,6 +164,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "tabular": "simulator.gymnasium_envs.tabular_problem",
     "limit_episodes": "exact.episode_optimum",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
@@ -278,6 +280,7 @@ __all__ = [
     "softmax",
     "solve",
     "sweep",
+    "tabular",
     "theory",
     "two_layer",
     "zoo",

@@ -15,6 +15,7 @@ from typing import Any
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.worlds.world import World
+from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 from clearance.simulator.simulator import Simulator
 
 
@@ -37,3 +38,10 @@ def _(problem: Simulator) -> World:
     from clearance.runs.worlds.simulator_world import SimulatorWorld
 
     return SimulatorWorld(problem)
+
+
+@world_of.register
+def _(problem: TabularProblem) -> World:
+    from clearance.runs.worlds.tabular_world import TabularWorld
+
+    return TabularWorld(problem)
