@@ -114,6 +114,20 @@ class PlannedSearch:
         planned = next(p for p, a in zip(self.tested, self.attempts, strict=True) if a.policy is policy)
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
+    def explain(self, attempt: Attempt) -> str:
+        """What the slack costs on the estimated model, at the prices λ of the limits, and what is left to learn."""
+        model = self.explored.model()
+        plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
+        if plan is None or not plan.room or not len(self.b):
+            return ""
+        most, J = model.evaluate(plan.pi), attempt.policy.weights @ [model.evaluate(p).J for p in attempt.policy.pi]
+        price = float(plan.lam @ np.maximum(J[1:] - self.b, 0.0))
+        rest = max(float(most.J[0] - J[0]) - price, 0.0)
+        return (
+            f"on the estimated model the slack that the certificate needs costs {price:.3g} of the reward, and "
+            f"{rest:.3g} is left to the learner: without slack {most.J[0]:.6g} ± {most.doubt[0]:.2g} could be earned"
+        )
+
     @property
     def certified(self) -> list[int]:
         return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
