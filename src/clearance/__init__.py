@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from clearance.finite.cmdp import CMDP
     from clearance.finite.evaluation import occupancy
     from clearance.finite.mixture import Mixture
+    from clearance.finite.reachability import limit_reach
     from clearance.finite.samplers.algorithm2 import Table
     from clearance.finite.samplers.exact_sampler import Exact
     from clearance.finite.samplers.generative import Generative
@@ -166,6 +167,7 @@ _HOME = {
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
     "tabular": "simulator.gymnasium_envs.tabular_problem",
     "limit_episodes": "exact.episode_optimum",
+    "limit_reach": "finite.reachability",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
@@ -264,6 +266,7 @@ __all__ = [
     "gaussian",
     "gymnasium",
     "limit_episodes",
+    "limit_reach",
     "linear_softmax",
     "load_model",
     "load_policy",

@@ -15,6 +15,7 @@ from clearance.simulator.policies.network_policy import Normaliser
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.samplers.tail_quantiles import fit_nu, with_nu
+from clearance.simulator.simulator import SLOPE
 from tests.support.coins import BOLD, CALM, Coins, H, any_policy, chance_above, cvar, gym_coins, jax_coins
 
 SEVERAL = [4.0, cl.Chance(5, 0.3), cl.CVaR(0.8, 7.0, at=5.0)]
@@ -177,6 +178,8 @@ def test_wrong_costs_are_errors_and_not_missed():
     ("more", "what"),
     [
         ({"gamma": 0.9}, "whole episode: give horizon"),
+        ({"criterion": "average"}, "cannot be certified from samples, since no number of steps"),
+        ({"criterion": "never"}, "criterion must be one of"),
         ({"limits": {"cost": cl.Chance(5, 0.0)}}, "cannot be shown by samples"),
         ({"limits": {"noise": cl.Chance(5, 0.1)}, "names": ["cost"]}, "names|entries|no cost"),
         ({"limits": None, "b": {"cost": cl.Chance(5, 0.1)}}, "must be"),
@@ -218,3 +221,44 @@ def test_runs_store_their_tails_and_resume(tmp_path):
     assert stored.tails == env.statement.tails == restore_statement(describe_statement(env.statement)).tails
     again = cl.resume(tmp_path / "run", problem=env)
     assert np.array_equal(again.policy.theta, sol.policy.theta) and again.policy.policy.memory == env.memory
+
+
+def test_learners_see_a_slope_and_keep_the_chance_itself():
+    env = jax_coins({"cost": [cl.Chance(2, 0.1), cl.CVaR(0.5, 6.0, at=3.0)]}, lanes=16)
+    mixture, sloped = any_policy(env), env.for_learning()
+    true, steep = (NetworkEpisodes(x, mixture).draw(np.uint64(3), 0, 64)[0] for x in (env, sloped))
+    C = -true[:, 2] / 2 + 1.5  # beyond 3 the tail counts double from there: (φ − 3)·0.5 + 3
+    assert np.allclose(steep[:, 2], true[:, 2])  # a tail has a slope of its own
+    assert np.all(steep[:, 1] <= true[:, 1]) and np.all((steep[:, 1] < 0) == (true[:, 1] < 0))
+    lost = C > 3
+    assert np.allclose(-steep[lost, 1], 1 + SLOPE * (C[lost] - 2) / 2)
+    assert np.array_equal(sloped.tail_costs.limited_sums(steep, np)[:, 1], true[:, 1])
+    low, high = sloped.statement.bounds
+    assert low[1] == -1 - SLOPE / 2 and high[1] == 0 and gym_coins({"cost": 3.0}).for_learning().tail_costs is None
+    sampler = Practical(sloped, mixture.policy)
+    J = sampler.batch(np.uint64(1), sampler.begin(), mixture.policy.init(), 256 * H)[1]
+    assert abs(-J[1] - chance_above(2, BOLD)) < 5 * np.sqrt(0.25 / 256)
+
+
+def test_policies_with_another_memory_are_not_learned_from():
+    env = jax_coins({"cost": cl.Chance(7, 0.3)}, lanes=16)
+    other = jax_coins({"cost": cl.Chance(5, 0.3)}, lanes=16)  # its unit of cost is 5, not 7
+    assert other.obs_shape == env.obs_shape and other.memory != env.memory
+    with pytest.raises(cl.InputError, match=r"give problem\.remembering\(policy\.memory\)"):
+        cl.solve(env, policy=any_policy(other).policy, budget=2e4)
+    assert env.remembering(other.memory).memory == other.memory
+    assert jax_coins({"cost": 4.0}).with_limits({"cost": 3.0}).memory is None
+
+
+def test_vector_environments_count_alike():
+    import gymnasium
+
+    vector = gymnasium.vector.SyncVectorEnv([Coins] * 3)
+    env = cl.gymnasium(vector, limits={"cost": [4.0, cl.Chance(5, 0.3)]}, horizon=H, bounds=(0.0, 1.0))
+    steps = env.walk(lambda obs, t: np.ones(3, int), [1, 2, 3], 3 * H)
+    done = np.cumsum(steps.truncated & steps.valid, 0) - (steps.truncated & steps.valid)
+    for lane in range(3):
+        for episode in range(2):
+            h = steps.h[(done[:, lane] == episode) & steps.valid[:, lane], lane]
+            assert len(h) == H and -h[:, 2].sum() == float(-h[:, 1].sum() > 5)
+    env.close()

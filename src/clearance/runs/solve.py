@@ -170,6 +170,8 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     facts = {"d_sum": settled.d_sum, "budget": settled.budget, "record": writer}
     facts["first"] = _first_position(task, settled)
     run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
+    if run.status == "interrupted":
+        raise KeyboardInterrupt
     steps = writer.env_steps - world.spent_before(margin) - run.steps
     tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
     solution = _solution(task, settled, run, margin, writer)

@@ -136,6 +136,11 @@ class FiniteWorld(World):
     def statement(self) -> CMDP:
         return self.problem
 
+    @property
+    def model(self) -> CMDP:
+        """The model to learn on."""
+        return self.problem
+
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
@@ -149,7 +154,7 @@ class FiniteWorld(World):
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
         """Refuses what would run and mean something else."""
-        cmdp, name = self.problem, type(method).__name__
+        cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:
             raise InputError(f"method {name} is for simulators: use RegularisedCNPGPD() or CNPGPD() on a finite model")
@@ -170,13 +175,13 @@ class FiniteWorld(World):
         return sampler
 
     def read_init(self, init: Any) -> FiniteSource:
-        return read_finite_source(init, self.problem)
+        return read_finite_source(init, self.model)
 
     def begin_from(self, source: FiniteSource, sampler: Any, seed: int) -> Start:
-        return begin_finite(source, self.problem, sampler)
+        return begin_finite(source, self.model, sampler)
 
     def measure_margin(self, task: Task) -> FiniteMargin:
-        cmdp, policy = self.problem, task.sampler.policy
+        cmdp, policy = self.model, task.sampler.policy
         if task.evidence == "exact":
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
@@ -187,7 +192,7 @@ class FiniteWorld(World):
         return margin
 
     def settle(self, task: Task, margin: FiniteMargin) -> Settled:
-        cmdp, key = self.problem, key_of(task.seed)
+        cmdp, key = self.model, key_of(task.seed)
         if task.evidence == "exact":
             method = fit_to_budget(task.method, cmdp, task.budget or BUDGET["exact"])
             method = with_kappa(method, cmdp, margin, (method.K or 1) * (getattr(method, "N", 1) or 1))
@@ -213,7 +218,7 @@ class FiniteWorld(World):
 
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
         """All iterates that are kept and whose J was recorded, or some of them; and the safest policy."""
-        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         index, J = _iterates(cmdp, policy, trace)
         if margin.policy is not None:
             J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
@@ -222,7 +227,7 @@ class FiniteWorld(World):
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
         """The late iterates, fewer of them where the budget is small, and the components of the safest policy."""
-        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
         index = trace.rows_of(spread_evenly(len(trace), int(np.clip(few, 1, CANDIDATES)), first=FADED))
@@ -262,11 +267,11 @@ class FiniteWorld(World):
         """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""
         if mixture.M == 1:
             return mixture
-        return mixture.stationary(self.problem) if settled.sampler.policy.tabular else None
+        return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
         """The averaged-occupancy policy."""
-        return _average(self.problem, settled.sampler.policy, run.trace, _d_bar(run))
+        return _average(self.model, settled.sampler.policy, run.trace, _d_bar(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
         return certify_table(self.problem, policy, compare=compare)
@@ -289,7 +294,7 @@ class FiniteWorld(World):
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
         """π̄; with exact evidence also the averaged-occupancy policy, and the best iterate that is certified."""
-        cmdp, policy, trace = self.problem, solution.policy_class, solution.trace
+        cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
         found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
         if solution.evidence == "exact":  # the others need the model
@@ -306,7 +311,7 @@ class FiniteWorld(World):
         return ProblemDescription(digest("CMDP", self.problem.arrays()), "problem.npz", self.problem.save)
 
     def describe_policy(self, policy: Policy) -> PolicyDescription:
-        kind = plain_data.kind_of_policy(policy, self.problem)
+        kind = plain_data.kind_of_policy(policy, self.model)
         files = {} if kind == "tabular" else {"features.npz": lambda path: plain_data.save_policy_class(path, policy)}
         return PolicyDescription({"kind": kind}, files)
 
@@ -314,14 +319,14 @@ class FiniteWorld(World):
         return plain_data.describe(sampler, leave_out=("cmdp", "policy", "counting"))
 
     def restore_policy(self, folder: Path, data: dict[str, Any]) -> Policy:
-        return plain_data.load_policy_class(folder, data, self.problem)
+        return plain_data.load_policy_class(folder, data, self.model)
 
     def restore_sampler(self, data: dict[str, Any], policy: Policy) -> FiniteSampler:
         kinds = (*SAMPLERS.values(), Exact, NetworkCritic)
-        return plain_data.restore(data, kinds, self.problem, policy)
+        return plain_data.restore(data, kinds, self.model, policy)
 
     def read_margin(self, path: AnyPath) -> FiniteMargin:
-        return FiniteMargin.load(path, self.problem)
+        return FiniteMargin.load(path, self.model)
 
 
 # ---------------------------------------------------------------------------------------------------- what it rests on

@@ -71,7 +71,7 @@ LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
-LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**42  # streams
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 
@@ -139,8 +139,9 @@ class SimulatorWorld(World):
             policy = policy.fitted(simulator.obs_shape, simulator.action, seed, simulator.memory)
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
+        check_memory(simulator, policy)
         if not unbiased:
-            return Practical(simulator, policy)
+            return Practical(simulator.for_learning(), policy)
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
         return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
@@ -158,7 +159,8 @@ class SimulatorWorld(World):
         decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
+            least = max(sampler.smallest_batch, s.telling_episodes * sampler.steps_per_lane)
+            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, least)
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
@@ -346,7 +348,7 @@ class SimulatorWorld(World):
         return replace(NetworkPolicy.from_description(json.dumps(data)), seed=data["seed"])
 
     def restore_sampler(self, data: dict[str, Any], policy: NetworkPolicy) -> Any:
-        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem, policy)
+        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem.for_learning(), policy)
 
     def repeats(self) -> tuple[bool | None, str]:
         same, where = repeats(self.problem)
@@ -356,6 +358,17 @@ class SimulatorWorld(World):
 # ---------------------------------------------------------------------------------------------------- what it rests on
 
 
+def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
+    """An error unless the simulator shows the policy as much of the costs so far as it was made for.
+
+    Else what is certified would act on other numbers than what is saved.
+    """
+    if policy.memory != simulator.memory:
+        kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
+        told = f"policy sees {kinds[0]}, {simulator.statement.name} shows {kinds[1]}"
+        raise InputError(f"{told}: give problem.remembering(policy.memory), or a policy for this problem")
+
+
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
@@ -363,6 +376,7 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
+    check_memory(simulator, policy)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
         raise InputError(
             f"policy is for observations {policy.obs_shape} and actions {describe_space(policy.space)}, "

@@ -134,7 +134,9 @@ class Practical(Sampler):
     @cached_property
     def critics(self) -> Critics:
         inputs = self.policy.inputs + self.timed
-        return Critics(inputs, 1 + self.statement.I, self.hidden, self.rate, self.epochs, self.batch_rows)
+        return Critics(
+            inputs, 1 + self.statement.I, self.hidden, self.rate, self.epochs, self.batch_rows, front=self.policy.front
+        )
 
     def begin(self) -> Memory:
         one = jnp.ones(1 + self.statement.I)
@@ -198,6 +200,7 @@ class Practical(Sampler):
         weight = occupancy_weights(t, steps, self.statement.gamma)
         rows = Rows(z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype), self._clock(t, z.dtype))
         X = first_returns(steps, V_after, self.statement.gamma) + real(self.statement.offset)
+        X = X if self.simulator.tail_costs is None else self.simulator.tail_costs.limited_sums(X, jnp)
         wrong = self._first_wrong(steps, obs)
         h = steps.h.reshape(-1, steps.h.shape[-1])[wrong]
         return Digest(Rows(*(x.reshape(-1, *x.shape[2:]) for x in rows)), X, wrong, h)
