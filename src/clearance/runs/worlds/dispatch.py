@@ -15,8 +15,8 @@ from typing import Any
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.worlds.world import World
-from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 from clearance.simulator.simulator import Simulator
+from clearance.simulator.table_problem import TableProblem
 
 
 @singledispatch
@@ -44,7 +44,9 @@ def _(problem: Simulator) -> World:
 
 
 @world_of.register
-def _(problem: TabularProblem) -> World:
+def _(problem: TableProblem) -> World:
     from clearance.runs.worlds.tabular_world import TabularWorld
+    from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
+    assert isinstance(problem, TabularProblem)
     return TabularWorld(problem)

@@ -19,6 +19,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.statement import Statement
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium
+from clearance.simulator.table_problem import TableProblem
 
 MOST_ROWS = 20_000
 
@@ -47,7 +48,7 @@ class TableShape:
 
 
 @dataclass(frozen=True, eq=False)
-class TabularProblem:
+class TabularProblem(TableProblem):
     """An environment with finitely many observations and actions, made by `cl.tabular`.
 
     S, A  rows of the table, the last one for episodes that have ended, and actions
