@@ -634,7 +634,9 @@ def test_what_needs_no_numbers_loads_none(argv: list[str]) -> None:
 def test_a_finite_run_loads_no_simulator(cli: Cli, code: str) -> None:
     found = loaded(code)
     assert "clearance.runs.worlds.finite_world" in found
-    light = {"clearance.simulator", "clearance.simulator.simulator", "clearance.simulator.table_problem"}
+    light = {"clearance.simulator"} | {
+        f"clearance.simulator.{name}" for name in ("simulator", "table_problem", "tail_costs")
+    }
     assert {name for name in found if name.startswith("clearance.simulator")} <= light
     assert not {name.split(".")[0] for name in found} & {"jax", "equinox", "gymnasium", "ray"}
     assert not {name for name in found if name.startswith("clearance.cluster.ray")}
