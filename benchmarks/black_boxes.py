@@ -54,7 +54,7 @@ def cliff() -> dict[str, Any]:
 
 def taxi() -> dict[str, Any]:
     """The cost is to move north or south: fuel on the slope."""
-    env = gymnasium.make("Taxi-v3", disable_env_checker=True)
+    env = gymnasium.make("Taxi-v4", disable_env_checker=True)
     return {
         "env": env,
         "cost": lambda obs, action, after, info: float(int(action) < 2),
