@@ -94,6 +94,10 @@ class Search(Protocol):
         """What a certified policy that is no mixture may earn less than the best certified mixture."""
         ...
 
+    def explain(self, attempt: Attempt, /) -> str:
+        """Return where the reward of the chosen policy went, in words; empty where that is not known."""
+        ...
+
 
 def least_episodes(candidates: int) -> int:
     """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
@@ -138,6 +142,9 @@ class CandidateSearch:
     def episodes(self, policy: Any) -> Episodes:
         """A source of episodes of a mixture of the candidates."""
         return self.candidates.episodes(policy)
+
+    def explain(self, attempt: Attempt) -> str:
+        return ""
 
     # ------------------------------------------------------------------------------------------------- the estimates
 
@@ -297,12 +304,12 @@ class CandidateSearch:
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt that earns most, or the last one where none is certified.
+    """Return the certified attempt that earns most, or the one that came nearest where none is certified.
 
     One policy is taken in place of a mixture that earns at most `tolerated_loss` more.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:
-        return attempts[-1] if attempts else None
+        return max(attempts, key=lambda a: a.evidence.shortfall, default=None)
     close = [a for a in certified if a.worth >= certified[0].worth - tolerated_loss]
     return next((a for a in close if tolerated_loss and a.policy.M == 1), certified[0])
