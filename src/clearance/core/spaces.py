@@ -7,7 +7,7 @@ number (`start`) and its shape (`form`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,6 +86,10 @@ class Box:
     low: Array
     high: Array
     form: tuple[int, ...] = ()
+
+    if TYPE_CHECKING:  # lists are taken too
+
+        def __init__(self, low: ArrayLike, high: ArrayLike, form: tuple[int, ...] = ()) -> None: ...
 
     def __post_init__(self) -> None:
         low, high = np.broadcast_arrays(_reals("low", self.low), _reals("high", self.high))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class Safest(NamedTuple):
 
     d: Array
     J: Array
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     lam: Array
 
 
@@ -112,7 +112,7 @@ class Feasibility:
 
     verdict: Literal["feasible", "infeasible", "borderline"]
     slater: float
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     proof: FarkasProof | None = None
 
 
@@ -136,7 +136,7 @@ def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     return Feasibility("borderline" if proof is None else "infeasible", slater, safest.policy, proof)
 
 
-def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array | Mixture]:
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
     """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.

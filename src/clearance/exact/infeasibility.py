@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ class Infeasibility:
     slater: float
     lam: Array
     bound: float
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     J: Array
     conflict: tuple[int, ...]
     relax_all: float
