@@ -97,8 +97,8 @@ class Model:
         self.sums = [[sum(p for _, p in row) for row in rows] for rows in self.rows]
         check_distributions("rho", [self.rho])
         check_distributions("P", [[p for _, p in self.rows[s][a]] for s, a in self.pairs])
-        if {s for s, _ in self.pairs} != set(range(self.S)) or not 0 < self.gamma < 1:
-            raise Unreadable("a state has no action, or gamma is not between 0 and 1")
+        if "horizon" in z or {s for s, _ in self.pairs} != set(range(self.S)) or not 0 < self.gamma < 1:
+            raise Unreadable("a state has no action, or this is not a discounted sum without horizon")
 
     def read_row(self, z, s, a):
         if "available" in z and not z["available"][s][a]:

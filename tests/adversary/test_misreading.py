@@ -18,6 +18,7 @@ from clearance.certificates.candidate_search import LEVELS, Attempt, CandidateSe
 from clearance.certificates.verdict_words import limit_words, scope_words
 from clearance.cli.command_line import main
 from clearance.core.arrays import Array
+from clearance.core.criterion import Criterion
 from clearance.core.random_streams import key_of
 
 SHORT = cl.RegularisedCNPGPD(K=60, N=20)
@@ -355,7 +356,7 @@ def test_limits_as_they_were_written() -> None:
     assert limit_words("speed", 3.0, 2.5, cost=False, estimated=True) == "speed: estimated 3 ≥ 2.5 (slack 0.5)"
     assert limit_words("none", 0.0, -1.0, cost=True) == "none: 0 ≤ 1 (slack 1)", "not −0"
     assert limit_words("far", -np.inf, -2.0, cost=True) == "far: no finite value, limit 2"
-    per_episode = scope_words("this", 1.0, 500, "one network")
+    per_episode = scope_words("this", Criterion("total", 1.0, 500), "one network")
     assert "expected sum of each cost or utility over one episode of at most 500 steps." in per_episode
 
 

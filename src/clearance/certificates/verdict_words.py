@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clearance.core.criterion import Criterion, sum_words
 from clearance.core.text import visible
 
 MEANING = {
@@ -25,12 +26,12 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, gamma: float, horizon: int | None, policy: str, tails: Sequence[str] = ()) -> str:
+def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
     """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy.
 
     tails  what limits on chances and tails of that sum are about
     """
-    limited = "; ".join([f"the {_sum_in_words(gamma, horizon)}", *tails])
+    limited = "; ".join([f"the {sum_words(what)}", *tails])
     return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
 
 
@@ -114,14 +115,6 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
 def as_written(x: float, *, cost: bool) -> float:
     """Return a value or limit of a utility with the sign that its user gave it."""
     return 0.0 - x if cost else x
-
-
-def _sum_in_words(gamma: float, horizon: int | None) -> str:
-    if horizon is None:
-        return f"expected discounted sum of each cost or utility (gamma = {gamma:g}, infinite horizon)"
-    if gamma == 1:
-        return f"expected sum of each cost or utility over one episode of at most {horizon} steps"
-    return f"expected sum of each cost or utility over one episode of at most {horizon} steps (gamma = {gamma:g})"
 
 
 def _limits(said: Mapping[str, Any]) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.cli import run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
 from clearance.core.errors import InputError, infeasible_message, no_room_message
 from clearance.exact.feasibility import Feasibility, decide_feasibility
+from clearance.exact.never import never_words
 from clearance.finite.cmdp import CMDP
 from clearance.simulator.simulator import Simulator
 
@@ -43,7 +45,9 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "states": cmdp.S,
         "actions": cmdp.A,
         "constraints": cmdp.I,
+        "criterion": cmdp.kind,
         "gamma": cmdp.gamma,
+        "horizon": cmdp.horizon,
         "sparse": cmdp.is_sparse,
         "transitions": int(P.nnz if cmdp.is_sparse else np.count_nonzero(P)),
         "r_range": [cmdp.r.min(), cmdp.r.max()],
@@ -52,11 +56,28 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "names": list(cmdp.names),
         "costs": list(cmdp.costs),
         "slater": slater,
-        "message": _message(found),
+        "message": never_words(cmdp) or _message(found),
     }
     result |= {} if feasible else diagnosis_of(cmdp)
+    notes = _meaning(cmdp) if feasible else []
+    if args.json:
+        result["notes"] = notes
+    elif notes:
+        result["message"] = [f"{result['message']}.", *notes]
     tables.answer(args, result, args.problem, names=cmdp.names)
     return 0 if feasible else INFEASIBLE
+
+
+def _meaning(cmdp: CMDP) -> list[str]:
+    """What limits on discounted sums are not, where they might be read as limits per step."""
+    if cmdp.kind != "discounted" or not cmdp.I:
+        return []
+    limits = zip(cmdp.names, cmdp.b.tolist(), cmdp.costs, strict=True)
+    per_step = join_some([bound_words(name, b / cmdp.length, cost=cost) for name, b, cost in limits])
+    return [
+        f"Limits are on discounted sums, in which the first {cmdp.length:.3g} steps or so count. They bound no "
+        f"long-run mean: for that give criterion='average' with limits per step ({per_step})."
+    ]
 
 
 def _message(found: Feasibility) -> str:

@@ -9,6 +9,7 @@ from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
+from clearance.exact.never import never_words
 from clearance.exact.optimum import optimum
 from clearance.exchange.policy_files import SUFFIXES, save_policy
 from clearance.finite.mixture import Mixture
@@ -40,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     result["attained_margin"] = best.attained_margin
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
-        result |= {"verdict": "INFEASIBLE", "slater": slater, "message": infeasible_message(slater)}
+        message = never_words(cmdp) or infeasible_message(slater)
+        result |= {"verdict": "INFEASIBLE", "slater": slater, "message": message}
         # The multipliers prove that no policy meets the limits; they are no prices.
         result |= {"lam": None, "complementarity": None, "conflict_weights": best.lam}
         result |= diagnosis_of(cmdp, relaxed=True)
@@ -48,6 +50,6 @@ def run(args: argparse.Namespace) -> int:
         result |= {"message": no_room_message(best.attained_margin)}
     if args.out:
         save_policy(best.policy, args.out, cmdp)
-    result |= policy_answer(args, cmdp, Mixture.single(best.policy))
+    result |= policy_answer(args, cmdp, Mixture.of(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

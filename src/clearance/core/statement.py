@@ -14,6 +14,7 @@ import numpy as np
 
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import without_non_finite
+from clearance.core.criterion import DISCOUNTED, TOTAL, Criterion, check_horizon
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import TailLimit, describe_tail, restore_tail, tail_offsets
 from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
@@ -65,10 +66,12 @@ class Statement:
     @property
     def length(self) -> float:
         """Σ_t γ^t over an episode that never terminates: the scale of J against that of h."""
-        H = self.horizon
-        if self.gamma == 1:
-            return float(H or 0)
-        return (1 - (0.0 if H is None else self.gamma**H)) / (1 - self.gamma)
+        return self.full_criterion.length
+
+    @property
+    def full_criterion(self) -> Criterion:
+        """What J sums, and how."""
+        return Criterion(TOTAL if self.gamma == 1 else DISCOUNTED, self.gamma, self.horizon)
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
@@ -144,14 +147,6 @@ def _check_tails(s: Statement) -> None:
             raise InputError(f"{tail.label} is about the undiscounted sum of a whole episode: {way}")
         if tail.rule.at_most != -b:
             raise InputError(f"b of {tail.label} is {b:g}, its limit is {tail.rule.at_most:g}")
-
-
-def check_horizon(H: Any) -> int | None:
-    if H is None:
-        return None
-    if isinstance(H, bool) or not isinstance(H, int | np.integer) or H < 1:
-        raise InputError(f"horizon must be a whole number of at least 1, or None, got {H!r}")
-    return int(H)
 
 
 def read_vector(name: str, x: Any) -> Array:

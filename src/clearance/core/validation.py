@@ -115,13 +115,6 @@ def read_number(name: str, x: Any) -> float:
         raise InputError(f"{name} must be one real number, got {got}") from None
 
 
-def read_discount(gamma: Any) -> float:
-    gamma = read_number("gamma", gamma)
-    if not 0 < gamma < 1:
-        raise InputError(f"gamma must be in (0, 1), got {gamma:.12g}")
-    return gamma
-
-
 def read_constraints(name: str, g: Any, limit_name: str, b: Any, S: int, A: int) -> tuple[Array, Array]:
     g_ = read_numbers(name, np.zeros((0, S, A)) if g is None else g, ndim=2 if _ndim(g) == 2 else 3)
     g_ = g_[None] if g_.ndim == 2 else g_

@@ -24,7 +24,9 @@ from clearance.core.arrays import Array
 from clearance.core.compiled.sparse_lu import Factor
 from clearance.core.errors import SolverError
 from clearance.exact.bellman import Operator
+from clearance.exact.oracles import OracleColumns
 from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy
 
 STEPS = 1  # of policy iteration in one call, where each is cheap
 RECENT = 6  # policies whose values give the first V at new multipliers
@@ -163,7 +165,7 @@ class Master:
         return self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
 
 
-def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
+def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
     """max_π min_i (J_gi − b_i)/unit_i to the gap `tol`, stopping early once `enough` is reached.
 
     `bound` is an upper bound: negative means that no policy meets the limits, `lam` (Σ λ_i unit_i = 1) being the proof.
@@ -185,7 +187,7 @@ def slater(columns: Columns, unit: Array, tol: float, *, enough: float = np.inf)
     raise SolverError(STALLED)
 
 
-def best_mixture(columns: Columns, gap: float, scale: float) -> Mixed:
+def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
     """max J_r subject to the limits, from columns that already contain a feasible mixture.
 
     Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger.
@@ -217,10 +219,14 @@ def columns_of(cmdp: CMDP) -> Columns:
     return Columns(Operator.of(cmdp), cmdp.b)
 
 
-def mixture_of(columns: Columns, mixed: Mixed) -> tuple[Array, Array, Array]:
+def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
     """The policies in use, at most I + 1: weights [M], π [M, S, A] and their occupancies d [M, S, A]."""
-    model, used = columns.model, np.flatnonzero(mixed.weights > 0)
+    used = np.flatnonzero(mixed.weights > 0)
     weights = mixed.weights[used] / mixed.weights[used].sum()
+    if isinstance(columns, OracleColumns):
+        pi = columns.tables(used)
+        return weights, pi, occupancy(columns.oracle.cmdp, pi)
+    model = columns.model
     pi = np.zeros((len(used), model.S, model.A))
     d = np.zeros_like(pi)
     for m, j in enumerate(used):

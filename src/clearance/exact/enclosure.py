@@ -20,25 +20,31 @@ from numpy.typing import NDArray
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.exact.bellman import Operator
+from clearance.exact.oracles import BOUNDS, oracle_of
+from clearance.exact.pair_rows import TINY, U
+from clearance.exact.pair_rows import rounding as _g
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import evaluate, solve_systems
+from clearance.finite.evaluation import evaluate
+from clearance.finite.linear_systems import solve_systems
 from clearance.learning.direction import lagrangian
-
-U = 2.0**-53
-TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
     """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 
     Their values V [M, 1+I, S] may be given; the bounds hold whatever they are.
+    Other criteria than the discounted one have vectors of their own in place of V (`oracles`).
     """
+    if cmdp.kind != "discounted":
+        return BOUNDS[cmdp.kind].enclose(cmdp, pi, approximate_values(cmdp, pi) if V is None else V)
     parts = [_enclose(cmdp, pi[i], None if V is None else V[i]) for i in _chunks(cmdp, len(pi))]
     return tuple(np.concatenate(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
 def approximate_values(cmdp: CMDP, pi: Array) -> Array:
     """V [M, 1+I, S] of policies pi [M, S, A], as good as floating point gives it: no bound trusts it."""
+    if cmdp.kind != "discounted":
+        return BOUNDS[cmdp.kind].approximate(cmdp, pi)
     parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -57,6 +63,8 @@ def dual_function(
     D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given to start
     from; the bound holds whatever they are.
     """
+    if cmdp.kind != "discounted":
+        return oracle_of(cmdp).dual(lam)
     model = Operator.of(cmdp)
     start = np.argmax(cmdp.available, axis=1) if act is None else act.copy()
     h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
@@ -127,11 +135,6 @@ def _row_sums(cmdp: CMDP) -> Array:
 
 def _row_width(cmdp: CMDP) -> int:
     return int(np.diff(cmdp.P.indptr).max()) if cmdp.is_sparse else cmdp.S
-
-
-def _g(n: int) -> float:
-    """A bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
-    return 2 * n * U / (1 - n * U)
 
 
 def _chunks(cmdp: CMDP, M: int):

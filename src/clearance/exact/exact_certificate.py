@@ -8,6 +8,7 @@ from clearance.certificates.certificate import Certificate, Verdict, build_certi
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError, infeasible_message
+from clearance.exact.never import never_words, zero_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.exact.proof import proof_of
@@ -46,8 +47,12 @@ def _bound(best: Optimum, seen: PolicyBounds) -> float:
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return what a certificate on a finite model holds for, in words."""
-    how = "a rule, called as given" if mixture is None else policy_words(mixture.M)
-    return scope_words(f"{what} and its start distribution", cmdp.gamma, None, how)
+    how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
+    return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
+
+
+def _one(mixture: Mixture) -> str:
+    return "one policy that depends on the step" if mixture.pi.ndim == 4 else "one stationary policy"
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
@@ -60,9 +65,10 @@ def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
 
 def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Optimum | None) -> str:
     if verdict == "CERTIFIED":
-        return "every limit is met, proven for the numbers as stored"
+        never = ", ".join(cmdp.names[i] for i in zero_limits(cmdp) if cmdp.kind != "average")
+        return "every limit is met, proven for the numbers as stored" + (f"; no run can have {never}" if never else "")
     if best is not None and best.status == "infeasible":
-        return infeasible_message(best.attained_margin)
+        return never_words(cmdp) or infeasible_message(best.attained_margin)
     if verdict == "VIOLATED":
         broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
         return "limits broken: " + ", ".join(broken)

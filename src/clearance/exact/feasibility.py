@@ -23,14 +23,19 @@ from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
 from clearance.exact.bellman import Operator
 from clearance.exact.enclosure import U, dual_function
+from clearance.exact.never import SMALLEST, Never, never_of
+from clearance.exact.oracles import OracleColumns, oracle_of
 from clearance.exact.policy_bounds import meets_limits
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.evaluation import evaluate, policy_from_occupancy, values_from_occupancy
+from clearance.finite.long_run import Chain, scale_of
+from clearance.finite.mixture import Mixture
 
 # Up to this many pairs (s, a) the whole program is solved at once.
 LP_PAIRS = 1500
 # The proven gap at which column generation stops, relative to the scale of J.
 GAP = 5e-8
+SAME = 1e-10  # means that differ by less, relative to the signals, are those of one policy
 
 Method = Literal["auto", "lp", "columns"]
 T = TypeVar("T")
@@ -51,14 +56,16 @@ class Scaled:
     @classmethod
     def of(cls, cmdp: CMDP) -> Scaled:
         r = float(np.abs(cmdp.r).max()) or 1.0
-        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) * (1 - cmdp.gamma)) if cmdp.I else np.zeros(0)
+        g = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)), np.abs(cmdp.b) / scale_of(cmdp)) if cmdp.I else np.zeros(0)
         g = np.where(g > 0, g, 1.0)
         size = np.concatenate([[r], g])
         return cls(cmdp, cmdp.replace(h=cmdp.h / size[:, None, None], b=cmdp.b / g), r, g)
 
     @cached_property
-    def found(self) -> column_generation.Columns:
+    def found(self) -> column_generation.Columns | OracleColumns:
         """The columns found so far."""
+        if self.cmdp.kind != "discounted":
+            return OracleColumns(oracle_of(self.unit), self.unit.b)
         model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
         return column_generation.Columns(model, self.unit.b)
 
@@ -76,11 +83,14 @@ class Scaled:
 
 
 class Safest(NamedTuple):
-    """A policy π [S, A] with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1."""
+    """A policy π with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1.
+
+    A table [S, A] ([H, S, A] with a horizon), or a mixture where no stationary policy has these values (average).
+    """
 
     d: Array
     J: Array
-    policy: Array
+    policy: Array | Mixture
     lam: Array
 
 
@@ -102,15 +112,23 @@ class Feasibility:
 
     verdict: Literal["feasible", "infeasible", "borderline"]
     slater: float
-    policy: Array
+    policy: Array | Mixture
     proof: FarkasProof | None = None
 
 
 def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     """Decide whether the limits can be met, by proof."""
     check_model(cmdp)
+    never = never_of(cmdp)
+    if never is not None and not never.impossible:
+        rest = decide_feasibility(never.rest, method=method)
+        proof = None if rest.proof is None else rest.proof._replace(lam=never.expand(rest.proof.lam))
+        return replace(rest, slater=min(rest.slater, 0.0), proof=proof)
     safest = find_safest(Scaled.of(cmdp), method)
     slater = margin_of(cmdp, safest.J)
+    if never is not None:
+        proof = prove_never(cmdp, never, safest, method)
+        return Feasibility("infeasible", min(slater, -SMALLEST), safest.policy, proof)
     for pi in safest_candidates(cmdp, safest):
         if meets_limits(cmdp, pi):
             return Feasibility("feasible", slater, pi)
@@ -118,7 +136,7 @@ def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     return Feasibility("borderline" if proof is None else "infeasible", slater, safest.policy, proof)
 
 
-def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array]:
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array | Mixture]:
     """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
@@ -145,6 +163,16 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
     return None
 
 
+def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
+    """The proof that a cost cannot be avoided: by multipliers, or for too small probabilities by support alone."""
+    proof = prove_infeasible(cmdp, safest.lam, method)
+    if proof is not None:
+        return proof
+    lam = np.zeros(cmdp.I)
+    lam[never.limits] = 1 / len(never.limits)
+    return FarkasProof(lam, -SMALLEST, enclose_farkas(cmdp, lam)[1])
+
+
 def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
     yield lam
     scaled = Scaled.of(cmdp)
@@ -154,6 +182,8 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
     """max_π Σ_i λ_i (J_gi − b_i), rounded up, V [S] that proves it, and the greedy actions [S]."""
+    if cmdp.kind != "discounted":
+        return oracle_of(cmdp).dual(lam, reward=0.0)
     return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)
 
 
@@ -167,7 +197,7 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
     Rows of P that are off by ε, and signals by ε of their size, change J_gi by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
-    error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma) ** 2
+    error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp) ** 2
     return proof.bound + float(proof.lam @ error) < 0
 
 
@@ -179,14 +209,14 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
     the largest in the units of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
-    rounding = 1e-9 / (1 - scaled.cmdp.gamma)
+    rounding = 1e-9 * scale_of(scaled.cmdp)
     if scaled.own_margin(found.J) > rounding or not np.any(scaled.margin_unit < 0.1):
         return found
     own = safest_policy(scaled, np.ones(scaled.cmdp.I), method, enough)
     return own if scaled.own_margin(own.J) > max(scaled.own_margin(found.J), -rounding) else found
 
 
-def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array]:
+def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
     """The safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
 
     One without what may be a solver's rounding; and the deterministic one that is greedy for λ, which attains the
@@ -194,7 +224,8 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array]:
     """
     yield safest.policy
     if cmdp.I:
-        yield snap(safest.policy)
+        if not isinstance(safest.policy, Mixture):
+            yield snap(safest.policy)
         yield np.eye(cmdp.A)[enclose_farkas(cmdp, safest.lam)[2]]
 
 
@@ -202,17 +233,18 @@ def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float 
     """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long)."""
     cmdp = scaled.cmdp
     if cmdp.I == 0:
-        uniform = policy_from_occupancy(np.zeros((cmdp.S, cmdp.A)), cmdp.available)
+        pairs = cmdp.available if cmdp.allowed is None else cmdp.allowed
+        uniform = policy_from_occupancy(np.zeros(cmdp.policy_shape), pairs)
         return Safest(uniform, np.zeros(1), uniform, np.zeros(0))  # nothing to measure
 
-    def solved(by: Method) -> tuple[Array, Array]:
+    def solved(by: Method) -> tuple[Array | Mixture, Array]:
         if uses_columns(cmdp, by):
             return _safest_by_columns(scaled, measure, enough)
         return _safest_by_lp(scaled, measure)
 
     pi, lam = or_by_columns(solved, cmdp, method)
     lam = lam / scaled.g
-    d = occupancy(cmdp, pi)
+    d = Mixture.of(pi).occupancy(cmdp)
     return Safest(d, values_from_occupancy(cmdp, d), pi, lam / max(lam.sum(), 1e-300))
 
 
@@ -221,23 +253,40 @@ def _safest_by_lp(scaled: Scaled, measure: Array) -> tuple[Array, Array]:
     return policy_from_occupancy(x, scaled.cmdp.available), lam
 
 
-def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array, Array]:
+def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[Array | Mixture, Array]:
     found = scaled.found
     found.b = scaled.unit.b
-    mixed = column_generation.slater(found, measure, GAP / (1 - scaled.cmdp.gamma), enough=enough)
-    return stationary_policy(*column_generation.mixture_of(found, mixed)), mixed.lam
+    mixed = column_generation.slater(found, measure, GAP * scale_of(scaled.cmdp), enough=enough)
+    return one_policy(scaled.cmdp, *column_generation.mixture_of(found, mixed)), mixed.lam
 
 
 def snap(pi: Array) -> Array:
     """π [S, A] without the actions that it takes with a probability that may be a solver's rounding."""
-    kept = np.where(pi >= 1e-6 * pi.max(1, keepdims=True), pi, 0.0)
-    return kept / kept.sum(1, keepdims=True)
+    kept = np.where(pi >= 1e-6 * pi.max(-1, keepdims=True), pi, 0.0)
+    return kept / kept.sum(-1, keepdims=True)
+
+
+def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
+    """One policy with the occupancy d [M, …] of a mixture; the mixture where no stationary policy has its values.
+
+    A run that may stay or leave for ever, for example, has a share of each only as a choice made once.
+    """
+    if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
+        return stationary_policy(weights, pi, d)
+    wanted = weights @ values_from_occupancy(cmdp, d)
+    if cmdp.kind == "average":  # transient visits decide where nobody stays
+        nobody = np.tensordot(weights, d, 1).sum(-1)[:, None] <= 0
+        d = np.where(nobody, np.stack([Chain.of(cmdp, p).visits()[:, None] * p for p in pi]), d)
+    single = stationary_policy(weights, pi, d)
+    size = np.abs(cmdp.h).max(axis=(1, 2)) * scale_of(cmdp)
+    same = np.all(np.abs(evaluate(cmdp, single).J - wanted) <= SAME * size)
+    return single if same else Mixture(weights, pi)
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
     """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
-    total = np.einsum("m,msa->sa", weights, d)
-    return np.where(total.sum(1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
+    total = np.tensordot(weights, d, 1)
+    return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
 
 
 # ---------------------------------------------------------------------------------------------------- which solver
@@ -246,7 +295,7 @@ def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
 def uses_columns(cmdp: CMDP, method: Method) -> bool:
     if method not in get_args(Method):
         raise InputError(f"method must be one of {', '.join(get_args(Method))}, got {method!r}")
-    return method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
+    return cmdp.kind != "discounted" or method == "columns" or (method == "auto" and cmdp.S * cmdp.A > LP_PAIRS)
 
 
 def or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> T:

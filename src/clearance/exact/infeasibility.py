@@ -26,11 +26,12 @@ from clearance.certificates.verdict_words import join_some
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError, round_up
 from clearance.core.validation import check_model
-from clearance.exact.enclosure import enclose
 from clearance.exact.exact_certificate import certify_exactly
 from clearance.exact.feasibility import Scaled, farkas_bound, safest_policy
 from clearance.exact.optimum import Optimum, optimum
+from clearance.exact.policy_bounds import bound_policy, lower_bounds
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
 # Under limits relaxed by −φ exactly the feasible policies are a face without interior, where no solver stands on firm
@@ -44,7 +45,7 @@ class Infeasibility:
 
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
-    policy      the least violating policy [S, A], with values J [1+I]
+    policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
     conflict    indices of limits that cannot be met together, proven; without any one of them the others can
     relax_all   the least amount by which all limits together must be lowered; −bound is a proven lower bound of it
     relax_each  [I] the least amount by which limit i alone must be lowered; None where that cannot help
@@ -55,7 +56,7 @@ class Infeasibility:
     slater: float
     lam: Array
     bound: float
-    policy: Array
+    policy: Array | Mixture
     J: Array
     conflict: tuple[int, ...]
     relax_all: float
@@ -83,11 +84,11 @@ class Infeasibility:
 
     @cached_property
     def _best_relaxed(self) -> tuple[Optimum, Certificate]:
-        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g / (1 - self.cmdp.gamma)
+        cmdp, scale = self.cmdp, Scaled.of(self.cmdp).g * scale_of(self.cmdp)
         for hair in HAIRS:
             relaxed = cmdp.replace(b=cmdp.b - self.relax_all - hair * scale)
             best = optimum(relaxed)
-            certificate = certify_exactly(relaxed, Mixture.single(best.policy), best)
+            certificate = certify_exactly(relaxed, Mixture.of(best.policy), best)
             if certificate.verdict == "CERTIFIED":
                 break
         return best, certificate  # pyright: ignore[reportPossiblyUnboundVariable]
@@ -99,10 +100,10 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
         raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")
-    J, lower, _ = enclose(cmdp, policy[None])
+    seen = bound_policy(cmdp, Mixture.of(policy))
     conflict = _irreducible(cmdp, lam)
     each = tuple(_alone(cmdp, i) if i in conflict else None for i in range(cmdp.I))
-    return Infeasibility(cmdp, slater, lam, bound, policy, J[0], conflict, _enough(cmdp.b, lower[0, 1:]), each)
+    return Infeasibility(cmdp, slater, lam, bound, policy, seen.J, conflict, _enough(cmdp.b, seen.lower[1:]), each)
 
 
 def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
@@ -117,7 +118,7 @@ def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
     return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
 
 
-def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
+def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
     """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof."""
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
@@ -131,14 +132,14 @@ def _proof(cmdp: CMDP) -> tuple[float, Array, Array, float]:
     return slater, policy, lam, bound
 
 
-def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array, Array, float]:
+def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
     """The same from margins relative to the scale of each constraint, which no solver loses.
 
     Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi − b_i), and
     the λ of the problem relaxed by this t proves more, until it can be met.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
-    policy = np.zeros((cmdp.S, cmdp.A))
+    policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))
     for _ in range(50):
         relaxed = cmdp.replace(b=cmdp.b - t)
         _, _, policy, lam = safest_policy(Scaled.of(relaxed), np.ones(cmdp.I), "auto")
@@ -148,7 +149,7 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array, Array, float]:
         if not -value > t * (1 + 1e-9):
             break
         t = -value
-    J = enclose(cmdp, policy[None])[0][0]
+    J = bound_policy(cmdp, Mixture.of(policy)).J
     return float(np.min(J[1:] - cmdp.b)), policy, best_lam, bound
 
 
@@ -181,7 +182,7 @@ def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
     if not keep:
         return None
     part = _only(cmdp, keep)
-    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 / (1 - cmdp.gamma))
+    _, _, _, lam = safest_policy(Scaled.of(part), np.ones(part.I), "auto", enough=1e-4 * scale_of(cmdp))
     return lam if farkas_bound(part, lam) < 0 else None
 
 
@@ -194,8 +195,7 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
-    _, lower, _ = enclose(cmdp, best.policy[None])
-    return _enough(cmdp.b[[i]], lower[0, [1 + i]])
+    return _enough(cmdp.b[[i]], lower_bounds(cmdp, best.policy)[[1 + i]])
 
 
 def _enough(b: Array, lower: Array) -> float:

@@ -10,7 +10,7 @@ is the dual function at λ*,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -30,16 +30,19 @@ from clearance.exact.feasibility import (
     Scaled,
     find_safest,
     margin_of,
+    one_policy,
     or_by_columns,
     prove_infeasible,
+    prove_never,
     safest_candidates,
     snap,
-    stationary_policy,
     uses_columns,
 )
+from clearance.exact.never import Never, never_of
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import evaluate, occupancy, policy_from_occupancy
+from clearance.finite.evaluation import evaluate, policy_from_occupancy
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
@@ -50,6 +53,11 @@ TIGHTEN = 1e-10
 ALIKE = 1e-13
 # The proven gap, relative to the scale of J_r, beyond which a policy is not called optimal.
 WIDE = 1e-3
+PRICES = tuple(10.0**k for k in range(0, 13, 2))  # of what must never be paid, relative to the reward
+ONCE = (
+    "the optimum is a choice made once, at the start: runs end up in parts of the model that they do not leave, and no "
+    "stationary policy has these shares of them"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,7 +70,8 @@ class Optimum:
     J        [1+I] of `policy`
     lam      λ* [I], what one unit less of limit i would earn; when infeasible the proof: λ with Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
-    policy   π [S, A], stationary; the least violating policy when infeasible or borderline
+    policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
+             Under the average criterion a `Mixture`, drawn once, where no stationary policy is as good: see `note`
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
     bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
@@ -75,7 +84,7 @@ class Optimum:
     status: Literal["optimal", "borderline", "infeasible"]
     J: Array
     lam: Array
-    policy: Array
+    policy: Array | Mixture
     mixture: Mixture
     d: Array
     bound: float
@@ -87,7 +96,7 @@ class Optimum:
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
-        S, A = self.policy.shape
+        S, A = self.mixture.pi.shape[-2:]
         limits = join_some(self.limits_in_words) or "no limits"
         return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
 
@@ -103,6 +112,11 @@ class Optimum:
         """Each limit as it was written, with the value of the policy: costs with upper limits."""
         rows = zip(self.names, self.J[1:].tolist(), self.b.tolist(), self.costs, strict=True)
         return [limit_words(name, J_g, b, cost=cost) for name, J_g, b, cost in rows]
+
+    @property
+    def note(self) -> str:
+        """Why the answer is a mixture, where it is; else empty."""
+        return ONCE if isinstance(self.policy, Mixture) else ""
 
     @property
     def J_r(self) -> float:
@@ -127,11 +141,11 @@ class Optimum:
 class Found(NamedTuple):
     """A candidate π [S, A], as a mixture, and what is proven of it; λ [I] with V and greedy actions at λ, if new."""
 
-    policy: Array
+    policy: Array | Mixture
     mixture: Mixture
     seen: PolicyBounds
     lam: Array
-    V: Array
+    V: Array | None
     act: NDArray[np.int64]
 
 
@@ -142,8 +156,13 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:
+    never = never_of(cmdp)
+    if never is not None and not never.impossible:
+        return _with_never(cmdp, never, _optimum(never.rest, method))
     scaled = Scaled.of(cmdp)
-    safest = find_safest(scaled, method, enough=1e-4 / (1 - cmdp.gamma))
+    safest = find_safest(scaled, method, enough=1e-4 * scale_of(cmdp))
+    if never is not None:
+        return _infeasible(cmdp, safest, prove_never(cmdp, never, safest, method))
     proof = prove_infeasible(cmdp, safest.lam, method) if margin_of(cmdp, safest.J) < 0 else None
     if proof is None:
         best = _best_certified(scaled, safest, method)
@@ -154,21 +173,42 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
     return _infeasible(cmdp, safest, proof)
 
 
+def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
+    """The optimum of what is left as that of the whole, with multipliers that show it also without support: the price
+    of a cost that is never paid is finite, and large enough ones prove the same bound.
+    """
+    mixture = Mixture.of(rest.policy)
+    seen = bound_policy(cmdp, mixture)
+    J = seen.J
+    about = {"J": J, "b": cmdp.b, "names": cmdp.names, "costs": cmdp.costs, "d": mixture.occupancy(cmdp)}
+    about |= {"attained_margin": margin_of(cmdp, J), "lam": never.expand(rest.lam)}
+    if rest.status == "infeasible":
+        return replace(rest, **about)
+    size = np.abs(cmdp.r).max() * scale_of(cmdp)
+    for price in PRICES:
+        lam = about["lam"].copy()
+        lam[never.limits] = price * (np.abs(cmdp.r).max() or 1.0) / np.abs(cmdp.g[never.limits]).max(axis=(1, 2))
+        bound, V, _ = dual_function(cmdp, lam)
+        if bound <= rest.bound + 1e-9 * (size + abs(rest.bound)):
+            return replace(rest, **about | {"lam": lam, "bound": max(bound, float(seen.upper[0])), "V": V})
+    return replace(rest, **about | {"bound": max(rest.bound, float(seen.upper[0]))})
+
+
 def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
     cmdp, seen = scaled.cmdp, found.seen
     bound, V, _ = dual_function(cmdp, found.lam, found.V, found.act)
     if seen.verdict == "CERTIFIED":  # the policy is one of those that the bound is about
         bound = max(bound, float(seen.upper[0]))
-    near = bound - seen.J[0] <= WIDE * scaled.r / (1 - cmdp.gamma)
+    near = bound - seen.J[0] <= WIDE * scaled.r * scale_of(cmdp)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
-    d, slater = occupancy(cmdp, found.policy), margin_of(cmdp, safest.J)
+    d, slater = Mixture.of(found.policy).occupancy(cmdp), margin_of(cmdp, safest.J)
     return Optimum(
         status, seen.J, found.lam, found.policy, found.mixture, d, bound, slater, cmdp.b, V, cmdp.names, cmdp.costs
     )
 
 
 def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
-    slater, mixture = margin_of(cmdp, safest.J), Mixture.single(safest.policy)
+    slater, mixture = margin_of(cmdp, safest.J), Mixture.of(safest.policy)
     return Optimum(
         "infeasible",
         safest.J,
@@ -195,7 +235,7 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
             return found
     candidates = list(_on_the_border(scaled, safest, method))
     met = [found for found in candidates if found.seen.verdict == "CERTIFIED"]
-    closest = max(scaled.own_margin(found.seen.J) for found in candidates) - ALIKE / (1 - scaled.cmdp.gamma)
+    closest = max(scaled.own_margin(found.seen.J) for found in candidates) - ALIKE * scale_of(scaled.cmdp)
     alike = [found for found in candidates if scaled.own_margin(found.seen.J) >= closest]
     return max(met or alike, key=lambda found: found.seen.J[0])
 
@@ -206,10 +246,11 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     Its policy takes actions that break the limits with tiny probabilities; without them it may meet them exactly.
     """
     cmdp = scaled.cmdp
-    relaxed = _richest(scaled, -10 * TIGHTEN / (1 - cmdp.gamma) if cmdp.I else 0.0, method)
+    relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
     yield relaxed
-    for pi in (snap(relaxed.policy), *safest_candidates(cmdp, safest)) if cmdp.I else ():
-        mixture = Mixture.single(pi)
+    snapped = () if isinstance(relaxed.policy, Mixture) else (snap(relaxed.policy),)
+    for pi in (*snapped, *safest_candidates(cmdp, safest)) if cmdp.I else ():
+        mixture = Mixture.of(pi)
         yield relaxed._replace(policy=pi, mixture=mixture, seen=bound_policy(cmdp, mixture))
 
 
@@ -217,7 +258,7 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
     """What to add to b, in units: the first that makes the policy provably feasible; nothing where there is no room (J
     is that of the safest policy).
     """
-    full = 1 / (1 - scaled.cmdp.gamma)
+    full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2
     if room <= 1e-14 * full or not scaled.cmdp.I:
         return []
@@ -231,16 +272,17 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
     if uses_columns(cmdp, method):
         found = scaled.found
         found.b = b  # the policies of phase one, and of a smaller tightening, are columns for this one too
-        mixed = column_generation.best_mixture(found, GAP, 1 / (1 - cmdp.gamma))
+        mixed = column_generation.best_mixture(found, GAP, scale_of(cmdp))
         weights, pi_m, d_m = column_generation.mixture_of(found, mixed)
-        pi, mixture, lam = stationary_policy(weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
-        V, act = found.V * scaled.r, found.act[-1]
+        pi, mixture, lam = one_policy(cmdp, weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam
+        V, act = None if found.V is None else found.V * scaled.r, found.act[-1]
     else:
         x, lam = linear_program.richest(unit, b)
         _, V, act = dual_function(unit, lam)
         pi = _policy_of(x, act)
         V, mixture = V * scaled.r, Mixture.single(pi)
-    seen = bound_policy(cmdp, Mixture.single(pi), evaluate(cmdp, pi).V[None])
+    values = None if cmdp.kind != "discounted" or isinstance(pi, Mixture) else evaluate(cmdp, pi).V[None]
+    seen = bound_policy(cmdp, Mixture.of(pi), values)
     return Found(pi, mixture, seen, lam * scaled.r / scaled.g, V, act)
 
 

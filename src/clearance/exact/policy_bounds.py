@@ -12,6 +12,7 @@ from clearance.core.arrays import Array
 from clearance.core.rational_algebra import Matrix
 from clearance.exact import rational
 from clearance.exact.enclosure import approximate_values, enclose, mix
+from clearance.exact.never import decide_by_support
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
@@ -23,8 +24,8 @@ class PolicyBounds:
     verdict       on the limits of the model
     J             [1+I], as computed;  lower, upper  proven bounds of it
     parts         J of the components [M, 1+I]
-    V             values [M, 1+I, S] whose residuals prove the bounds
-    fractions     the exact values [M, 1+I, S], where they were needed
+    V             values [M, 1+I, S] whose residuals prove the bounds; of other criteria their vectors (`oracles`)
+    fractions     the same without any error, where that was needed
     """
 
     verdict: Verdict
@@ -38,24 +39,30 @@ class PolicyBounds:
 
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
     """Return proven bounds of J; the values V [M, 1+I, S] may be given, the bounds hold whatever they are."""
-    V = approximate_values(cmdp, mixture.pi) if V is None else V
-    parts, lower, upper = enclose(cmdp, mixture.pi, V)
+    pi = mixture.tables(cmdp)
+    V = approximate_values(cmdp, pi) if V is None else V
+    parts, lower, upper = enclose(cmdp, pi, V)
     lower, upper = mix(mixture.weights, lower, upper)
+    parts, lower, upper = decide_by_support(cmdp, mixture, parts, lower, upper)
     verdict = verdict_of(lower[1:], upper[1:], cmdp.b)
-    found = PolicyBounds(verdict, mixture.weights @ parts, lower, upper, parts, V)
-    small = cmdp.S <= rational.MOST_STATES and mixture.M <= rational.MOST_COMPONENTS
-    return _bound_exactly(cmdp, mixture, found) if verdict == "UNDECIDED" and small else found
+    J = np.clip(mixture.weights @ parts, lower, upper)
+    found = PolicyBounds(verdict, J, lower, upper, parts, V)
+    return (
+        _bound_exactly(cmdp, mixture, found) if verdict == "UNDECIDED" and rational.is_small(cmdp, mixture) else found
+    )
 
 
-def meets_limits(cmdp: CMDP, pi: Array, V: Array | None = None) -> bool:
+def meets_limits(cmdp: CMDP, pi: Array | Mixture, V: Array | None = None) -> bool:
     """Whether it is proven that the policy π [S, A], with values near V [1+I, S], meets every limit."""
-    return bound_policy(cmdp, Mixture.single(pi), None if V is None else V[None]).verdict == "CERTIFIED"
+    return bound_policy(cmdp, Mixture.of(pi), None if V is None else V[None]).verdict == "CERTIFIED"
 
 
 def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
     """The same from values in rational arithmetic, which leave nothing open."""
-    fractions = [rational.exact_values(cmdp, pi) for pi in mixture.pi]
-    J_parts = [[rational.expect(cmdp.rho, v) for v in values] for values in fractions]
+    fractions = [rational.exact_values(cmdp, pi) for pi in mixture.tables(cmdp)]
+    if any(values is None for values in fractions):
+        return near
+    J_parts = [[rational.expect(cmdp.rho, v) for v in rational.at_start(cmdp, values)] for values in fractions]
     J = [rational.expect(mixture.weights, [part[h] for part in J_parts]) for h in range(1 + cmdp.I)]
     ends = np.array([rational.round_outwards(x) for x in J])
     met = [x >= Fraction(float(b)) for x, b in zip(J[1:], cmdp.b, strict=True)]
@@ -63,3 +70,8 @@ def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBo
     return PolicyBounds(
         "CERTIFIED" if all(met) else "VIOLATED", J_float, ends[:, 0], ends[:, 1], parts, near.V, fractions
     )
+
+
+def lower_bounds(cmdp: CMDP, policy: Array | Mixture) -> Array:
+    """Proven lower bounds of J [1+I]."""
+    return bound_policy(cmdp, Mixture.of(policy)).lower

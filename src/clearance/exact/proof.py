@@ -4,6 +4,10 @@
     V_lam       [S], values of r + λ·g with the λ of the certificate: its Bellman residual proves `bound`
     infeasible  λ [I] and V [S] of λ·g: its Bellman residual proves max_π Σ_i λ_i (J_gi − b_i) < 0
 
+Other criteria than the discounted one have vectors of their own in place of V, with one more axis before the states:
+V of every step (horizon), L, U and w (total), g and v from below and from above (average); and V_lam likewise. See the
+heads of `horizon_oracle`, `total_oracle` and `average_oracle`.
+
 Arrays are stored bit for bit, as the shape and base64 of little-endian float64; exact values as fractions of
 hexadecimal numbers.
 `tools/check_certificate.py` reads it.
@@ -48,7 +52,7 @@ def pack(x: Array) -> dict[str, Any]:
 
 def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
     assert seen.fractions is not None
-    texts = [f"{x.numerator:x}/{x.denominator:x}" for part in seen.fractions for v in part for x in v]
+    texts = [f"{x.numerator:x}/{x.denominator:x}" for part in seen.fractions for x in part.ravel()]
     return {"shape": list(seen.V.shape), "fractions": texts}
 
 
@@ -57,16 +61,21 @@ def is_proof(x: Any, I: int) -> bool:
     if not isinstance(x, dict) or not {"V"} <= x.keys() <= {"V", "V_lam", "infeasible"}:
         return False
     shape = _shape_of(x["V"])
-    if shape is None or len(shape) != 3 or shape[1] != 1 + I:
+    if shape is None or len(shape) not in (3, 4) or shape[1] != 1 + I:
         return False
-    of_bound = "V_lam" not in x or _shape_of(x["V_lam"]) == shape[2:]
-    return of_bound and ("infeasible" not in x or _is_farkas(x["infeasible"], I, shape[2:]))
+    of_bound = "V_lam" not in x or _ends_in(_shape_of(x["V_lam"]), shape[-1])
+    return of_bound and ("infeasible" not in x or _is_farkas(x["infeasible"], I, shape[-1]))
 
 
-def _is_farkas(x: Any, I: int, shape: list[int]) -> bool:
+def _ends_in(shape: list[int] | None, S: int) -> bool:
+    """Whether these are vectors over S states: one, or several (one for each step of a horizon, or gain and bias)."""
+    return shape is not None and len(shape) in (1, 2) and shape[-1] == S
+
+
+def _is_farkas(x: Any, I: int, S: int) -> bool:
     if not isinstance(x, dict) or x.keys() != {"lam", "V"} or not isinstance(x["lam"], list) or len(x["lam"]) != I:
         return False
-    return all(is_number(v) for v in x["lam"]) and _shape_of(x["V"]) == shape
+    return all(is_number(v) for v in x["lam"]) and _ends_in(_shape_of(x["V"]), S)
 
 
 def _shape_of(x: Any) -> list[int] | None:

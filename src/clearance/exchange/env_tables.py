@@ -14,7 +14,9 @@ from clearance.finite.gymnasium_tables import Signal, gymnasium_signal, gymnasiu
 def from_toy_text(
     env: Any,
     *,
-    gamma: float,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     costs: Mapping[str, Signal] | None = None,
     limits: Mapping[str, float] | None = None,
 ) -> CMDP:
@@ -23,6 +25,8 @@ def from_toy_text(
     env      the environment, or its id ("FrozenLake-v1")
     costs    functions f(s, a, s_next, reward, terminated) by name;  limits: an upper limit for each
 
+    gamma, criterion, horizon  what J is, as in `CMDP`
+
     Where an episode ends is an absorbing state without reward and costs; the start is the environment's own.
     """
     env = _make(env) if isinstance(env, str) else env
@@ -30,7 +34,7 @@ def from_toy_text(
     P, r, rho = gymnasium_table(env)
     cost = [gymnasium_signal(env, f) for f in costs.values()]
     given = {"cost": cost, "limit": [limits[name] for name in costs], "names": list(costs)} if costs else {}
-    return CMDP(P, r, rho=rho, gamma=gamma, order="state", **given)
+    return CMDP(P, r, rho=rho, gamma=gamma, criterion=criterion, horizon=horizon, order="state", **given)
 
 
 def _make(name: str) -> Any:

@@ -60,26 +60,30 @@ class ExplicitModel:
 def build_cmdp(
     model: ExplicitModel,
     *,
-    gamma: float | None,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name."""
+    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
+
+    gamma, criterion, horizon  what J is, as in `CMDP`
+    """
     try:
         limits, b = check_limits("limits", limits), check_limits("b", b)
         for name in (*limits, *b):
             _require(model, "limits" if name in limits else "b", name)
-        if gamma is None:
-            raise InputError("gamma is missing: give the discount factor (gamma=…, --gamma)")
         r = reward_signal(model, reward, (*limits, *b))
         prob, available = _check_rows(model)
         P = transitions(model.S, model.A, model.s, model.a, model.s_next, prob)
         g, costs = (np.array([model.rewards[n] for n in names]).reshape(-1, model.S, model.A) for names in (b, limits))
         return CMDP(
             P, r, g, np.array(list(b.values()), float), cost=costs, limit=np.array(list(limits.values()), float),
-            gamma=gamma, rho=read_start(model, initial), names=[*b, *limits], order="state",
+            gamma=gamma, criterion=criterion, horizon=horizon,
+            rho=read_start(model, initial), names=[*b, *limits], order="state",
             available=None if available.all() else available, states=model.states, actions=model.actions,
         )  # fmt: skip
     except InputError as e:

@@ -20,7 +20,9 @@ def model(
     actions: Iterable[Hashable] | Callable[[Any], Iterable[Hashable]],
     transitions: Callable[[Any, Any], Any],
     reward: Callable[..., float],
-    gamma: float,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     states: Iterable[Hashable] | None = None,
     costs: Mapping[str, Callable[..., float]] | None = None,
     limits: Mapping[str, float] | None = None,
@@ -34,6 +36,8 @@ def model(
     reward       f(s, a) or f(s, a, next state);  costs: such functions by name, each with an upper limit in `limits`
     initial      the state to start in, or {state: probability}; with `states`, all of them alike unless given
 
+    gamma, criterion, horizon  what J is, as in `CMDP`
+
     A state without actions ends the process.
 
     >>> move = lambda s, a: {1: 1.0} if a == "order" else {max(s - 1, 0): 1.0}
@@ -46,7 +50,8 @@ def model(
     start = _read_initial(initial)
     listed = _Listing(list(start) if states is None else list(states), actions, transitions, closed=states is not None)
     signals = {"reward": reward, **costs}
-    return _build(listed, signals, gamma, limits, start or None)
+    J = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
+    return _build(listed, signals, J, limits, start or None)
 
 
 def _read_initial(initial: Any) -> dict[Any, float]:
@@ -114,7 +119,9 @@ def _outcomes(transitions: Any, state: Any, action: Any) -> list[tuple[Any, floa
     return [(s_next, p) for s_next, p in pairs if p > 0]
 
 
-def _build(listed: _Listing, signals: Mapping[str, Any], gamma: float, limits: dict[str, float], start: Any) -> CMDP:
+def _build(
+    listed: _Listing, signals: Mapping[str, Any], J: Mapping[str, Any], limits: dict[str, float], start: Any
+) -> CMDP:
     S, A = len(listed.states), len(listed.actions)
     check_pairs("model", S, A)
     rows = listed.rows + [(s, 0, s, 1.0) for s in listed.ends]
@@ -135,7 +142,7 @@ def _build(listed: _Listing, signals: Mapping[str, Any], gamma: float, limits: d
             if state not in listed.states:
                 raise InputError(f"initial: {state!r} is not in states")
             rho[listed.states[state]] += p
-    return build_cmdp(found, gamma=gamma, reward="reward", limits=limits, initial=rho)
+    return build_cmdp(found, **J, reward="reward", limits=limits, initial=rho)
 
 
 def _takes_three(name: str, f: Any) -> bool:

@@ -19,7 +19,9 @@ def from_matrices(
     P: Any,
     R: Any,
     *,
-    gamma: float,
+    gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     costs: Mapping[str, Any] | None = None,
     limits: Mapping[str, float] | None = None,
     initial: Any = None,
@@ -33,10 +35,12 @@ def from_matrices(
     limits     an upper limit for each cost
     order      needed where the shape leaves two readings: "action" for [A, S, S] or stacked rows a·S + s, "state" for
                [S, A, S] or rows s·A + a
+    gamma, criterion, horizon  what J is, as in `CMDP`
 
     >>> from_matrices([[[1.0, 0.0], [0.5, 0.5]]], [0.0, 1.0], gamma=0.9).A
     1
     """
+    J = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
     rows, A = _stack(P, order)
     S = rows.shape[1]
     costs, limits = match_limits(costs, limits)
@@ -48,7 +52,7 @@ def from_matrices(
         "P", S, A, row // A, row % A, entries.col.astype(np.int64), entries.data.astype(float), signals,
         states=names[0], actions=names[1],
     )  # fmt: skip
-    return build_cmdp(model, gamma=gamma, reward="reward", limits=limits, initial=initial)
+    return build_cmdp(model, **J, reward="reward", limits=limits, initial=initial)
 
 
 def _stack(P: Any, order: str | None) -> tuple[Any, int]:

@@ -31,13 +31,15 @@ WRITERS: Mapping[str, Callable[[CMDP, str | Path], None]] = {
     ".umb": write_umb,
 }
 BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
-IMPORTED = (".csv", *READERS)  # these need a discount factor, and have no limits
+IMPORTED = (".csv", *READERS)  # these need a criterion, and have no limits
 
 
 def load_model(
     path: str | Path,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
@@ -45,14 +47,16 @@ def load_model(
 ) -> CMDP:
     """Return the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
 
-    gamma    discount factor;  reward: the name of what is maximised, or with a minus before it ("-time") minimised
+    gamma, criterion, horizon  what J is, as in `CMDP`
+    reward   the name of what is maximised, or with a minus before it ("-time") minimised
     limits   upper limits of costs by name;  b: lower limits of utilities by name
     initial  the state to start in, or {state: probability}; unless given, the file's own
 
     An .npz file has its own of all of these but the reward; what is given replaces it, as in `restate_model`.
     """
     suffix = Path(path).suffix.lower()
-    how = {"gamma": gamma, "reward": reward, "limits": limits, "b": b, "initial": initial}
+    how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
+    how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":
@@ -69,12 +73,14 @@ def restate_model(
     source: str,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Any = None,
     b: Any = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return a model with another discount factor, other limits or another start; an error names `source`.
+    """Return a model with another criterion, other limits or another start; an error names `source`.
 
     limits   as they were written: by name, or numbers for the costs;  b: the same for the utilities
     initial  a state, by name or number, or {state: probability}
@@ -86,7 +92,8 @@ def restate_model(
             model = model.replace(limit=limits)
         if b is not None:
             model = model.replace(b=read_lower_limits(b, model.b, model.costs, model.names))
-        return model.replace(gamma=gamma, rho=None if initial is None else read_start(model, initial))
+        rho = None if initial is None else read_start(model, initial)
+        return model.replace(gamma=gamma, criterion=criterion, horizon=horizon, rho=rho)
     except InputError as e:
         raise InputError(f"{source}: {e}") from None
 

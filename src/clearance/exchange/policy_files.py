@@ -21,7 +21,8 @@ def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> Non
     """Write a policy of a finite model by the names of its states and actions; without names, by their numbers.
 
     policy   probabilities [S, A], an action for each state [S], a Mixture, or what has a `policy` (Optimum, Solution)
-    path     .csv with the columns state, action, probability (of a mixture also component and weight), .json, or .npz
+    path     .csv with the columns state, action, probability (of a mixture also component and weight, with a
+             horizon also time), .json, or .npz
 
     Actions with probability 0 are left out of .csv and .json.
     """
@@ -50,25 +51,33 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     return policy
 
 
-def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, str, str, float]]:
-    """Yield component, state, action and probability."""
-    _, S, A = mixture.pi.shape
+def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, int | None, str, str, float]]:
+    """Yield component, time (None where the policy ignores it), state, action and probability."""
+    S, A = mixture.pi.shape[-2:]
     states = model.states if model is not None and model.states else [str(s) for s in range(S)]
     actions = model.actions if model is not None and model.actions else [str(a) for a in range(A)]
-    for m, s, a in np.argwhere(mixture.pi > 0).tolist():
-        yield m, states[s], actions[a], float(mixture.pi[m, s, a])
+    for at in np.argwhere(mixture.pi > 0).tolist():
+        m, *time, s, a = at
+        yield m, time[0] if time else None, states[s], actions[a], float(mixture.pi[tuple(at)])
 
 
 def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
-    several = mixture.M > 1
-    heads = [*(("component", "weight") if several else ()), "state", "action", "probability"]
-    rows = ([*([m, float(mixture.weights[m])] if several else ()), *row] for m, *row in _rows(mixture, model))
-    write_csv(path, heads, rows)
+    several, timed = mixture.M > 1, mixture.pi.ndim == 4
+    heads = [*(("component", "weight") if several else ()), *(("time",) if timed else ())]
+    rows = (
+        [*([m, float(mixture.weights[m])] if several else ()), *([t] if timed else ()), *row]
+        for m, t, *row in _rows(mixture, model)
+    )
+    write_csv(path, [*heads, "state", "action", "probability"], rows)
 
 
 def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
-    """`components`: each with its weight and {state: {action: probability}}; one of them is drawn per episode."""
+    """`components`: each with its weight and {state: {action: probability}}; one of them is drawn per episode.
+
+    With a horizon: {time: {state: {action: probability}}}.
+    """
     components: list[dict[str, Any]] = [{"weight": float(w), "policy": {}} for w in mixture.weights]
-    for m, state, action, p in _rows(mixture, model):
-        components[m]["policy"].setdefault(state, {})[action] = p
+    for m, t, state, action, p in _rows(mixture, model):
+        table = components[m]["policy"] if t is None else components[m]["policy"].setdefault(str(t), {})
+        table.setdefault(state, {})[action] = p
     save_json(path, {"schema": "clearance/policy-table/1", "components": components})

@@ -34,6 +34,8 @@ def from_table(
     table: Any,
     *,
     gamma: float | None = None,
+    criterion: str | None = None,
+    horizon: int | None = None,
     reward: str | None = None,
     limits: Mapping[str, float] | None = None,
     b: Mapping[str, float] | None = None,
@@ -48,6 +50,7 @@ def from_table(
     limits   upper limits of costs, by column;  b: lower limits of utilities
     initial  the state to start in, or {state: probability}; unless given, the column `initial` (the probability to
              start in `state`) if there is one, else all states alike
+    gamma, criterion, horizon  what J is, as in `CMDP`
     terminal  states that end the process: they need no rows. A next state without rows is an error otherwise
 
     >>> table = {"state": ["up", "down"], "action": ["run", "run"], "next_state": ["down", "up"]}
@@ -58,7 +61,9 @@ def from_table(
     wanted = [*check_limits("limits", limits), *check_limits("b", b)]
     wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
     model = read_table(table, wanted, tuple(str(s) for s in terminal))
-    return build_cmdp(model, gamma=gamma, reward=reward, limits=limits, b=b, initial=initial)
+    return build_cmdp(
+        model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
+    )
 
 
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:

@@ -2,13 +2,17 @@
 
     maximise J_r(π)   subject to   J_gi(π) ≥ b_i,  i = 1..I,      J_h(π) = E Σ_t γ^t h(s_t, a_t),  s_0 ~ ρ
 
+or another criterion: the long-run mean, the sum until absorption, or the sum of the first H steps (`core.criterion`).
+
 Signals are stacked, h = (r, g_1, …, g_I), so that V, Q, A and J all carry a leading axis 1 + I:
 
     V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
     d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
 
 Bai et al. 2023, section "Problem Formulation". The limit b stays a field: folding it into g as (1−γ)b would be
-wrong as soon as episodes end. A terminal state is absorbing with zero signals.
+wrong as soon as episodes end. A terminal state is absorbing with zero signals. Where nothing is discounted for ever
+(average, total), a row of P means its stored numbers divided by their sum: a row that sums to 1 − 1e-16 would lose all
+probability in the long run.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +32,7 @@ from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
 from clearance.core.compiled.dissection import Elimination
+from clearance.core.criterion import Criterion, read_criterion, short_words
 from clearance.core.errors import InputError
 from clearance.core.html_card import MOST_ROWS, html_card
 from clearance.core.inside_folder import AnyPath
@@ -38,7 +43,6 @@ from clearance.core.validation import (
     read_available,
     read_constraints,
     read_csr,
-    read_discount,
     read_flags,
     read_initial,
     read_labels,
@@ -49,7 +53,8 @@ from clearance.core.validation import (
 )
 
 ARRAYS = ("P", "P_data", "P_indices", "P_indptr", "r", "g", "b", "rho", "gamma", "names", "costs", "available")
-ARRAYS += ("states", "actions")
+ARRAYS += ("states", "actions", "criterion", "horizon")
+PATIENCE = 0.9999  # the discount by which the order of elimination is chosen where nothing is discounted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +65,10 @@ class CMDP:
     h      the signals [1+I, S, A], reward first (made from `r`, `g` and `cost`)
     b      lower limits [I] of J_g
     rho    initial distribution [S]; uniform unless given
-    gamma  discount factor in (0, 1)
+    gamma  discount factor in (0, 1); 1 where nothing is discounted
+    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); as an
+           argument also one for each signal, which must agree
+    horizon  H: J is the sum of the first H steps, undiscounted unless gamma is given; None: no horizon
     names  names of the constraints [I], for messages and reports
     costs  which constraints were written as costs [I], and are shown as such
     available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
@@ -85,6 +93,9 @@ class CMDP:
     costs: tuple[bool, ...]
     states: tuple[str, ...] | None
     actions: tuple[str, ...] | None
+    criterion: str
+    horizon: int | None
+    allowed: ClassVar[NDArray[np.bool_] | None] = None  # the pairs [H, S, A] that `exact.never` leaves, with a horizon
 
     def __init__(
         self,
@@ -94,7 +105,9 @@ class CMDP:
         b: ArrayLike = 0.0,
         *,
         rho: ArrayLike | None = None,
-        gamma: float,
+        gamma: float | None = None,
+        criterion: str | Sequence[str] | Mapping[str, str] | None = None,
+        horizon: int | None = None,
         cost: ArrayLike | None = None,
         limit: ArrayLike | None = None,
         names: Sequence[str] | None = None,
@@ -119,20 +132,26 @@ class CMDP:
         put(self, "h", freeze(h if mask is None else np.where(mask, h, 0.0)))
         put(self, "b", freeze(np.concatenate([b_, -l_])))
         put(self, "rho", read_initial(rho, S))
-        put(self, "gamma", read_discount(gamma))
         put(self, "names", read_names(names, self.I))
+        self._put_criterion(read_criterion(criterion, gamma, horizon, ("reward", *self.names)))
         put(self, "costs", (False,) * len(b_) + (True,) * len(l_))
         put(self, "states", read_labels("states", states, S))
         put(self, "actions", read_labels("actions", actions, A))
 
+    def _put_criterion(self, found: Criterion) -> None:
+        for field, value in (("criterion", found.name), ("gamma", found.gamma), ("horizon", found.horizon)):
+            object.__setattr__(self, field, value)
+
     def __repr__(self) -> str:
+        return f"<CMDP: {self._size_in_words}; {join_some(self.limits_in_words) or 'no limits'}>"
+
+    @property
+    def _size_in_words(self) -> str:
         kind = "sparse" if self.is_sparse else "dense"
-        limits = join_some(self.limits_in_words) or "no limits"
-        return f"<CMDP: {self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}; {limits}>"
+        return f"{self.S:,} states, {self.A:,} actions ({kind}), {short_words(self.full_criterion)}"
 
     def _repr_html_(self) -> str:
-        kind = "sparse" if self.is_sparse else "dense"
-        size = f"{self.S:,} states, {self.A:,} actions ({kind}), gamma = {self.gamma:g}"
+        size = self._size_in_words
         return html_card(f"CMDP: {size}", self.limits_in_words[:MOST_ROWS] or ["No limits."])
 
     @property
@@ -168,6 +187,26 @@ class CMDP:
         return r or 1.0, np.where(g > 0, g, 1.0)
 
     @property
+    def full_criterion(self) -> Criterion:
+        """What J sums, and how."""
+        return Criterion(self.criterion, self.gamma, self.horizon)
+
+    @property
+    def kind(self) -> str:
+        """ "discounted", "horizon", "total" or "average": which mathematics applies."""
+        return self.full_criterion.kind
+
+    @property
+    def length(self) -> float:
+        """The scale of J against that of h: J = length · ⟨h, d⟩ for the occupancy d."""
+        return self.full_criterion.length
+
+    @property
+    def policy_shape(self) -> tuple[int, ...]:
+        """[S, A], or [H, S, A] with a horizon, where the best policy depends on the time."""
+        return (self.S, self.A) if self.horizon is None else (self.horizon, self.S, self.A)
+
+    @property
     def is_sparse(self) -> bool:
         return sparse.issparse(self.P)
 
@@ -186,7 +225,8 @@ class CMDP:
     @cached_property
     def elimination(self) -> Elimination | None:
         """The order in which to eliminate states, if the model has local structure."""
-        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, self.gamma)
+        patience = self.gamma if self.gamma < 1 else PATIENCE
+        return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, patience)
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
         """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
@@ -203,10 +243,14 @@ class CMDP:
         names: Sequence[str] | None = None,
         limit: ArrayLike | Mapping[str, float] | None = None,
         gamma: float | None = None,
+        criterion: str | None = None,
+        horizon: int | None = None,
         rho: ArrayLike | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A], limits b [I], discount or start ρ [S]; P is shared, not
+        """The same model with other signals h [1+I, S, A], limits b [I], criterion or start ρ [S]; P is shared, not
         copied. With names [I], h and b all given, I may be another one.
+
+        criterion, horizon  make another sum of J, with `gamma` or without; gamma alone changes the discount
 
         limit  in place of b, as it was written: upper limits of the costs, one number for all or one each; or by name
                {"energy": 40}, where other constraints than costs have lower limits, and those not named keep theirs
@@ -218,8 +262,11 @@ class CMDP:
         other = object.__new__(CMDP)
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("signal_ranges", None)
-        if gamma is not None:
-            other.__dict__["gamma"] = read_discount(gamma)
+        if criterion is not None or horizon is not None:
+            other._put_criterion(read_criterion(criterion, gamma, horizon))
+        elif gamma is not None:
+            other._put_criterion(read_criterion(None, gamma, self.horizon))
+        if other.gamma != self.gamma:
             other.__dict__.pop("elimination", None)  # whether it pays depends on gamma
         if rho is not None:
             other.__dict__["rho"] = read_initial(rho, self.S)
@@ -257,21 +304,27 @@ class CMDP:
             arrays["P"] = self.P
         if not self.available.all():
             arrays["available"] = self.available
+        if self.horizon is not None:
+            arrays["horizon"] = np.int64(self.horizon)
+        elif self.kind != "discounted":
+            arrays["criterion"] = np.array(self.criterion)
         return arrays
 
     @classmethod
     def load(cls, path: AnyPath) -> CMDP:
         """Read a model written by `save`, or any `.npz` with the same arrays."""
         z = read_arrays(path, ARRAYS, _most_numbers)
-        missing = [k for k in ("r", "gamma") if k not in z]
+        missing = [k for k in ("r", "gamma") if k not in z and (k == "r" or not {"criterion", "horizon"} & z.keys())]
         if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
             what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
             raise InputError(f"{path}: {what} is missing; a model needs P, r, gamma and usually g, b, rho")
         try:
             P = z["P"] if "P" in z else read_csr(z)
             names = [str(n) for n in np.atleast_1d(z["names"])] if "names" in z else None
-            gamma = read_number("gamma", z["gamma"])
+            gamma = read_number("gamma", z["gamma"]) if "gamma" in z else None
             given: dict[str, Any] = {name: z.get(name) for name in ("rho", "available", "states", "actions")}
+            given |= {"criterion": str(z["criterion"]) if "criterion" in z else None}
+            given |= {"horizon": _whole_number(path, z["horizon"]) if "horizon" in z else None}
             model = cls(P, z["r"], z.get("g"), z.get("b", 0.0), gamma=gamma, names=names, order="state", **given)
             object.__setattr__(model, "costs", read_flags("costs", z.get("costs"), model.I))
             return model
@@ -287,4 +340,11 @@ def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     sparse_P = {"P_data": pairs * S, "P_indices": math.prod(shapes.get("P_data", ())), "P_indptr": pairs + 1}
     signals_of = {"r": pairs if len(shapes.get("r", ())) == 2 else 0, "g": I * pairs, "b": I, "names": I, "costs": I}
     labels = {"states": S, "actions": (*shapes.get("r", ()), 0, 0)[1]}
-    return sparse_P | signals_of | labels | {"P": pairs * S, "rho": S, "available": pairs, "gamma": 1}
+    single = {"gamma": 1, "criterion": 1, "horizon": 1}
+    return sparse_P | signals_of | labels | single | {"P": pairs * S, "rho": S, "available": pairs}
+
+
+def _whole_number(path: AnyPath, x: Array) -> int:
+    if x.size != 1 or x.dtype.kind not in "iu":
+        raise InputError(f"{path}: horizon must be one whole number")
+    return int(x.item())

@@ -6,8 +6,10 @@ those values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,12 +26,14 @@ from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import occupancy, values_from_occupancy
+from clearance.finite.evaluation import check_available, occupancy, values_from_occupancy
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """Policies pi [M, S, A] of a finite model, component m with probability weights[m]; M = 1 is a single policy.
+
+    With a horizon they may depend on the time: pi [M, H, S, A].
 
     >>> Mixture(weights=[1.0], pi=[[[0.5, 0.5]]]).M
     1
@@ -39,7 +43,7 @@ class Mixture:
     pi: Array
 
     def __init__(self, weights: ArrayLike, pi: ArrayLike) -> None:
-        pi_ = read_numbers("pi", pi, ndim=3)
+        pi_ = read_numbers("pi", pi, ndim=4 if np.ndim(pi) == 4 else 3)
         weights_ = read_numbers("weights", weights, ndim=1)
         if len(weights_) != len(pi_) or len(pi_) == 0:
             raise InputError(
@@ -49,7 +53,7 @@ class Mixture:
         object.__setattr__(self, "pi", read_distributions("pi", pi_))
 
     def __repr__(self) -> str:
-        _, S, A = self.pi.shape
+        S, A = self.pi.shape[-2:]
         if self.M == 1:
             return f"<Mixture: one policy for {S:,} states and {A:,} actions>"
         weights = join_some([f"{w:.4g}" for w in self.weights])
@@ -57,8 +61,13 @@ class Mixture:
 
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:
-        """A mixture of one policy [S, A]."""
-        return cls(np.ones(1), read_numbers("policy", pi, ndim=2)[None])
+        """A mixture of one policy [S, A], or [H, S, A] where it depends on the time."""
+        return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if np.ndim(pi) == 3 else 2)[None])
+
+    @classmethod
+    def of(cls, policy: Mixture | ArrayLike) -> Mixture:
+        """A mixture as it is, or a table as a mixture of one."""
+        return policy if isinstance(policy, Mixture) else cls.single(policy)
 
     @classmethod
     def of_actions(cls, actions: ArrayLike, S: int, A: int) -> Mixture:
@@ -81,37 +90,46 @@ class Mixture:
     def M(self) -> int:
         return len(self.weights)
 
+    def tables(self, cmdp: CMDP) -> Array:
+        """The components as tables [M, S, A], or [M, H, S, A] with a horizon (a view where they ignore the time)."""
+        return np.broadcast_to(self.pi[:, None], (self.M, *cmdp.policy_shape)) if self._ignores_time(cmdp) else self.pi
+
+    def _ignores_time(self, cmdp: CMDP) -> bool:
+        return cmdp.horizon is not None and self.pi.ndim == 3
+
     def check(self, cmdp: CMDP) -> None:
         """The components are policies of this model."""
-        if self.pi.shape[1:] != (cmdp.S, cmdp.A):
-            raise InputError(f"policy has shape {self.pi.shape[1:]}, the model needs [S, A] = {(cmdp.S, cmdp.A)}")
-        forbidden = np.argwhere(self.pi.any(axis=0) & ~cmdp.available)
-        if len(forbidden):
-            raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
+        if self.pi.shape[1:] not in ((cmdp.S, cmdp.A), cmdp.policy_shape):
+            needs = "[S, A]" if cmdp.horizon is None else "[H, S, A] (or [S, A] without time)"
+            raise InputError(f"policy has shape {self.pi.shape[1:]}, the model needs {needs} = {cmdp.policy_shape}")
+        check_available(cmdp, self.pi)
 
     def occupancy(self, cmdp: CMDP) -> Array:
-        """d [S, A] = Σ_m w_m d^{π_m}."""
+        """d [S, A] (with a horizon [H, S, A]) = Σ_m w_m d^{π_m}."""
         self.check(cmdp)
-        return np.einsum("m,msa->sa", self.weights, occupancy(cmdp, self.pi))
+        return np.tensordot(self.weights, occupancy(cmdp, self.tables(cmdp)), 1)
 
     def J(self, cmdp: CMDP) -> Array:
         """J [1+I] = Σ_m w_m J(π_m)."""
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
-        """The single stationary policy with the same occupancy and so the same J.
+        """The single policy with the same occupancy and so the same J: stationary, or one table per step of a horizon.
+
+        Under the average criterion there may be none, where components end in different classes: certify what you get.
 
         π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) where no component ever goes: always an
         average of the components, so that no action appears that none of them takes.
         """
         self.check(cmdp)
-        share = self.weights[:, None] * np.maximum(occupancy(cmdp, self.pi).sum(-1), 0.0)
-        share = np.where(share.sum(0) > 0, share, self.weights[:, None])
-        return Mixture.single(np.einsum("ms,msa->sa", share / share.sum(0), self.pi))
+        d = np.maximum(occupancy(cmdp, self.tables(cmdp)).sum(-1), 0.0)
+        weights = self.weights.reshape(-1, *(1,) * (d.ndim - 1))
+        share = np.where((weights * d).sum(0) > 0, weights * d, weights)
+        return Mixture.single(np.einsum("m...s,m...sa->...sa", share / share.sum(0), self.tables(cmdp)))
 
     def describe(self, cmdp: CMDP) -> str:
         """A few lines for people: each component's weight, its exact values, and in how many states it is random."""
-        J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.pi)))
+        J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.tables(cmdp))))
         lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
         for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
             kept = (
@@ -126,7 +144,7 @@ class Mixture:
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a policy file holds: weights [M], pi [M, S, A]."""
+        """What a policy file holds: weights [M], pi [M, S, A] (or [M, H, S, A])."""
         return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
@@ -150,18 +168,23 @@ class Mixture:
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many numbers the arrays of a mixture may have, by the shape of its weights."""
-    M = shapes.get("pi", ())[0] if shapes.get("pi", ())[1:] == (cmdp.S, cmdp.A) else 1
-    return {"pi": min(M, math.prod(shapes.get("weights", ()))) * cmdp.S * cmdp.A, "weights": M}
+    pi = shapes.get("pi", ())
+    M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1
+    return {"pi": min(M, math.prod(shapes.get("weights", ()))) * math.prod(cmdp.policy_shape), "weights": M}
 
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """One component at work during one episode."""
+    """One component at work during one episode, [S, A] or [H, S, A]: then the time counts from `reset`."""
 
     pi: Array
     rng: np.random.Generator
+    clock: Iterator[int] = field(default_factory=itertools.count)
 
     def act(self, s: int) -> int:
         """An action at state s."""
-        p = self.pi[s]
+        t = next(self.clock)
+        if self.pi.ndim == 3 and t >= len(self.pi):
+            raise InputError(f"the policy is for {len(self.pi)} steps: the episode is over, reset it")
+        p = self.pi[t, s] if self.pi.ndim == 3 else self.pi[s]
         return int(self.rng.choice(len(p), p=p / p.sum()))

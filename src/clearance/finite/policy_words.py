@@ -17,6 +17,7 @@ from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
+from clearance.finite.support_graph import reachable
 
 # A state is called randomised if another than the most likely action has more probability than this.
 HAIR = 1e-6
@@ -32,12 +33,22 @@ def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions:
     """Return what the policy does, a few sentences per component; states and actions by name where they have some."""
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):
-        visited = occupancy(cmdp, mixture.pi[m]).sum(-1) > NEVER
-        lines = describe_table(mixture.pi[m], visited, states, actions)
+        visited = _visited(cmdp, mixture.pi[m])
+        timed = mixture.pi.ndim == 4
+        table, visited = mixture.pi[m][0] if timed else mixture.pi[m], visited[0] if visited.ndim > 1 else visited
+        lines = describe_table(table, visited, states, actions)
+        if timed:
+            lines = [f"It depends on the step, 0 to {mixture.pi.shape[1] - 1}. In step 0: {lines[0]}", *lines[1:]]
         head = f"Component {m + 1} of {mixture.M} (weight {mixture.weights[m]:.4g}): " if mixture.M > 1 else ""
         found += [f"{head}{lines[0]}", *lines[1:]]
     more = mixture.M - MOST_COMPONENTS
     return [*found, f"And {more:,} more components."] if more > 0 else found
+
+
+def _visited(cmdp: CMDP, pi: Array) -> Flags:
+    if cmdp.kind == "total":  # visits are not counted where runs end
+        return reachable(cmdp, pi > 0)
+    return occupancy(cmdp, pi).sum(-1) > NEVER
 
 
 def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
@@ -55,11 +66,13 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
-    """Return every action with a positive probability: component, state, action, probability."""
+    """Return every action with a positive probability: component, (time,) state, action, probability."""
     found = []
-    for m, s, a in np.argwhere(mixture.pi > 0).tolist():
-        row = {"component": m, "state": states[s] if states else s, "action": actions[a] if actions else a}
-        found.append(row | {"probability": float(mixture.pi[m, s, a])})
+    for at in np.argwhere(mixture.pi > 0).tolist():
+        m, *time, s, a = at
+        row = {"component": m} | ({"time": time[0]} if time else {})
+        row |= {"state": states[s] if states else s, "action": actions[a] if actions else a}
+        found.append(row | {"probability": float(mixture.pi[tuple(at)])})
     return found
 
 

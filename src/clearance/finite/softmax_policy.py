@@ -19,7 +19,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.validation import read_available, read_numbers
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import averager
+from clearance.finite.linear_systems import averager
 
 # Up to this size Φ is handled as a dense array, which is many times faster for small models.
 DENSE = 10**6

@@ -17,6 +17,7 @@ from clearance.certificates.ledger import Ledger
 from clearance.core.errors import InputError, SolverError
 from clearance.exact.enclosure import dual_function
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 from clearance.runs.ledger_file import NAME, read_ledger
 from clearance.runs.run_reader import RunFolder, load
@@ -156,7 +157,7 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 def _size(cmdp: CMDP, h: int) -> float:
     """The scale of J of the reward (h = 0) or of a utility."""
-    return float(np.abs(cmdp.h[h]).max()) / (1 - cmdp.gamma)
+    return float(np.abs(cmdp.h[h]).max()) * scale_of(cmdp)
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:

@@ -23,9 +23,9 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a finite model: files in foreign formats have neither discount factor nor limits, and in others
-# these replace their own.
-OF_MODEL_FILE = ("limits", "b", "gamma", "reward", "initial")
+# What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
+# replace their own.
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
 ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
@@ -80,7 +80,7 @@ def load_model_or_none(text: str) -> CMDP | None:
         return None
     if is_imported(text):
         first = f"write a model that has them first: clearance export {text} --gamma … --limit … --to model.npz"
-        raise InputError(f"{WHAT} {text} has neither discount factor nor limits: {first}")
+        raise InputError(f"{WHAT} {text} has neither criterion nor limits: {first}")
     if not names_code(text):
         return load_problem(text, {})
     found = import_name(WHAT, text, call=True)
@@ -129,6 +129,8 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     given = dict(asked)
+    if "criterion" in given:
+        raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
     if "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)

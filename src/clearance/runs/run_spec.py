@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from clearance.certificates.best_mixture import SINGLE
+from clearance.core.criterion import CRITERIA
 from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import (
@@ -121,7 +122,11 @@ class RunSpec:
         "lower limits of the utilities, in order or by name; write negative ones as --b=-5,-3",
         "B1,B2|NAME=B,…",
     )
-    gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon, otherwise required)")
+    gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon)")
+    criterion: str | None = _flag(
+        OneOf(*CRITERIA), "limits", "what J is on a finite model: discounted sums (--gamma), long-run means "
+        "per step, or sums until absorption (default: discounted, or as the model says)"
+    )  # fmt: skip
     reward: str | None = _flag(
         parse_text, "limits", "the reward of an imported model, by name; --reward=-NAME minimises", "NAME"
     )

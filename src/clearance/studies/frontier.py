@@ -31,11 +31,12 @@ from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.html_card import html_card, html_curve
 from clearance.core.text import visible
 from clearance.core.validation import check_model
-from clearance.exact.enclosure import enclose
 from clearance.exact.feasibility import Scaled, slater_margin
 from clearance.exact.infeasibility import HAIRS, diagnose, maximise_constraint, select_signals
 from clearance.exact.optimum import Optimum, optimum
+from clearance.exact.policy_bounds import lower_bounds
 from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import scale_of
 from clearance.studies.frontier_figure import draw_frontier
 
 Over = Literal["b", "kappa"]
@@ -245,14 +246,14 @@ class _Curve:
         cmdp = self.at(x)
         best = optimum(cmdp) if best is None else best
         lam = float(best.lam.sum() if self.i is None else best.lam[self.i])
-        _, lower, _ = enclose(cmdp, best.policy[None])
-        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[0, 1:] >= cmdp.b)))
+        lower = lower_bounds(cmdp, best.policy)
+        return Point(x, best.J_r, lam, best.bound, bool(np.all(lower[1:] >= cmdp.b)))
 
     @property
     def scale(self) -> float:
         """The size of the J_g in question."""
         g = Scaled.of(self.cmdp).g
-        return float(g.min() if self.i is None else g[self.i]) / (1 - self.cmdp.gamma)
+        return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
     def ends(self) -> tuple[Point, Point]:
         top = slater_margin(self.cmdp)[0] if self.i is None else _largest(self.cmdp, self.i)
@@ -301,8 +302,7 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 def _largest(cmdp: CMDP, i: int) -> float:
     """max J_gi under the other limits, as proven of a policy."""
-    _, lower, _ = enclose(cmdp, optimum(maximise_constraint(cmdp, i)).policy[None])
-    return float(lower[0, 1 + i])
+    return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
@@ -310,7 +310,7 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
-    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r / (1 - cmdp.gamma))
+    enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r * scale_of(cmdp))
     safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 

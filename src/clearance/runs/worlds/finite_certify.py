@@ -143,16 +143,18 @@ def _is_action_vector(policy: Any) -> bool:
 
 def most_likely(mixture: Mixture) -> Mixture:
     """Every component with its most likely actions alone."""
-    S, A = mixture.pi.shape[1:]
-    return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)].reshape(-1, S, A))
+    A = mixture.pi.shape[-1]
+    return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)])
 
 
 def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
-    """Return the share of steps, by discounted visits, in which the policy does not take the most likely action."""
-    other = 1 - mixture.pi.max(-1)
+    """Return the share of steps, by visits, in which the policy does not take the most likely action."""
+    other = 1 - mixture.tables(cmdp).max(-1)
     if not np.any(other > 0):
         return 0.0
-    return float(np.einsum("m,ms,ms->", mixture.weights, occupancy(cmdp, mixture.pi).sum(-1), other))
+    visits = occupancy(cmdp, mixture.tables(cmdp)).sum(-1)
+    share = np.sum(visits * other, axis=tuple(range(1, other.ndim))) / visits.reshape(mixture.M, -1).sum(1)
+    return float(mixture.weights @ share)
 
 
 def _read_bounds(cmdp: CMDP, bounds: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:

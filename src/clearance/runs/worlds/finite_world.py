@@ -26,6 +26,7 @@ from clearance.core.random_streams import fold, key_of
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import Table
 from clearance.finite.samplers.exact_sampler import Exact
@@ -209,7 +210,7 @@ class FiniteWorld(World):
         index, J = _iterates(cmdp, policy, trace)
         if margin.policy is not None:
             J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
-        size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma), np.abs(cmdp.b))
+        size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp), np.abs(cmdp.b))
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:

@@ -287,7 +287,7 @@ class SimulatorWorld(World):
         if policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
-        words = scope_words(f"{subject}; nothing is added after termination", s.gamma, s.horizon, how, self._tails())
+        words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: NetworkMixture | None) -> list[str]:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clearance.core.arrays import Array
+from clearance.core.criterion import check_horizon
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.spaces import Space, restore_space
-from clearance.core.statement import Statement, check_horizon
+from clearance.core.statement import Statement
 from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess

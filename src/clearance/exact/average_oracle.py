@@ -1,0 +1,285 @@
+"""Long-run means, exactly, for models with any number of classes.
+
+In a maximal end component every state reaches every other, so the largest gain is one number there. Policy iteration
+finds it in all of them at once: of the closed classes of a policy the best is kept, the other states walk to it, and
+where g + v < h + P v an action is better. Then the components are collapsed (`quotient`), and staying in one is worth
+its gain.
+
+    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
+    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
+
+Both hold in real arithmetic: where a run stays g is constant, so P g = g exactly; elsewhere g and v are lifted by
+multiples of the steps that are left, as in `total_oracle`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.errors import SolverError
+from clearance.exact.pair_rows import PairRows, rounding
+from clearance.exact.policy_drift import LIFTS, average_drift, between, hair
+from clearance.exact.quotient import Quotient, walk_to
+from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import Chain
+from clearance.finite.support_graph import Labels, Mask, closed_classes, end_components, reachable
+
+BETTER = 1e-12  # relative to the values, what an action must gain to be taken instead
+
+
+@dataclass(eq=False)
+class AverageOracle:
+    """The policies act [S] with the best long-run means; deterministic."""
+
+    cmdp: CMDP
+    last: Labels | None = None
+
+    @cached_property
+    def rows(self) -> PairRows:
+        return PairRows.of(self.cmdp)
+
+    @cached_property
+    def components(self) -> tuple[Labels, Mask]:
+        """The maximal end components [S], and the pairs that stay inside."""
+        return end_components(self.cmdp)
+
+    @cached_property
+    def quotient(self) -> Quotient:
+        label, inside = self.components
+        node, alone = label.copy(), label < 0
+        node[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
+        stops = np.arange(label.max(initial=-1) + 1)
+        return Quotient.of(self.rows, node, self.cmdp.available & ~inside, stops)
+
+    # ------------------------------------------------------------------------------------------------ inside components
+
+    def inside(self, h: Array) -> tuple[Labels, Array, Array]:
+        """A policy [S] with the largest gain of h [S, A] in every component, that gain [S] and the bias v [S]; outside
+        of components the gain is 0 and means nothing.
+        """
+        label, pairs = self.components
+        act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
+        seen: set[bytes] = set()
+        while True:
+            act, gain, v = self._one_class_each(act, h)
+            Q = np.where(pairs, h - gain[:, None] + self.rows.expect(v) - v[:, None], -np.inf)
+            top = Q.argmax(1)
+            size = np.abs(h).max(1) + np.abs(v) + 1e-3 * np.abs(v).max(initial=0.0)
+            better = (label >= 0) & (np.take_along_axis(Q, top[:, None], 1)[:, 0] > BETTER * size)
+            next_act = np.where(better, top, act)
+            if not better.any() or next_act.tobytes() in seen:  # what comes round again differs by rounding only
+                break
+            seen.add(next_act.tobytes())
+            act = next_act
+        self.last = act
+        return act, gain, v
+
+    def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
+        """The policy with one closed class in each component, the best that it had; its gain and bias [S]."""
+        label, pairs = self.components
+        chain, gain, v = self._evaluate(act, h)
+        n = int(label.max(initial=-1)) + 1
+        if chain.classes > n + int((label < 0).sum()):
+            closed = (chain.label >= 0) & (label >= 0)
+            top = np.full(n, -np.inf)
+            np.maximum.at(top, label[closed], gain[closed])
+            winner = np.full(n, -1)
+            good = np.flatnonzero(closed & (gain >= top[label]))[::-1]
+            winner[label[good]] = chain.label[good]
+            goal = closed & (chain.label == winner[label])
+            walk_to(self.rows, goal, pairs, act)
+            chain, gain, v = self._evaluate(act, h)
+        return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
+
+    def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
+        """The chain of the policy inside the components; other states stay where they are, for nothing."""
+        chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
+        chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
+        gain, v = chain.gains()
+        return chain, gain[0], v[0]
+
+    # ------------------------------------------------------------------------------------------------ the best policy
+
+    def best(self, weights: Array) -> tuple[Labels, float, Array]:
+        """The policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        stay, gain, _ = self.inside(np.tensordot(weights, self.cmdp.h, 1))
+        V, chosen = self._leave(gain)
+        act = self._act(stay, chosen)
+        chain = Chain.of(self.cmdp, np.eye(self.cmdp.A)[act])
+        J = np.einsum("s,hs->h", chain.frequencies(), chain.h)
+        return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
+
+    def _leave(self, gain: Array) -> tuple[Array, Labels]:
+        """The largest gain [N] from each node, and the rows chosen: staying, or leaving."""
+        q = self.quotient
+        worth = np.zeros(q.S)
+        inside = self.components[0] >= 0
+        worth[q.node[inside]] = gain[inside]
+        h = np.where(q.pair < 0, worth[q.source], 0.0)
+        V, chosen = q.maximise(h, q.stopping)
+        stays = np.unique(q.source[q.pair < 0])
+        V[stays] = np.maximum(V[stays], worth[stays])  # policy iteration leaves what rounding could explain
+        return V, chosen
+
+    def _act(self, stay: Labels, chosen: Labels) -> Labels:
+        label, inside = self.components
+        pair, A = self.quotient.pair[chosen], self.cmdp.A
+        act = np.where(label >= 0, stay, np.argmax(self.cmdp.available, axis=1))
+        leaves = pair[pair >= 0]
+        act[leaves // A] = leaves % A
+        goal = np.isin(self.quotient.node, np.flatnonzero(pair < 0))  # those who stay need not walk
+        goal[leaves // A] = True
+        walk_to(self.rows, goal, inside, act)
+        return act
+
+    # ------------------------------------------------------------------------------------------------ the proof
+
+    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
+        """max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, g and v [2, S] that prove it, and a best policy [S]."""
+        weights = np.append(reward, lam)
+        h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
+        stay, _, v = self.inside(h)
+        found, chosen = self._prove(h, size, v)
+        act = self._act(stay, chosen)
+        if found is None:
+            return np.inf, np.zeros((2, self.cmdp.S)), act
+        rho, b = self.cmdp.rho, self.cmdp.b
+        spread = rho @ np.abs(found[0]) + lam @ np.abs(b)
+        return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
+
+    def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
+        """g and v [2, S] that provably satisfy both inequalities for every pair, and the rows chosen."""
+        leaving = self.cmdp.available & ~self.components[1]
+        left, lift = self._steps_left, 0.0
+        chosen = self.quotient.stopping
+        for _ in range(LIFTS):
+            moved = v + lift * left
+            V, chosen = self._leave(self.upper_gains(h, size, moved))
+            g = self._lift_gain(V, leaving)
+            if g is None:
+                return None, chosen
+            over = self._excess(h, size, g, moved)
+            if not np.any((over > 0) & self.cmdp.available):
+                return np.stack([g, moved]), chosen
+            lift = 4 * lift + 2 * float(np.max(over, where=leaving, initial=0.0)) + hair(moved)
+        return None, chosen
+
+    @cached_property
+    def _steps_left(self) -> Array:
+        """At least the steps [S] that a policy can make before it stays in a component."""
+        q = self.quotient
+        return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
+
+    def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
+        """g ≥ P g for every pair: V and as much for each step that is left as rounding asks for."""
+        zero, g = np.zeros(leaving.shape), V[self.quotient.node]
+        lift = 0.0
+        for _ in range(LIFTS):
+            lifted = g + lift * self._steps_left
+            over = float(np.max(self._excess(zero, zero, np.zeros(len(g)), lifted), where=leaving, initial=0.0))
+            if over <= 0:
+                return lifted
+            lift = 4 * lift + 2 * over + hair(g)
+        return None
+
+    def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
+        """For each component a number [S] that is at least h + P v − v for all its pairs, proven; 0 elsewhere."""
+        label, inside = self.components
+        high = self._excess(h, size, np.zeros(len(v)), v)
+        high = high + 3 * rounding(self.cmdp.I + 8) * (size + np.abs(self.rows.drift(v)[0]) + np.abs(high))  # for g too
+        top = np.full(int(label.max(initial=-1)) + 1, -np.inf)
+        at = np.nonzero(inside)
+        np.maximum.at(top, label[at[0]], high[at])
+        return np.where(label >= 0, top[label], 0.0)
+
+    def _excess(self, h: Array, size: Array, g: Array, v: Array) -> Array:
+        """An upper bound of h + P v − v − g [S, A]."""
+        drift, error = self.rows.drift(v)
+        total = h + drift - g[:, None]
+        return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])
+
+
+def largest_gains(cmdp: CMDP, h: Array) -> Array:
+    """At least the largest long-run mean [S] of h [S, A] of a run that stays in the end component of the state."""
+    oracle = AverageOracle(cmdp)
+    _, _, v = oracle.inside(h)
+    return oracle.upper_gains(h, np.abs(h), v)
+
+
+def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
+    """The chain of the pairs chosen [S] with signal h [S, A]; where it is −1, the state stays for nothing."""
+    S, stays = cmdp.S, chosen < 0
+    at = np.full(S * cmdp.A, -1)
+    at[chosen[~stays]] = np.flatnonzero(~stays)
+    used = at[rows.pair] >= 0
+    still = np.flatnonzero(stays)
+    row = np.concatenate([at[rows.pair[used]], still])
+    column = np.concatenate([rows.target[used], still])
+    weight = np.concatenate([rows.p[used] / rows.total[rows.pair[used]], np.ones(len(still))])
+    P = sparse.csr_array((weight, (row, column)), shape=(S, S))
+    signal = np.where(stays, 0.0, h.ravel()[chosen])
+    return Chain(cmdp, P, signal[None], closed_classes(P))
+
+
+# ---------------------------------------------------------------------------------------------------- one policy
+
+
+def approximate(cmdp: CMDP, pi: Array) -> Array:
+    """g and v below, g and v above [M, 1+I, 4, S] of policies pi [M, S, A]; ρ·g bounds the mean on both sides."""
+    rows = PairRows.of(cmdp)
+    return np.stack([_vectors(cmdp, rows, p) for p in pi])
+
+
+def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
+    chain, seen = Chain.of(cmdp, pi), reachable(cmdp, pi > 0)
+    found = np.empty((1 + cmdp.I, 4, cmdp.S))
+    try:
+        gain, bias = chain.gains()
+        steps = np.maximum(chain.steps(), 0.0) * (1 + 1e-9) if np.any(chain.label < 0) else np.zeros(cmdp.S)
+    except SolverError:  # nothing can be said in floating point
+        found[:, :2], found[:, 2:] = -np.inf, np.inf
+        return found
+    for k in range(1 + cmdp.I):
+        found[k, :2] = _prove_below(rows, pi, chain, seen, steps, cmdp.h[k], gain[k], bias[k])
+        found[k, 2:] = -_prove_below(rows, pi, chain, seen, steps, -cmdp.h[k], -gain[k], -bias[k])
+    return found
+
+
+def _prove_below(
+    rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
+) -> Array:
+    """g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all states that are seen; −∞ where rounding forbids."""
+    closed, zero = chain.label >= 0, np.zeros(pi.shape)
+    low = average_drift(rows, pi, v, h, 1)[0]
+    least = np.full(chain.classes, np.inf)
+    np.minimum.at(least, chain.label[closed], low[closed])
+    inside, under, beside = 0.0, 0.0, 0.0  # what the gain of a class, g and v on the way there must give up
+    for _ in range(LIFTS):
+        g = np.where(closed, (least - inside)[chain.label], 0.0)
+        if not closed.all():
+            g = np.where(closed, g, chain.until_absorption(np.where(closed, 0.0, chain.P @ g)) - under * steps)
+        moved = v - beside * steps
+        short_g = -average_drift(rows, pi, g, zero, 1)[0]
+        short_v = -average_drift(rows, pi, moved, h - g[:, None], 2)[0]
+        if not np.any((short_g > 0) | (short_v > 0), where=seen):
+            return np.stack([g, moved])
+        inside += 4 * inside + 2 * _most(short_v, seen & closed) + hair(g)
+        under += 4 * under + 2 * _most(short_g, seen & ~closed) + hair(g)
+        beside += 4 * beside + 2 * _most(short_v, seen & ~closed) + hair(v)
+    return np.full((2, len(v)), -np.inf)
+
+
+def _most(x: Array, where: Mask) -> float:
+    return float(np.max(x, where=where, initial=0.0))
+
+
+def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
+    """The means of policies, and their proven lower and upper bounds [M, 1+I] each, from `approximate`."""
+    start = cmdp.rho > 0
+    low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))
+    return between(low, high, rounding(cmdp.S + 8) * (np.where(start, np.abs(V[:, :, [0, 2]]).max(2), 0.0) @ cmdp.rho))

@@ -1,0 +1,156 @@
+"""Never: a cost that is not negative, with the limit 0. Kept or broken by what is possible, whatever the probabilities.
+
+A pair is left out if it costs something, or may lead to a state without pairs that are left. What remains is solved
+without the limit: no run of any policy on it can pay. A start that has no pairs left is the proof that no policy keeps
+the limit. With a horizon this goes back from the last step, for every step its own pairs. Long-run means are another
+matter: a mean of 0 allows costs on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.exact.pair_rows import PairRows
+from clearance.finite.cmdp import CMDP
+from clearance.finite.long_run import Chain
+from clearance.finite.mixture import Mixture
+from clearance.finite.support_graph import Labels, Mask, reachable
+
+SMALLEST = 5e-324  # the least number above 0
+
+
+def zero_limits(cmdp: CMDP) -> list[int]:
+    """The limits whose J_g is 0 at most, and must be 0."""
+    never = (cmdp.b == 0) & np.all(cmdp.g <= 0, axis=(1, 2)) & np.any(cmdp.g < 0, axis=(1, 2))
+    return np.flatnonzero(never).tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Never:
+    """What is left of a model where the costs of some limits must never be paid."""
+
+    cmdp: CMDP
+    limits: list[int]
+
+    @property
+    def costly(self) -> Mask:
+        return np.any(self.cmdp.g[self.limits] < 0, axis=0)
+
+    @cached_property
+    def allowed(self) -> Mask:
+        """The pairs that are left, [S, A] or [H, S, A]."""
+        rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
+        safe, found = np.ones(self.cmdp.S, bool), []
+        while True:
+            left = free & ~rows.leading_to(~safe)
+            found.append(left)
+            done = np.array_equal(left.any(1), safe) if self.cmdp.horizon is None else len(found) == self.cmdp.horizon
+            if done:
+                return left if self.cmdp.horizon is None else np.stack(found[::-1])
+            safe = left.any(1)
+
+    @property
+    def lost(self) -> Labels:
+        """The states from which no policy keeps the limits."""
+        first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
+        return np.flatnonzero(~first.any(-1))
+
+    @property
+    def impossible(self) -> bool:
+        return bool(np.any(self.cmdp.rho[self.lost] > 0))
+
+    @cached_property
+    def rest(self) -> CMDP:
+        """The problem that is left: the pairs allowed, without these limits. States that are lost keep their pairs: no
+        run gets there.
+        """
+        cmdp, others = self.cmdp, [i for i in range(self.cmdp.I) if i not in self.limits]
+        lost = ~self.allowed.any(-1, keepdims=True)
+        allowed = np.where(lost, cmdp.available, self.allowed)
+        part = cmdp.replace(
+            h=cmdp.h[[0, *(1 + i for i in others)]], b=cmdp.b[others], names=[cmdp.names[i] for i in others]
+        )
+        if cmdp.horizon is not None:
+            part.__dict__["allowed"] = allowed
+            return part
+        for cached in ("available", "rows", "elimination"):
+            part.__dict__.pop(cached, None)
+        part.__dict__["P"] = _only(cmdp, allowed)
+        part.__dict__["h"] = np.where(allowed, part.h, 0.0)
+        return part
+
+    def expand(self, lam: Array) -> Array:
+        """Multipliers of the other limits as those of all, 0 for these."""
+        found = np.zeros(self.cmdp.I)
+        found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam
+        return found
+
+
+def _only(cmdp: CMDP, pairs: Mask) -> Any:
+    if not cmdp.is_sparse:
+        return np.where(pairs[:, :, None], cmdp.P, 0.0)
+    P = sparse.csr_array(sparse.diags_array(pairs.ravel().astype(float)) @ cmdp.P)
+    P.eliminate_zeros()
+    return sparse.csr_array((P.data, P.indices.astype(np.int32), P.indptr.astype(np.int32)), shape=P.shape)
+
+
+def never_of(cmdp: CMDP) -> Never | None:
+    """What is left where some costs must never be paid; None where there are none."""
+    limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
+    return Never(cmdp, limits) if limits else None
+
+
+def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
+    """The pairs [S, A] that a policy π takes with positive probability; under the average criterion in the long run."""
+    if cmdp.kind == "horizon":
+        return _used_in_time(cmdp, pi)
+    seen = reachable(cmdp, pi > 0)
+    if cmdp.kind == "average":
+        seen &= Chain.of(cmdp, pi).label >= 0
+    return (pi > 0) & seen[:, None]
+
+
+def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
+    rows, here, found = PairRows.of(cmdp), cmdp.rho > 0, np.zeros(pi.shape[1:], bool)
+    for table in pi:
+        taken = (table > 0) & here[:, None]
+        found |= taken
+        here = np.zeros(cmdp.S, bool)
+        here[rows.target[taken.ravel()[rows.pair]]] = True
+    return found
+
+
+def decide_by_support(
+    cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
+) -> tuple[Array, Array, Array]:
+    """The J of components [M, 1+I] and the bounds [1+I] with what support proves of limits 0: J_g is 0, or below it."""
+    limits = zero_limits(cmdp)
+    if not limits:
+        return parts, lower, upper
+    parts, lower, upper = parts.copy(), lower.copy(), upper.copy()
+    used = [used_pairs(cmdp, pi) for pi in mixture.tables(cmdp)]
+    for i in limits:
+        pays = np.array([bool(np.any((cmdp.g[i] < 0) & pairs)) for pairs in used])
+        parts[~pays, 1 + i] = 0.0
+        if np.any(pays & (mixture.weights > 0)):
+            upper[1 + i] = min(float(upper[1 + i]), -SMALLEST)
+        else:
+            lower[1 + i] = upper[1 + i] = 0.0
+    return parts, lower, upper
+
+
+def never_words(cmdp: CMDP) -> str:
+    """From which states a cost that must never be paid cannot be avoided, in words; empty where it can."""
+    found = never_of(cmdp)
+    if found is None or not found.impossible:
+        return ""
+    names, lost = ", ".join(cmdp.names[i] for i in found.limits), found.lost
+    shown = [cmdp.states[s] if cmdp.states else str(s) for s in lost[:20]]
+    more = f" and {len(lost) - 20:,} more" if len(lost) > 20 else ""
+    return f"{names} cannot be avoided from state{'s' if len(lost) > 1 else ''} {', '.join(shown)}{more}"

@@ -1,0 +1,64 @@
+"""The criteria beside the discounted one, behind one protocol: who finds the best deterministic policy, and proves it.
+
+Whatever the criterion, the values J that policies can have are the convex hull of those of deterministic policies, so
+column generation (`column_generation`) serves them all. A criterion says how to find the best one for given weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.exact import average_oracle, horizon_oracle, total_oracle
+from clearance.exact.average_oracle import AverageOracle
+from clearance.exact.horizon_oracle import HorizonOracle
+from clearance.exact.total_oracle import TotalOracle
+from clearance.finite.cmdp import CMDP
+
+
+class Oracle(Protocol):
+    """A model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
+
+    cmdp: CMDP
+
+    def best(self, weights: Array) -> tuple[Any, float, Array]:
+        """Return the policy that maximises weights·J, the maximum up to rounding, and J [1+I] of the policy."""
+        ...
+
+    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Any]:
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, what proves it, and a greedy policy."""
+        ...
+
+
+ORACLES: dict[str, Any] = {"horizon": HorizonOracle, "total": TotalOracle, "average": AverageOracle}
+BOUNDS: dict[str, Any] = {"horizon": horizon_oracle, "total": total_oracle, "average": average_oracle}
+
+
+def oracle_of(cmdp: CMDP) -> Oracle:
+    """Return the oracle of a criterion other than the discounted one."""
+    return ORACLES[cmdp.kind](cmdp)
+
+
+@dataclass(eq=False)
+class OracleColumns:
+    """The deterministic policies found so far, as `column_generation.Columns`: act and J [1+I] of each."""
+
+    oracle: Oracle
+    b: Array
+    act: list[Any] = field(default_factory=list)
+    J: list[Array] = field(default_factory=list)
+    V: None = None
+
+    def price(self, weights: Array, gap: float, tol: float) -> float:
+        """Ask for max_π weights·(J_r, J_g − b); adds the policy and returns the maximum."""
+        act, most, J = self.oracle.best(weights)
+        self.act.append(act)
+        self.J.append(J)
+        return most - float(weights[1:] @ self.b)
+
+    def tables(self, used: Array) -> Array:
+        """Some of the policies as tables [M, S, A] or [M, H, S, A]."""
+        return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

@@ -1,0 +1,79 @@
+"""The rows P(·|s, a) of a model one by one, and bounds of their expectations in real arithmetic.
+
+Where nothing is discounted a row means its stored numbers divided by their sum, so
+
+    Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t),                 the drift of V
+
+which is exactly 0 where V is constant: differences of equal numbers are. Every drift has a bound on its rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.finite.cmdp import CMDP
+from clearance.finite.support_graph import Labels, Mask
+
+U = 2.0**-53
+TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
+
+
+def rounding(n: int) -> float:
+    """A bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
+    return 2 * n * U / (1 - n * U)
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows:
+    """All pairs of a model: entry k leads from pair[k] (= s·A + a) to state target[k] with weight p[k] > 0."""
+
+    S: int
+    A: int
+    pair: Labels
+    target: Labels
+    p: Array
+
+    @classmethod
+    def of(cls, cmdp: CMDP) -> PairRows:
+        P = sparse.csr_array(cmdp.rows)
+        entries = P.tocoo()
+        used = entries.data > 0
+        row, column = entries.coords
+        return cls(cmdp.S, cmdp.A, row[used].astype(np.int64), column[used].astype(np.int64), entries.data[used])
+
+    @cached_property
+    def source(self) -> Labels:
+        return self.pair // self.A
+
+    @cached_property
+    def total(self) -> Array:
+        """Σ_t p(t) of each pair [S·A]; 1 where the pair does not exist."""
+        found = np.bincount(self.pair, self.p, self.S * self.A)
+        return np.where(found > 0, found, 1.0)
+
+    @cached_property
+    def width(self) -> int:
+        return int(np.bincount(self.pair, minlength=1).max())
+
+    def drift(self, V: Array) -> tuple[Array, Array]:
+        """Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, [S, A] each."""
+        change = V[self.target] - V[self.source]
+        up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
+        size = np.bincount(self.pair, self.p * np.abs(change), self.S * self.A) / self.total
+        error = rounding(2 * self.width + 8) * size + self.width * TINY * (size > 0)
+        return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
+
+    def expect(self, V: Array) -> Array:
+        """Σ_t P̃(t|s, a) V(t) [S, A], as floating point gives it."""
+        return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
+
+    def leading_to(self, states: Mask) -> Mask:
+        """The pairs [S, A] with a transition into these states."""
+        found = np.zeros(self.S * self.A, bool)
+        found[self.pair[states[self.target]]] = True
+        return found.reshape(self.S, self.A)

@@ -1,0 +1,126 @@
+"""Models whose end components are collapsed: sums until a run stops, where every policy stops or pays for ever.
+
+A component in which a run may stay for ever becomes one node, since from each of its states every other can be reached
+surely and for nothing. The rows of the other pairs leave it; one more row, where staying is allowed, stops the run
+there for a given value. On the nodes
+
+    V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
+
+by policy iteration that changes a row only where it is better: from a policy that stops, it keeps to such policies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.compiled.dissection import Elimination
+from clearance.core.errors import SolverError
+from clearance.exact.pair_rows import PairRows
+from clearance.finite.cmdp import PATIENCE
+from clearance.finite.linear_systems import LU_STATES, as_int32, factorise
+from clearance.finite.support_graph import Labels, Mask
+
+BETTER = 1e-13  # relative to the values, what a row must gain to be taken instead
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """Nodes and rows.
+
+    node    [S] the node of each state; −1 for states that take no part
+    source  [R] the node that a row leaves, ascending;  pair [R] its pair s·A + a, −1 for stopping
+    P       [R, N] its probabilities, normalised; no entries for stopping
+    S       N, the number of nodes (as linear systems call it)
+    """
+
+    node: Labels
+    source: Labels
+    pair: Labels
+    P: Any
+    S: int
+
+    @classmethod
+    def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
+        """From the pairs [S, A] that leave their node, or cost something in it, and the nodes where runs may stop."""
+        N = int(node.max(initial=-1)) + 1
+        kept = np.flatnonzero(pairs.ravel())
+        source = np.concatenate([node[kept // rows.A], stops])
+        order = np.argsort(source, kind="stable")
+        pair = np.concatenate([kept, np.full(len(stops), -1)])[order]
+        place = np.full(rows.S * rows.A, -1)
+        place[pair[pair >= 0]] = np.flatnonzero(pair >= 0)
+        used = pairs.ravel()[rows.pair]
+        weight = rows.p[used] / rows.total[rows.pair[used]]
+        at = place[rows.pair[used]], node[rows.target[used]]
+        P = sparse.csr_array((weight, at), shape=(len(pair), N))
+        return cls(node, source[order], pair, P, N)
+
+    @cached_property
+    def elimination(self) -> Elimination | None:
+        """An order of elimination of the nodes, for all rows at once."""
+        if self.S <= LU_STATES:
+            return None
+        hop = sparse.csr_array((np.ones(len(self.source)), (self.source, np.arange(len(self.source)))))
+        return Elimination.of(as_int32(sparse.csr_array(hop @ self.P)), 1, PATIENCE)
+
+    @cached_property
+    def first(self) -> Labels:
+        """Where the rows of each node begin; every node has one."""
+        return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
+
+    def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
+        """V [N] and the rows [N] of a best policy for h [R], from rows that stop; of the `usable` rows alone."""
+        chosen = chosen.copy()
+        for _ in range(1000):
+            V = self.evaluate(h, chosen)
+            Q = h + self.P @ V
+            if usable is not None:
+                Q = np.where(usable, Q, -np.inf)
+            best = np.maximum.reduceat(Q, self.first)
+            size = np.abs(V) + np.abs(h[chosen]) + self.P[chosen] @ np.abs(V)
+            better = np.flatnonzero(best > V + BETTER * (size + 1e-3 * float(np.abs(V).max(initial=0.0))))
+            if not len(better):
+                return V, chosen
+            winners = np.flatnonzero(best[self.source] <= Q)
+            first_winner = np.full(self.S, -1)
+            first_winner[self.source[winners[::-1]]] = winners[::-1]
+            chosen[better] = first_winner[better]
+        raise SolverError("policy iteration did not end: bring r, g and b to the size of 1")
+
+    def evaluate(self, h: Array, chosen: Labels) -> Array:
+        """V [N] (or [N, n]) of the policy with these rows, for h [R] (or [R, n])."""
+        return factorise(self, self.P[chosen], 1.0)[0](np.ascontiguousarray(h[chosen]))
+
+    @cached_property
+    def stopping(self) -> Labels:
+        """Rows [N] of a policy that stops: stop where it is allowed, else by a row that may lead nearer to a stop."""
+        chosen = np.full(self.S, -1)
+        stop = np.flatnonzero(self.pair < 0)
+        chosen[self.source[stop]] = stop
+        entries = self.P.tocoo()
+        row, target = entries.coords
+        while np.any(chosen < 0):
+            hits = row[(chosen[target] >= 0) & (chosen[self.source[row]] < 0)]
+            if not len(hits):
+                raise SolverError("a state cannot stop")  # excluded by who builds the quotient
+            fresh = np.unique(hits)[::-1]
+            chosen[self.source[fresh]] = fresh
+        return chosen.astype(np.int64)
+
+
+def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
+    """Set act [S] so that the goal is reached from every state that can, by pairs [S, A] that stay in its component."""
+    done, used = goal.copy(), pairs.ravel()[rows.pair]
+    pair, target = rows.pair[used], rows.target[used]
+    while True:
+        hits = np.unique(pair[done[target] & ~done[pair // rows.A]])[::-1]
+        if not len(hits):
+            return
+        act[hits // rows.A] = hits % rows.A
+        done[hits // rows.A] = True

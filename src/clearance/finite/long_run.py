@@ -1,0 +1,197 @@
+"""Policies of finite models without discount, in floating point: sums until absorption, long-run means, horizons.
+
+horizon    V_t = h_π + γ P_π V_{t+1},  V_H = 0
+total      V = (I − Q)⁻¹ h_π on the transient states, where Q is P_π among them; 0 on closed classes without signals
+average    gain of a closed class = cycle sum / cycle length through one of its states;  from a transient state the
+           gain is expected over the class that it ends in
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.finite.cmdp import CMDP
+from clearance.finite.linear_systems import factorise, transition_matrix
+from clearance.finite.support_graph import Labels, Mask, closed_classes, spread
+
+# ---------------------------------------------------------------------------------------------------------- horizon
+
+
+def tables_over_time(cmdp: CMDP, pi: Array) -> Array:
+    """π [..., H, S, A]; one policy without time, [S, A], is the same in every step (a view)."""
+    return np.broadcast_to(pi, cmdp.policy_shape) if pi.ndim == 2 else pi
+
+
+def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
+    """γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
+    found, here = np.empty(pi.shape), cmdp.rho.copy()
+    turned = cmdp.rows.T.tocsr() if cmdp.is_sparse else cmdp.rows.T
+    for t in range(len(pi)):
+        found[t] = here[:, None] * pi[t]
+        here = cmdp.gamma * (turned @ found[t].ravel())
+    return found
+
+
+def horizon_values(cmdp: CMDP, pi: Array) -> Array:
+    """V [1+I, H, S] of one policy [H, S, A]."""
+    V = np.zeros((1 + cmdp.I, len(pi), cmdp.S))
+    later = np.zeros((cmdp.S, 1 + cmdp.I))
+    for t in reversed(range(len(pi))):
+        Q = cmdp.h + cmdp.gamma * (cmdp.rows @ later).T.reshape(cmdp.h.shape)
+        V[:, t] = np.einsum("sa,hsa->hs", pi[t], Q)
+        later = V[:, t].T
+    return V
+
+
+# ------------------------------------------------------------------------------------------------ the chain of a policy
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """P_π [S, S] with rows that sum to 1 as well as floating point can, h_π [1+I, S], and the closed classes [S]."""
+
+    cmdp: CMDP
+    P: Any
+    h: Array
+    label: Labels
+
+    @classmethod
+    def of(cls, cmdp: CMDP, pi: Array) -> Chain:
+        P = _normalise(transition_matrix(cmdp, pi))
+        support = transition_matrix(cmdp, (pi > 0).astype(float))  # no product of small numbers may vanish here
+        return cls(cmdp, P, np.einsum("sa,hsa->hs", pi, cmdp.h), closed_classes(support))
+
+    @property
+    def classes(self) -> int:
+        return int(self.label.max(initial=-1)) + 1
+
+    @cached_property
+    def representatives(self) -> Labels:
+        """One state of each closed class."""
+        found = np.zeros(self.classes, np.int64)
+        closed = np.flatnonzero(self.label >= 0)[::-1]
+        found[self.label[closed]] = closed
+        return found
+
+    def without(self, rows: Mask, columns: Mask) -> Any:
+        """P_π with these rows and columns set to 0."""
+        if not sparse.issparse(self.P):
+            return np.where(rows[:, None] | columns, 0.0, self.P)
+        left, right = (sparse.diags_array((~mask).astype(float), format="csr") for mask in (rows, columns))
+        found = sparse.csr_array(left @ self.P @ right)
+        found.eliminate_zeros()
+        return found
+
+    # ------------------------------------------------------------------------------------------------ total
+
+    @cached_property
+    def _until_absorption(self):
+        closed = self.label >= 0
+        return factorise(self.cmdp, self.without(closed, closed), 1.0)
+
+    def until_absorption(self, y: Array) -> Array:
+        """(I − Q)⁻¹ y [S], the expected sum of y over the transient states that are visited; y is 0 elsewhere."""
+        return self._until_absorption[0](y)
+
+    def visits(self) -> Array:
+        """Expected visits [S] of the transient states from the start; 0 elsewhere."""
+        closed = self.label >= 0
+        return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
+
+    def steps(self) -> Array:
+        """The expected number of steps [S] until a closed class is entered."""
+        return self._until_absorption[0](np.where(self.label >= 0, 0.0, 1.0))
+
+    def sums(self) -> Array:
+        """V [1+I, S], the expected sums until absorption; ±∞ where a closed class that adds for ever may be entered."""
+        closed = self.label >= 0
+        V = self._until_absorption[0](np.where(closed, 0.0, self.h).T).T
+        for k, h in enumerate(self.h):
+            endless = _endless_classes(h, self.label)
+            if len(endless):
+                V[k] = self._with_endless(V[k], h, endless)
+        return V
+
+    def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
+        """V with ±∞ in the states that may end up in these classes."""
+        for k in classes:
+            inside = self.label == k
+            low, high = h[inside].min(), h[inside].max()
+            if low < 0 < high:
+                state = int(np.flatnonzero(inside)[0])
+                raise InputError(f"policy stays for ever around state {state}, where a signal has both signs: its sum "
+                                 "until absorption is not defined; use criterion='average'")  # fmt: skip
+            V = np.where(self._can_reach(inside), np.inf if high > 0 else -np.inf, V)
+        return V
+
+    def _can_reach(self, goal: Mask) -> Mask:
+        P = sparse.coo_array(self.P)
+        row, column = P.coords
+        return spread(column[P.data > 0].astype(np.int64), row[P.data > 0].astype(np.int64), goal)
+
+    # ------------------------------------------------------------------------------------------------ average
+
+    @cached_property
+    def _between_visits(self):
+        """Solvers of I − M, where M is P_π without the steps that enter a representative: one cycle of each class."""
+        S, enters = len(self.label), np.zeros(len(self.label), bool)
+        enters[self.representatives] = True
+        return factorise(self.cmdp, self.without(np.zeros(S, bool), enters), 1.0)
+
+    def frequencies(self) -> Array:
+        """Long-run shares of time [S] from the start: the probability to end in a class times its stationary shares."""
+        closed, rho = self.label >= 0, self.cmdp.rho
+        ends = np.where(closed, rho, 0.0)
+        if not closed.all():
+            moved = self.P.T @ self.visits()
+            ends = ends + np.where(closed, moved, 0.0)
+        mass = np.bincount(self.label[closed], ends[closed], self.classes)
+        cycle = np.zeros(len(rho))
+        cycle[self.representatives] = 1.0
+        share = np.where(closed, np.maximum(self._between_visits[1](cycle), 0.0), 0.0)
+        length = np.bincount(self.label[closed], share[closed], self.classes)
+        return np.where(closed, share * (mass / length)[self.label], 0.0)
+
+    def gains(self) -> tuple[Array, Array]:
+        """The gain and the bias [1+I, S] each: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
+        solve, at = self._between_visits[0], self.representatives
+        sums = solve(np.concatenate([np.ones((1, len(self.label))), self.h]).T).T
+        cycle = sums[1:, at] / sums[0, at]
+        closed = self.label >= 0
+        if closed.all():
+            gain = cycle[:, self.label]
+        else:
+            enter = np.zeros((len(self.label), len(cycle)))
+            enter[at] = cycle.T
+            enter = self.P @ enter
+            gain = np.where(closed, cycle[:, self.label], solve(np.ascontiguousarray(enter)).T)
+        return gain, solve(np.ascontiguousarray((self.h - gain).T)).T
+
+
+def _endless_classes(h: Array, label: Labels) -> Labels:
+    """The closed classes in which a signal h [S] adds for ever."""
+    return np.unique(label[(label >= 0) & (h != 0)])
+
+
+def _normalise(P: Any) -> Any:
+    total = np.asarray(P.sum(axis=1)).ravel()
+    if not sparse.issparse(P):
+        return P / total[:, None]
+    found = sparse.csr_array(sparse.diags_array(1 / total) @ P)
+    found.eliminate_zeros()
+    return found
+
+
+def scale_of(cmdp: CMDP) -> float:
+    """The size of J for signals of size 1: the weight of all steps; until absorption, that of the uniform policy."""
+    if cmdp.kind != "total":
+        return cmdp.length
+    uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
+    return max(1.0, float(cmdp.rho @ Chain.of(cmdp, uniform).steps()))

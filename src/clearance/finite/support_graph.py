@@ -1,0 +1,110 @@
+"""What follows from which transitions are possible, whatever their probabilities: no rounding can change it.
+
+reachable      states that a policy, or any policy, can get to from the start
+closed classes of P_π: where a run ends up; the other states are transient
+end components sets of states with actions that stay among them and reach each of them: where runs can stay
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from clearance.finite.cmdp import CMDP
+
+Mask = NDArray[np.bool_]
+Labels = NDArray[np.int64]
+
+
+def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
+    """The possible transitions as triples: pair s·A + a, state s, next state; without stored zeros."""
+    P = sparse.coo_array(cmdp.rows)
+    row, column = P.coords
+    used = P.data > 0
+    pair = row[used].astype(np.int64)
+    return pair, pair // cmdp.A, column[used].astype(np.int64)
+
+
+def reachable(cmdp: CMDP, pairs: Mask | None = None) -> Mask:
+    """States [S] that can be reached from the start by the pairs [S, A] given; by all unless given."""
+    pair, s, s_next = pair_graph(cmdp)
+    used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
+    return spread(s[used], s_next[used], cmdp.rho > 0)
+
+
+def can_reach(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
+    """States [S] from which the goal can be reached with positive probability by these pairs."""
+    pair, s, s_next = pair_graph(cmdp)
+    used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
+    return spread(s_next[used], s[used], goal)
+
+
+def spread(source: Labels, target: Labels, start: Mask) -> Mask:
+    """The states that edges source → target lead to from `start`, by a breadth-first search from one extra node."""
+    S, first = len(start), np.flatnonzero(start)
+    rows = np.concatenate([source, np.full(len(first), S)])
+    columns = np.concatenate([target, first])
+    edges = sparse.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(S + 1, S + 1))
+    found = np.zeros(S + 1, bool)
+    found[csgraph.breadth_first_order(edges, S, return_predecessors=False)] = True
+    return found[:S]
+
+
+def closed_classes(P_pi: Any) -> Labels:
+    """The closed class [S] of each state under P_π, numbered from 0; −1 for transient states."""
+    P = sparse.coo_array(P_pi)
+    row, column = P.coords
+    row, column = row[P.data > 0], column[P.data > 0]
+    S = P.shape[0]
+    n, label = _components(row, column, S)
+    leaves = np.zeros(n, bool)
+    leaves[label[row[label[row] != label[column]]]] = True
+    number = np.where(leaves, -1, np.cumsum(~leaves) - 1)
+    return number[label].astype(np.int64)
+
+
+def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]:
+    """The maximal end components that the pairs [S, A] given form: their number for each state [S], from 0 (−1: none),
+    and the pairs [S, A] that stay inside.
+
+    Pairs that may leave the strongly connected component of their state are dropped until none is left that does.
+    """
+    pair, s, s_next = pair_graph(cmdp)
+    kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
+    label = np.zeros(cmdp.S, np.int64)
+    while True:
+        used = kept[pair]
+        _, label = _components(s[used], s_next[used], cmdp.S)
+        leaving = np.unique(pair[used & (label[s] != label[s_next])])
+        if not len(leaving):
+            break
+        kept[leaving] = False
+    inside = kept.reshape(cmdp.S, cmdp.A)
+    alive = inside.any(axis=1)
+    numbers = np.full(cmdp.S, -1, np.int64)
+    numbers[alive] = np.unique(label[alive], return_inverse=True)[1]
+    return numbers, inside
+
+
+def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
+    edges = sparse.csr_array((np.ones(len(row), np.int8), (row, column)), shape=(S, S))
+    n, label = csgraph.connected_components(edges, directed=True, connection="strong")
+    return int(n), label.astype(np.int64)
+
+
+def surely_reaching(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
+    """States [S] from which some policy with these pairs reaches the goal with probability 1."""
+    pair, s, s_next = pair_graph(cmdp)
+    kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
+    inside = np.ones(cmdp.S, bool)
+    while True:
+        used = kept[pair] & ~goal[s]
+        found = spread(s_next[used], s[used], goal & inside)
+        if np.array_equal(found, inside):
+            return found
+        inside = found
+        kept[pair[~inside[s_next]]] = False
