@@ -96,7 +96,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     """Each once, on the page of its group; what has arguments has a signature."""
     shown = {title: (site / "reference/api" / f"{pages.slug(title)}.html").read_text("utf-8") for title in pages.GROUPS}
     for name in cl._HOME:
-        where = [t for t, text in shown.items() if re.search(rf'id="clearance\.[\w.]*\.{name}"', text)]
+        where = [t for t, text in shown.items() if f'id="{pages._home(name)}"' in text]
         assert len(where) == 1, (name, where)
     assert "cost=None" in re.sub(r"<[^>]*>|\s", "", shown["Finite models"]), "the constructor of CMDP has a signature"
     solve = re.sub(r"<[^>]*>", " ", shown["Solve, certify, resume"])

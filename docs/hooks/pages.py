@@ -118,8 +118,8 @@ GROUPS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "Samplers": (
         ("finite.samplers",),
-        "model = cl.zoo.two_state()\nexact = cl.Exact(model, cl.softmax(model))\n"
-        "print(cl.solve(model, cl.CNPGPD(K=20), sampler=exact).certificate.verdict)",
+        "model = cl.zoo.two_state()\nexact = cl.Exact(model, cl.softmax(model.S, model.A))\n"
+        "print(cl.solve(model, cl.CNPGPD(K=20, direction=cl.Tabular()), sampler=exact).certificate.verdict)",
     ),
     "Runs and reports": (
         ("learning.trace", "runs.run_reader", "reporting"),
