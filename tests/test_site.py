@@ -98,7 +98,9 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     for name in cl._HOME:
         where = [t for t, text in shown.items() if f'id="{pages._home(name)}"' in text]
         assert len(where) == 1, (name, where)
-    assert "cost=None" in re.sub(r"<[^>]*>|\s", "", shown["Finite models"]), "the constructor of CMDP has a signature"
+    assert "cost:ArrayLike|None=None" in re.sub(r"<[^>]*>|\s", "", shown["Finite models"]), (
+        "the constructor of CMDP has a signature"
+    )
     solve = re.sub(r"<[^>]*>", " ", shown["Solve, certify, resume"])
     assert "argument meaning" in " ".join(solve.split()), "arguments are in tables"
 

@@ -2,13 +2,14 @@
 
     python tools/show_outputs.py docs/tutorials/finite_model.md ...
 
-A block `output` is written, or replaced, below every block that runs and prints. Lines `…` that a page has are lost:
-shorten long outputs again by hand. `tests/test_docs.py` compares the pages with what the blocks print.
+A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers are
+shortened; a line `…` stands for what is left out. `tests/test_docs.py` compares the pages with what the blocks print.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import documents
+
+FLAGS = re.MULTILINE | re.DOTALL
+
+
+LONG = 16  # lines, beyond which an output is shortened
+
+
+def shorten(said: str) -> str:
+    """Return answers without what follows their bound on the optimum, up to the next title."""
+    return re.sub(
+        r"^gap to that bound.*?(?=^\S+: the policy|^\S+ on |^Written|^export of|\Z)", "…\n", said, flags=FLAGS
+    )
 
 
 def with_outputs(text: str, name: str) -> str:
@@ -28,8 +41,12 @@ def with_outputs(text: str, name: str) -> str:
         if block.marks == ["output"] or documents.is_skipped(block, name):
             continue
         said = documents.run_block(block, name, namespace).rstrip("\n")
-        if not said:
+        kept = (
+            following is not None and following.marks == ["output"] and not documents.difference(following.text, said)
+        )
+        if not said or kept:
             continue
+        said = shorten(said) if len(said.splitlines()) > LONG else said
         end = (
             block.line + block.text.count("\n") + moved
         )  # of the block's last fence, counted from 0: the line after it

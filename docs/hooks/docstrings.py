@@ -19,7 +19,7 @@ def markdown(text: str) -> str:
 def _part(text: str) -> str:
     if text.lstrip().startswith(">>>"):
         return f"```pycon\n{text}\n```"
-    if ENTRY.match(text):
+    if ENTRY.match(text.splitlines()[0]):
         return _arguments(text)
     if text.startswith("    ") or ALIGNED.search(text):
         return f"```text\n{text}\n```"

@@ -87,7 +87,7 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     first, *rest = sentences or [_with_verdict(result, message)]
-    rest = [line for line in rest if not line.startswith("Limits: ")]  # the table has them
+    rest = [line for line in rest if not line.startswith(("Limits: ", "path_bound "))]  # in the table, or not shown
     show_page(
         [title],
         [first],

@@ -91,14 +91,12 @@ class SolverError(RuntimeError):
 def infeasible_message(slater: float, among: str = "policy") -> str:
     """What to say when no policy, or none of a class, meets the limits."""
     enough = round_up(-slater)
-    found = f"max_π min_i (J_gi − b_i) = {slater:.6g} < 0"
-    return f"no {among} meets the limits: {found}; relax every limit by {enough:.6g} or more"
+    return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
 
 
 def no_room_message(slater: float) -> str:
     """What to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
-    found = f"max_π min_i (J_gi − b_i) = {slater:.3g}"
-    return f"the limits leave no room beyond rounding, {found}: relax the limits a little"
+    return f"the limits leave no room beyond rounding (Slater margin {slater:.3g}): relax the limits a little"
 
 
 def round_up(x: float) -> float:

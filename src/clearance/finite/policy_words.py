@@ -85,7 +85,7 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
     """What it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
-        return "It randomises in every state that it visits."
+        return ""
     runs = [(a, list(part)) for a, part in groupby(sure.tolist(), key=lambda s: int(act[s]))]
     if len(runs) == 1:
         also = " in which it does not randomise" if random.any() else ""
