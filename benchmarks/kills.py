@@ -2,15 +2,18 @@
 
     python benchmarks/kills.py                 # 400 of them, a tenth at least in each phase
     python benchmarks/kills.py --number 40
+    python benchmarks/kills.py --start 200     # signals at random instants of start, imports and compiling instead
 
-Every process is a fresh one. It reports the phase that it enters; the signal is sent at a random instant of the phase
-that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After two to four of them the run is brought to its end.
+Every process is forked from one that has imported everything and computed nothing (--fresh: started by itself, which
+takes three times as long). It reports the phase that it enters; the signal is sent at a random instant of the phase
+that is aimed at, SIGKILL, SIGTERM, SIGHUP and SIGINT in turn. After three to six of them the run is brought to its end.
 It counts as the same if the sha256 of every file of its trace, policy and certificate is that of the undisturbed run.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import random
 import shutil
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -87,9 +91,12 @@ def pole():
 RUNS = {
     "finite, exact": "altman-queue --budget 5e4 --checkpoint-every 50",
     "finite, samples": "altman-queue --evidence samples --budget 3e5 --delta 0.05 --checkpoint-every 50",
-    "Gymnasium": "mine:pole --allow-import . --K 6 --N 160 --budget 1.2e4 --checkpoint-every 1",
-    "JAX": "mine:point --allow-import . --K 6 --N 400 --budget 4e4 --checkpoint-every 1",
+    "Gymnasium": "mine:pole --allow-import . --K 4 --N 160 --budget 1e4 --checkpoint-every 1",
+    "JAX": "mine:point --allow-import . --K 4 --N 400 --budget 3e4 --checkpoint-every 1",
 }
+
+
+ORDER = (*list(RUNS)[:2] * 4, *list(RUNS)[2:])  # runs on simulators take long to start
 
 
 class Calm(NamedTuple):
@@ -99,19 +106,80 @@ class Calm(NamedTuple):
     seconds: dict[str, float]
 
 
+class Forked:
+    """A process that begins where this one stands, with everything imported."""
+
+    ready = False
+
+    def __init__(self, argv: list[str], work: Path, said: Any, marks: int) -> None:
+        self.status: int | None = None
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.dup2(marks, 3)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(said.fileno(), 2)
+            os.chdir(work)
+            sys.argv, status = ["clearance", *argv], 1
+            try:
+                exec(WATCHED, {})
+            except SystemExit as e:
+                status = int(e.code or 0)
+            except BaseException:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(status)
+
+    @classmethod
+    def prepare(cls, work: Path) -> None:
+        """Import all that runs need, before the first fork; JAX reads as it is loaded where to keep its programs."""
+        kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        os.environ.update(kept)
+        for name in ("cli.command_line", "cli.solve_command", "cli", "runs.solve", "runs.resume", "zoo"):
+            importlib.import_module(f"clearance.{name}")
+        for name in ("runs.worlds.finite_world", "runs.worlds.simulator_world", "learning.methods.practical_cnpgpd"):
+            importlib.import_module(f"clearance.{name}")
+        for name in ("gymnasium", "jax", "jax.numpy", "numba", "scipy.optimize"):
+            importlib.import_module(name)
+        cls.ready = True
+
+    def poll(self) -> int | None:
+        if self.status is None:
+            pid, code = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(code) if pid else None
+        return self.status
+
+    def wait(self) -> int:
+        while self.poll() is None:
+            time.sleep(0.002)
+        assert self.status is not None
+        return self.status
+
+    def send_signal(self, sent: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sent)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
 class Watched:
     """One process on a run folder, and the phases that it has entered."""
 
-    def __init__(self, work: Path, folder: Path, flags: str) -> None:
+    def __init__(self, work: Path, folder: Path, flags: str, *, compiled: bool = True) -> None:
         here, there = os.pipe()
-        argv = [sys.executable, "-c", WATCHED, "solve", *flags.split(), "--resume", str(folder), "--json"]
+        argv = ["solve", *flags.split(), "--resume", str(folder), "--json"]
         self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        shell = ["bash", "-c", f'exec 3>&{there} "$@"', "bash", *argv]
+        shell = ["bash", "-c", f'exec 3>&{there} "$@"', "bash", sys.executable, "-c", WATCHED, *argv]
         kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        kept = (kept if compiled else {}) | {"PYTHONFAULTHANDLER": "1"}
         how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": self.said, "cwd": work, "pass_fds": (there,)}
-        self.process = subprocess.Popen(shell, env=os.environ | kept, **how)
+        fresh = not (Forked.ready and compiled)
+        started = (
+            subprocess.Popen(shell, env=os.environ | kept, **how) if fresh else Forked(argv, work, self.said, there)
+        )
+        self.process: subprocess.Popen[bytes] | Forked = started
         os.close(there)
-        self.hung = False
+        self.hung, self.began = False, time.monotonic()
         self.timer = threading.Timer(LONGEST, self.give_up)
         self.timer.start()
         self.marks = os.fdopen(here)
@@ -194,22 +262,67 @@ def find_wrong(folder: Path, sent: int, status: int, said: str) -> str:
     return "" if left in ("interrupted", "done") else f"left {left}"
 
 
+def interrupt_starts(number: int, rng: random.Random) -> None:
+    """Send SIGTERM, SIGHUP and SIGINT in turn at random instants before selection; nothing is compiled beforehand."""
+    ends: dict[str, Counter[str]] = defaultdict(Counter)
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as place:
+        work = Path(place)
+        (work / "mine.py").write_text(MINE)
+        lasts = {kind: measure_start(work, kind) for kind in RUNS}
+        for n in range(number):
+            kind, sent = list(RUNS)[n % len(RUNS)], SENT[1 + n % 3]
+            shutil.rmtree(work / "run", ignore_errors=True)
+            run = Watched(work, work / "run", RUNS[kind], compiled=False)
+            time.sleep(rng.uniform(0, lasts[kind]))
+            run.process.send_signal(sent)
+            status, said = run.end()
+            where = run.entered[-1][0] if run.entered else "start"
+            if status in (0, 4):
+                where = "over"
+            elif status == -signal.SIGINT and said.rstrip().endswith("KeyboardInterrupt"):
+                where = "before the command has begun"  # Python's own start
+            elif fault := said if status == HUNG else find_wrong(work / "run", sent, status, said):
+                wrong.append(f"{kind}, {where}, {signal.Signals(sent).name}: {fault}")
+            ends[kind][where] += 1
+            print(f"{n}: {kind}, {where}, {signal.Signals(sent).name}: {status}", file=sys.stderr, flush=True)
+    for kind, counts in ends.items():
+        print(f"- {kind}: {counts.total()} signals: " + ", ".join(f"{k} {n}" for k, n in counts.most_common()))
+    print(f"{len(wrong)} ends that were not as they should be" + "".join(f"\n- {line}" for line in wrong))
+
+
+def measure_start(work: Path, kind: str) -> float:
+    """Return the seconds from the start of an undisturbed run to its selection."""
+    shutil.rmtree(work / "run", ignore_errors=True)
+    run = Watched(work, work / "run", RUNS[kind], compiled=False)
+    status, said = run.end()
+    assert status in (0, 4), said
+    return next(at for phase, at in run.entered if phase == "selection") - run.began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--number", type=int, default=400)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--seed", type=int, default=2023)
     args = parser.parse_args()
+    if args.start:
+        interrupt_starts(args.start, random.Random(args.seed))
+        return
     rng, hits, wrong, same = random.Random(args.seed), Counter(), [], defaultdict(list)
     signals: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
         (work / "mine.py").write_text(MINE)
+        if not args.fresh:
+            Forked.prepare(work)
         calm = {kind: run_undisturbed(work, kind) for kind in RUNS}
         for kind, run in calm.items():
             print(kind, {phase: round(t, 3) for phase, t in run.seconds.items()}, file=sys.stderr)
         while sum(hits.values()) < args.number or missing(hits, args.number):
-            kind = list(RUNS)[sum(map(len, same.values())) % len(RUNS)]
-            for _ in range(rng.randint(2, 4)):
+            kind = ORDER[sum(map(len, same.values())) % len(ORDER)]
+            for _ in range(rng.randint(3, 6)):
                 wanted = [p for p in missing(hits, args.number) or PHASES if p in calm[kind].seconds]
                 sent = SENT[sum(signals.values()) % len(SENT)]
                 where, fault = disturb(work, kind, calm[kind], rng.choice(wanted or ["learning"]), sent, rng)
@@ -217,6 +330,8 @@ def main() -> None:
                 hits.update([(kind, where)] if where else [])
                 signals.update([signal.Signals(sent).name] if where else [])
                 wrong += [f"{kind}, {where}, {signal.Signals(sent).name}: {fault}"] if fault else []
+                if not where:  # the run is done
+                    break
             status, said = Watched(work, work / "run", RUNS[kind]).end()
             assert status in (0, 4), said
             same[kind].append(bits(work / "run") == calm[kind].bits)

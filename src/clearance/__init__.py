@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clearance.deploy.policy_file import load_policy
     from clearance.deploy.running_policy import NotCertifiedWarning
     from clearance.exact import theory
+    from clearance.exact.episode_optimum import EpisodeOptimum, episode_optimum, limit_episodes
     from clearance.exact.feasibility import slater_margin
     from clearance.exact.infeasibility import Infeasibility, diagnose
     from clearance.exact.model_based import ModelBased
@@ -99,6 +100,7 @@ _HOME = {
     "DamagedRunWarning": "runs.run_writer",
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
+    "EpisodeOptimum": "exact.episode_optimum",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -147,6 +149,7 @@ _HOME = {
     "compare": "studies.compare",
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
+    "episode_optimum": "exact.episode_optimum",
     "evaluate": "finite.evaluation",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
@@ -158,6 +161,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "limit_episodes": "exact.episode_optimum",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
@@ -200,6 +204,7 @@ __all__ = [
     "DamagedRunWarning",
     "Discrete",
     "EnvironmentFault",
+    "EpisodeOptimum",
     "Exact",
     "Fleet",
     "Frontier",
@@ -241,6 +246,7 @@ __all__ = [
     "compare",
     "diagnose",
     "environment",
+    "episode_optimum",
     "evaluate",
     "export_policy",
     "from_brax",
@@ -252,6 +258,7 @@ __all__ = [
     "frontier",
     "gaussian",
     "gymnasium",
+    "limit_episodes",
     "linear_softmax",
     "load_model",
     "load_policy",

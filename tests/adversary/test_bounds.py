@@ -254,3 +254,6 @@ def test_discounts_next_to_one_give_an_answer_or_a_clear_error(gamma: float, S: 
     for rule in (pi, lambda s: 0):
         with pytest.raises(InputError, match="too close to 1 to sample"):
             cl.certify(model, rule, evidence="samples", budget=1e3)
+    for method in (None, cl.CNPGPD(K=1, N=1)):
+        with pytest.raises(InputError, match="too close to 1 to learn from walks"):
+            cl.solve(model, method, budget=1e3)

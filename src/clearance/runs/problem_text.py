@@ -6,14 +6,16 @@ The suffix of a model file says its format (`clearance.exchange.model_files`).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
+from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.core.text import suggest
+from clearance.exact.episode_optimum import limit_episodes
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
 from clearance.runs.field_values import is_code
@@ -37,12 +39,15 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
     """
     if is_imported(text):
         _refuse_other_flags(text, asked)
-        return model_files.load_model(text, **asked)
+        return _limit_episodes(asked, lambda plain: model_files.load_model(text, **plain))
     if text in MODELS or is_model_file(text):
         return restate(MODELS[text]() if text in MODELS else CMDP.load(text), text, asked)
     if is_code(text) and not text.startswith("gym:"):
         return _from_factory(text, asked)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
+    if text in SIMULATORS and has_tails(asked.get("limits")):
+        rest = {name: value for name, value in asked.items() if name != "limits"}
+        return load_problem(text, rest).with_limits(asked["limits"])
     if text in SIMULATORS:
         refuse_environment_flags(asked, f"{text} comes with its own limits")
         return SIMULATORS[text]()
@@ -67,7 +72,15 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
     """Return the model with what is asked of it in place of its own limits, discount factor and start."""
     _refuse_other_flags(text, asked)
-    return model_files.restate_model(model, text, **asked)
+    return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
+
+
+def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
+    """Return the model that `state` makes of what is asked; with limits on chances and tails, with the costs so far."""
+    limits: Any = asked.get("limits")
+    if not has_tails(limits):
+        return state(asked)
+    return limit_episodes(state({**asked, "limits": plain_limits(limits)}), limits).cmdp
 
 
 def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:

@@ -69,6 +69,7 @@ LEARNING = 0.15  # of a budget of samples, after the margin
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
 MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
+LONGEST_WALK = 1e8  # steps of a walk of geometric length, on average: some ten seconds
 # The streams of the phases; no iteration gets as far as these.
 MARGIN, LEARN = 2**40, 2**40 + 1
 
@@ -300,6 +301,12 @@ class FiniteWorld(World):
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
     """Refuse combinations that would run and mean something else."""
     direction, name = getattr(method, "direction", None), type(method).__name__
+    gamma = sampler.cmdp.gamma
+    if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):
+        raise InputError(
+            f"gamma = {gamma!r} is too close to 1 to learn from walks, which take {1 / (1 - gamma):.3g} steps each: "
+            "use optimum, or a smaller gamma"
+        )
     if not isinstance(sampler, Table) and isinstance(direction, STOCHASTIC):
         kind, given = type(direction).__name__, type(sampler).__name__
         raise InputError(

@@ -1,0 +1,136 @@
+"""The best policy of a finite model under limits on single episodes, and what one episode costs, exactly.
+
+A chance is one linear program on the product with the cost so far (`finite.cost_product`). A CVaR is the least over ν
+of linear forms, and for costs on a lattice the least is at a sum that can occur: one program for each such ν, the best
+of which is the optimum. All policies of a mixture share one ν, since a CVaR is not linear in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clearance.core.errors import InputError
+from clearance.core.tail_limits import CVaR, Rule, split_limits
+from clearance.exact.optimum import Optimum, optimum
+from clearance.finite.cmdp import CMDP
+from clearance.finite.cost_product import WHOLE, CostProduct, cost_product, find_unit
+
+LEVELS = 1000  # of ν, at most
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeOptimum:
+    """The optimum of the product, the product itself, and ν of the CVaR where it was chosen (None: it was given, or
+    there is none).
+    """
+
+    optimum: Optimum
+    product: CostProduct
+    nu: float | None = None
+
+    @property
+    def status(self) -> str:
+        return self.optimum.status
+
+    @property
+    def J_r(self) -> float:
+        return self.optimum.J_r
+
+    @property
+    def policy(self) -> Any:
+        """π of the product, whose states are (state, cost so far): `product.actor(policy, rng)` runs it."""
+        return self.optimum.policy
+
+
+def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
+    """Return the best policy under limits on single episodes; a horizon, or the total until absorption.
+
+    limits  {"energy": cl.Chance(above=40, at_most=0.05), "wear": [cl.CVaR(level=0.9, at_most=12), 5.0]}: by name, and
+            numbers limit the mean. Costs must be whole multiples of some unit
+    """
+    asked = split_limits(limits)
+    free = _without_level(asked)
+    if not free:
+        product = cost_product(model, limits)
+        return EpisodeOptimum(optimum(product.cmdp), product)
+    if len(free) > 1:
+        raise InputError("limits: more than one CVaR without a level: give at=ν to all but one of them")
+    return _best_level(model, asked, free[0])
+
+
+def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
+    """Return the product of a model with the costs so far, under limits as `episode_optimum` takes them; ν of a CVaR
+    is the best one where it is not given.
+    """
+    found = _without_level(split_limits(limits))
+    return episode_optimum(model, limits).product if found else cost_product(model, limits)
+
+
+def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
+    return [k for k, (_, rule) in enumerate(asked) if isinstance(rule, CVaR) and rule.at is None]
+
+
+def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
+    """One program for each ν on the lattice, from the limit down to 0; infeasible only where all of them are."""
+    name, rule = asked[k]
+    assert isinstance(rule, CVaR)
+    if name not in model.names:
+        cost_product(model, {name: rule})  # says that there is no such cost
+    unit = _unit(model, name)
+    most = math.floor(rule.at_most / unit + WHOLE)
+    if most < 0:
+        raise InputError(f"limits: {rule.words(name)} is below 0, and costs are not")
+    if most >= LEVELS:
+        raise InputError(f"limits: {most + 1} levels ν for {rule.words(name)} are too many: give at=ν")
+    best: EpisodeOptimum | None = None
+    for level in range(most, -1, -1):
+        product = cost_product(model, _at(asked, k, level * unit))
+        found = EpisodeOptimum(optimum(product.cmdp), product, level * unit)
+        if best is None or _rank(found) > _rank(best):
+            best = found
+    assert best is not None
+    return best
+
+
+def _unit(model: CMDP, cost: str) -> float:
+    return find_unit(cost, np.where(model.available, -model.h[1 + model.names.index(cost)], 0.0))
+
+
+def _rank(found: EpisodeOptimum) -> tuple[int, float]:
+    order = {"infeasible": 0, "borderline": 1, "optimal": 2}[found.status]
+    return order, found.J_r if order == 2 else found.optimum.attained_margin
+
+
+def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
+    """The limits by name, with the CVaR in place k at this ν."""
+    found: dict[str, list[Any]] = {}
+    for i, (name, rule) in enumerate(asked):
+        found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)
+    return found
+
+
+def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
+    """Return P(C > c) or CVaR_α(C) of one episode under a policy of the model itself, computed on the product.
+
+    A CVaR without a level is the least over ν on the lattice: convex in ν, so the search ends where it rises.
+    """
+    if not isinstance(rule, CVaR) or rule.at is not None:
+        return _tail_at(model, policy, cost, rule)
+    unit, least = _unit(model, cost), math.inf
+    for level in range(LEVELS):
+        found = _tail_at(model, policy, cost, replace(rule, at=level * unit))
+        if found > least:
+            return least
+        least = found
+    raise InputError(f"{rule.label(cost)}: more than {LEVELS} levels ν: give at=ν")
+
+
+def _tail_at(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
+    product = cost_product(model, {cost: rule})
+    i = [name.startswith(rule.label(cost)) for name in product.cmdp.names].index(True)
+    return float(rule.offset - product.lift(policy).J(product.cmdp)[1 + i])
