@@ -149,7 +149,7 @@ def test_outputs_are_compared(shown: str, said: str, same: bool) -> None:
 
 
 # Pages for users: every block that runs is followed by what it prints.
-USER_PAGES = [p for p in PAGES if p.parent.name in ("docs", "tutorials") or p.name == "README.md"]
+USER_PAGES = [p for p in PAGES if p.parent.name in ("docs", "tutorials", "how_to", "concepts") or p.name == "README.md"]
 
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda p: p.name)

@@ -2,8 +2,8 @@
 
     python tools/show_outputs.py docs/tutorials/finite_model.md ...
 
-A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers are
-shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares the pages with what the blocks print.
+A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers
+are shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares the pages with what the blocks print.
 """
 
 from __future__ import annotations
