@@ -3,7 +3,7 @@
     python tools/show_outputs.py docs/tutorials/finite_model.md ...
 
 A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers
-are shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares the pages with what the blocks print.
+are shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares pages and outputs.
 """
 
 from __future__ import annotations

@@ -99,11 +99,19 @@ GROUPS: dict[str, tuple[tuple[str, ...], str]] = {
         "print(problem.statement.meaning)",
     ),
     "Optimum and prices": (
-        ("exact.optimum", "exact.feasibility", "exact.infeasibility", "studies.frontier"),
+        ("exact.optimum", "exact.episode_optimum", "exact.feasibility", "exact.infeasibility", "studies.frontier"),
         "model = cl.zoo.inventory()\nprint(cl.optimum(model))\nprint(cl.frontier(model, points=5))",
     ),
     "Solve, certify, resume": (
-        ("runs.solve", "runs.certify", "runs.resume", "runs.solution", "certificates", "runs.certificate_check"),
+        (
+            "runs.solve",
+            "runs.certify",
+            "runs.resume",
+            "runs.solution",
+            "runs.evaluate",
+            "certificates",
+            "runs.certificate_check",
+        ),
         "solution = cl.solve(cl.zoo.two_state(), cl.RegularisedCNPGPD(K=100, N=10))\n"
         "print(solution.certificate.verdict)",
     ),

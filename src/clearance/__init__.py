@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from clearance.exchange.policy_files import save_policy
     from clearance.exchange.table_format import from_table
     from clearance.finite.cmdp import CMDP
-    from clearance.finite.evaluation import evaluate, occupancy
+    from clearance.finite.evaluation import occupancy
     from clearance.finite.mixture import Mixture
     from clearance.finite.samplers.algorithm2 import Table
     from clearance.finite.samplers.exact_sampler import Exact
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from clearance.runs import run_reader as run
     from clearance.runs.certificate_check import CheckedCertificate, check_certificate
     from clearance.runs.certify import certify
+    from clearance.runs.evaluate import EpisodeStatistics, evaluate
     from clearance.runs.resume import resume
     from clearance.runs.run_reader import RunFolder
     from clearance.runs.run_writer import DamagedRunWarning
@@ -101,6 +102,7 @@ _HOME = {
     "Discrete": "core.spaces",
     "EnvironmentFault": "core.errors",
     "EpisodeOptimum": "exact.episode_optimum",
+    "EpisodeStatistics": "runs.evaluate",
     "Exact": "finite.samplers.exact_sampler",
     "Fleet": "simulator.remote_lanes",
     "Frontier": "studies.frontier",
@@ -150,7 +152,7 @@ _HOME = {
     "diagnose": "exact.infeasibility",
     "environment": "simulator.jax_envs.jax_environment",
     "episode_optimum": "exact.episode_optimum",
-    "evaluate": "finite.evaluation",
+    "evaluate": "runs.evaluate",
     "export_policy": "deploy.export",
     "from_brax": "simulator.jax_envs.jax_adapters",
     "from_gymnax": "simulator.jax_envs.jax_adapters",
@@ -205,6 +207,7 @@ __all__ = [
     "Discrete",
     "EnvironmentFault",
     "EpisodeOptimum",
+    "EpisodeStatistics",
     "Exact",
     "Fleet",
     "Frontier",

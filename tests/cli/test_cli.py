@@ -292,7 +292,7 @@ def test_interrupt_before_the_first_iterate(cli: Cli, monkeypatch: pytest.Monkey
     monkeypatch.setattr(loop, "_advance", interrupted)
     status, out, err = cli("solve two-state --json --out run")
     assert (status, json.loads(out)["status"]) == (130, "interrupted")
-    assert err.splitlines()[-1] == "clearance: interrupted"
+    assert err.splitlines()[-1] == "clearance: interrupted; nothing had been learned"
     assert not os.listdir()
 
 

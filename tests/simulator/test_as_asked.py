@@ -236,7 +236,8 @@ def test_a_rule_of_ones_own_is_certified_on_a_gymnasium_problem() -> None:
     assert cl.certify(square, lambda obs: np.array([[0, 0], [0, 4]]), budget=4e4).J_g == [-20.0]
     for wrong in (0.5, 2, [0, 1]):
         refused("an action outside of Discrete", lambda a=wrong: cl.certify(problem, lambda obs: a, budget=4e4))
-    refused("for Gymnasium problems only", lambda: cl.certify(simulated.cartpole(), lambda obs: 0, budget=4e4))
+    with cl.Fleet(simulated.cartpole(), cl.Local(1)) as fleet:
+        refused("run in this process", lambda: cl.certify(fleet, lambda obs: 0, budget=4e4))
     refused("policy must be a NetworkMixture, got int", lambda: cl.certify(problem, 3, budget=4e4))  # type: ignore[arg-type]
 
 

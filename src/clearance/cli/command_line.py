@@ -130,6 +130,12 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see {self.prog} --help)")
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, with all of its flags."""
+    commands = next(a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(commands.choices)
+
+
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; with `lazy`, a command's flags are added when it is used."""
     raw = argparse.RawDescriptionHelpFormatter

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from clearance.certificates.price_words import price_words
 from clearance.certificates.verdict_words import as_written, bound_words
 from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
-from clearance.core.figures import pyplot_for_files
+from clearance.core.errors import InputError
+from clearance.core.figures import pyplot_for_files, save_figure
 from clearance.reporting import plots
 from clearance.runs import progress as watch
+from clearance.runs.field_values import parse_numbers, parse_steps
+from clearance.simulator.simulator import Simulator
 from clearance.studies.frontier import check_arguments, frontier
 
 if TYPE_CHECKING:
@@ -20,11 +23,16 @@ if TYPE_CHECKING:
 
 FIGURES = (".png", ".svg")
 MOST = 10_000
+NOT_CERTIFIED = 4
 
 
 def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     run_flags.add_problem(p)
-    run_flags.add_model_flags(p)
+    run_flags.add_environment_flags(p)
+    help = "limits at which to learn and certify a policy on a simulator, each run from the one before"
+    p.add_argument("--at", type=flag_types.flag(parse_numbers), metavar="L1,L2,…", help=help)
+    help = "environment steps of each of these runs; the first has twice as many (default: 1e6)"
+    p.add_argument("--budget", type=flag_types.flag(parse_steps), default=1e6, metavar="STEPS", help=help)
     p.add_argument("--constraint", metavar="NAME", help="the limit that varies, by name or index (default: the first)")
     p.add_argument(
         "--over", choices=["b", "kappa"], default="b", help="vary one limit, or tighten all alike (default: b)"
@@ -44,6 +52,8 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Refuse what can be refused before the work."""
+    if args.at is not None:
+        return _learn_at_limits(args)
     cmdp = run_flags.read_model(args)
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
@@ -72,6 +82,38 @@ def run(args: argparse.Namespace) -> int:
     else:
         study_tables.frontier(curve, _title(curve, args.problem), message)
     return 0
+
+
+def _learn_at_limits(args: argparse.Namespace) -> int:
+    """The frontier of a simulator: the limits are named, and a policy is learned and certified at each."""
+    if args.out:
+        flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
+    problem = run_flags.read_spec(args).load_problem()
+    if not isinstance(problem, Simulator):
+        raise InputError("--at is for simulators: the curve of a finite model is exact; leave it out")
+    how = {"at": args.at, "budget": args.budget, "seed": args.seed}
+    with watch.Progress(args, len(args.at), what="limits") as bar:
+        curve = frontier(problem, args.constraint, **how, progress=bar.advance_to)
+    if args.out and args.out.endswith(FIGURES):
+        pyplot_for_files()
+        save_figure(curve.plot(), args.out)
+    elif args.out:
+        curve.save(args.out)
+    rows = [
+        {"limit": f"{x:.6g}", "J_r": f"{r:.6g}", "value": f"{v:.6g}", "verdict": c.verdict}
+        for x, r, v, c in zip(curve.limit, curve.J_r, curve.value, curve.certificates, strict=True)
+    ]
+    message = "Each run began from the one before. Better policies may exist between and at these limits."
+    if args.json:
+        verdicts = [c.verdict for c in curve.certificates]
+        result = {"constraint": curve.name, "limit": curve.limit, "J_r": curve.J_r, "value": curve.value}
+        more = {"verdicts": verdicts, "env_steps": sum(curve.env_steps), "out": args.out, "message": message}
+        tables.answer(args, {"status": "done", **result, **more})
+    else:
+        shown = {"limit": "{limit}", "J_r": "{J_r}", curve.name: "{value}", "verdict": "{verdict}"}
+        lines = [message, *([f"Written: {args.out}"] if args.out else [])]
+        study_tables.grid([(f"{args.problem}: J_r over the limit of {curve.name}", rows)], shown, lines)
+    return 0 if curve.certified.all() else NOT_CERTIFIED
 
 
 def _title(curve: Frontier, problem: str) -> str:

@@ -6,6 +6,8 @@ COMMANDS = {
     "solve": "learn a policy, choose the best one that meets every limit, and certify it",
     "optimum": "compute the exact optimum of a finite model, with a certified policy",
     "certify": "test whether a policy meets every limit: with a proof, or from samples",
+    "evaluate": "show returns and costs of a policy's episodes on a simulator",
+    "watch": "record episodes of a policy as a GIF or a video",
     "check": "check that a problem is well formed and that its limits can be met",
     "frontier": "show what a limit costs: the best reward for each value of the limit",
     "report": "write an HTML report about one run, or about several side by side",
@@ -15,6 +17,7 @@ COMMANDS = {
     "compare": "compare learning algorithms on finite models with the exact optimum",
     "plan": "show which settings Theorem 1 of Bai et al. (2023) requires",
     "reproduce": "repeat the experiment of Bai et al. (2023)",
+    "completion": "print a script that completes commands in bash, zsh or fish",
 }
 
 EXAMPLES = {
@@ -27,6 +30,14 @@ EXAMPLES = {
         "clearance optimum plant.csv --gamma 0.99 --limit breakdowns=1 --out best.csv",
     ),
     "certify": ("clearance certify inventory run/policy.npz", "clearance certify --check run"),
+    "evaluate": (
+        "clearance evaluate velocity-hopper hopper",
+        "clearance evaluate velocity-hopper hopper --episodes 200 --out episodes.png",
+    ),
+    "watch": (
+        "clearance watch gym:CartPole-v1 run --out episode.gif",
+        "clearance watch mine:make run --out episode.gif",
+    ),
     "check": ("clearance check inventory", "clearance check mine:make --limits 3 --horizon 50 --bounds 0,1"),
     "frontier": (
         "clearance frontier inventory",
@@ -42,6 +53,10 @@ EXAMPLES = {
     ),
     "plan": ("clearance plan bai2023 --epsilon 0.1", "clearance plan two-state --epsilon 0.01 --json"),
     "reproduce": ("clearance reproduce bai2023", "clearance reproduce bai2023 --seeds 4 --K 1000 --out quick"),
+    "completion": (
+        "clearance completion bash >> ~/.bash_completion",
+        "clearance completion fish > ~/.config/fish/completions/clearance.fish",
+    ),
 }
 
 EXIT_STATUS = """\

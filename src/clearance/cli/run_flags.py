@@ -111,9 +111,20 @@ def _add(group: Any, name: str, default: Any = None) -> None:
     if name == "limits":
         kind = flag_types.flag(about["parse"])
         group.add_argument("--limits", type=kind, action=_Collect, metavar=metavar, help=help)
-        group.add_argument("--limit", dest="limits", type=kind, action=_Collect, help=argparse.SUPPRESS)
+        one = "one limit by the name of its cost; give it several times for several"
+        group.add_argument("--limit", dest="limits", type=kind, action=_Collect, metavar="NAME=L", help=one)
+        return
+    if name == "cost":
+        group.add_argument("--cost", type=flag_types.flag(about["parse"]), action=_Join, metavar=metavar, help=help)
         return
     group.add_argument(f"--{name}", type=flag_types.flag(about["parse"]), default=default, metavar=metavar, help=help)
+
+
+class _Join(argparse.Action):
+    """Costs may be given one by one."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, (getattr(namespace, self.dest) or ()) + values)
 
 
 class _Collect(argparse.Action):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -104,18 +103,18 @@ def _start(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str | 
     if folder:
         flag_types.check_new_folder(folder)
     total = getattr(how.get("method"), "K", None) or 0
-    with _watchers(args, world_of(problem).statement, total) as progress:
-        return solve(problem, **how, progress=progress, out=folder, checkpoint_every=args.checkpoint_every)
+    with watch.Progress(args, total, b=world_of(problem).statement.b) as bar:
+        how |= {"tensorboard": args.tensorboard, "checkpoint_every": args.checkpoint_every}
+        return solve(problem, **how, progress=bar.update, out=folder)
 
 
 def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) -> Any:
     statement = _stored_model(folder) if problem is None else world_of(problem).statement
     method = method_class(spec.method) if spec.method is not None and "method" in dict(spec.code()) else None
-    with _watchers(args, statement, 0) as progress:
-        init = spec.read_init() if "init" in dict(spec.code()) else None
-        return resume(
-            folder, problem, method=method, init=init, checkpoint_every=args.checkpoint_every, progress=progress
-        )
+    init = spec.read_init() if "init" in dict(spec.code()) else None
+    how = {"tensorboard": args.tensorboard, "checkpoint_every": args.checkpoint_every}
+    with watch.Progress(args, 0, b=statement.b.tolist()) as bar:
+        return resume(folder, problem, method=method, init=init, progress=bar.update, **how)
 
 
 def _stored_model(folder: str) -> CMDP:
@@ -198,7 +197,8 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
         solution = work(folder)
     except KeyboardInterrupt:
         if not _can_be_resumed(folder):
-            raise
+            kept = "nothing had been learned" if folder else "without --out nothing is kept"
+            return tables.error(f"interrupted; {kept}", interrupts.exit_status(), as_json=args.json)
         message = f"interrupted; saved in {folder}: {go_on}"
         return tables.error(message, interrupts.exit_status(), as_json=args.json)
     except (SolverError, InputError) as e:
@@ -225,17 +225,6 @@ def _saved(e: Exception, folder: str, go_on: str) -> str:
 
 def _can_be_resumed(folder: str | None) -> bool:
     return folder is not None and os.path.exists(os.path.join(folder, "manifest.json"))
-
-
-@contextlib.contextmanager
-def _watchers(args: argparse.Namespace, statement: Any, K: int):
-    """Yield all that watch the run, as one function; the statement has names and limits b."""
-    with contextlib.ExitStack() as stack:
-        board = None
-        if args.tensorboard:
-            board = stack.enter_context(watch.Board(args.tensorboard, statement.names, statement.b))
-        bar = stack.enter_context(watch.Progress(args, K, b=statement.b))
-        yield bar.update if board is None else watch.all_of(bar.update, board.update)
 
 
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:

@@ -97,6 +97,11 @@ def parse_margin(text: str) -> float | tuple[float, ...] | str:
     return (first, *others) if others else first
 
 
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Numbers with commas between them."""
+    return tuple(parse_real(part) for part in text.split(","))
+
+
 def parse_one_or_pair(text: str) -> float | tuple[float, float]:
     numbers = [parse_real(part) for part in text.split(",")]
     if len(numbers) > 2:
@@ -133,6 +138,23 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
             raise InputError(f"must be NUMBER,… or NAME=NUMBER,… with each name once, got {text!r}")
         found[name] = parse_real(value)
     return found
+
+
+def parse_costs(text: str) -> tuple[str, ...]:
+    """Places of costs in `info`, each as NAME=info.PLACE; without a name, the last part of the place is the name.
+
+    >>> parse_costs("info.stockout,waste=info.bin.thrown")
+    ('stockout=info.stockout', 'waste=info.bin.thrown')
+    """
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, place = (x.strip() for x in part.rpartition("="))
+        root, *keys = place.split(".")
+        name = name if equals else keys[-1] if keys else ""
+        if root != "info" or not name or not all(keys) or not keys or name in found:
+            raise InputError(f"must be info.NAME,… or NAME=info.PLACE,… with each name once, got {text!r}")
+        found[name] = place
+    return tuple(f"{name}={place}" for name, place in found.items())
 
 
 def join_limits(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +219,8 @@ def to_text(name: str, value: Any) -> str:
         return value if isinstance(value, str) else str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, tuple | list) and value and all(isinstance(x, str) for x in value):
+        return ",".join(value)
     if isinstance(value, Mapping) and value and all(isinstance(x, int | float | Rule | list) for x in value.values()):
         each = ((key, x) for key, given in value.items() for x in _each(given))
         return ",".join(tail_text(key, x) if isinstance(x, Rule) else f"{key}={x!r}" for key, x in each)

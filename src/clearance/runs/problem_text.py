@@ -6,8 +6,9 @@ The suffix of a model file says its format (`clearance.exchange.model_files`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -144,9 +145,52 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
     given = dict(asked)
     if "criterion" in given:
         raise InputError("--criterion is for finite models: on an environment give --horizon, or --gamma below 1")
-    if "constraints" in given:
+    if "cost" in given:
+        given["constraints"], given["limits"] = costs_of_info(given.pop("cost"), given)
+    elif "constraints" in given:
         given["constraints"] = import_function("--constraints", given["constraints"])
     return gymnasium(env, **given)
+
+
+def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[InfoCosts, Any]:
+    """Return the costs at these places of `info`, and the limits in their order."""
+    if "constraints" in given:
+        raise InputError("--cost and --constraints both say where costs come from: give one of them")
+    if "limits" not in given:
+        raise InputError("--cost names costs, which have upper limits: give --limit NAME=NUMBER for each")
+    costs, limits = InfoCosts(tuple(places)), given["limits"]
+    names = list(costs.places)
+    if not isinstance(limits, Mapping):
+        if len(limits) != len(names):
+            raise InputError(f"--limits has {len(limits)} entries for {len(names)} costs; give one each")
+        limits = dict(zip(names, limits, strict=True))
+    other = [n for n in names if n not in limits] + [n for n in limits if n not in names]
+    if other:
+        raise InputError(f"--limit and --cost must have the same names; see {other[0]!r}")
+    return costs, {name: limits[name] for name in names}
+
+
+@dataclass(frozen=True)
+class InfoCosts:
+    """A function of constraints: the costs that a step's `info` has at given places. It can be sent to workers."""
+
+    texts: tuple[str, ...]
+
+    @property
+    def places(self) -> dict[str, list[str]]:
+        pairs = (text.split("=info.", 1) for text in self.texts)
+        return {name: place.split(".") for name, place in pairs}
+
+    def __call__(self, obs: Any, action: Any, after: Any, info: Any) -> dict[str, Any]:
+        return {name: self._at(name, info, keys) for name, keys in self.places.items()}
+
+    def _at(self, name: str, info: Any, keys: list[str]) -> Any:
+        for i, key in enumerate(keys):
+            if not isinstance(info, Mapping) or key not in info:
+                has = ", ".join(sorted(map(str, info))) if isinstance(info, Mapping) else "no entries"
+                raise InputError(f"--cost {name}: {'.'.join(['info', *keys[:i]])} has no {key!r} (it has {has})")
+            info = info[key]
+        return info
 
 
 def _is_environment(found: Any) -> bool:

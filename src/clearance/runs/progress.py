@@ -132,7 +132,7 @@ class Board:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
-            raise InputError(f"--tensorboard {self.folder}: cannot write: {e.strerror or e}") from None
+            raise InputError(f"tensorboard {self.folder}: cannot write: {e.strerror or e}") from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -148,6 +148,16 @@ class Board:
         for i in np.unique(np.linspace(0, len(part) - 1, min(len(part), POINTS)).astype(int)):
             for tag, value in scalars(part, int(i), self.names, self.b).items():
                 self.writer.add_scalar(tag, value, begin + int(i))
+
+
+@contextmanager
+def watchers(asked: Any, progress: Callable[..., None] | None, folder: str | Path | None) -> Iterator[Any]:
+    """Yield all that watch a run, as one function or None; `asked` has the names and limits b of its problem."""
+    if folder is None:
+        yield progress
+        return
+    with Board(folder, asked.names, asked.b) as board:
+        yield board.update if progress is None else all_of(progress, board.update)
 
 
 def clean_tags(names: Sequence[str]) -> list[str]:

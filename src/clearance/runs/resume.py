@@ -11,6 +11,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.learning.loop import Progress
 from clearance.runs import run_reader, schema
 from clearance.runs.method_table import restore_method
+from clearance.runs.progress import watchers
 from clearance.runs.run_folder import open_again
 from clearance.runs.run_writer import Every
 from clearance.runs.solution import Solution
@@ -28,6 +29,7 @@ def resume(
     init: Any = None,
     checkpoint_every: str | int = "30s",
     progress: Progress | None = None,
+    tensorboard: str | Path | None = None,
 ) -> Solution:
     """Continue a run: the same trace, policy and certificate, bit for bit, as without the interruption (on the same
     machine, with the same versions). A run that is done is not tested again: its stored result is given back.
@@ -36,6 +38,7 @@ def resume(
              and must be given. One that is not deterministic given its seed is resumed, but not bit-identical
     method   a method of your own (its class, or the instance), which is code and must be given again too
     init     the rule that the run began from, if it did, which is code too
+    progress, tensorboard  as in `solve`
     """
     about = None if problem is None else world_of(problem).describe()
     with open_again(Path(folder), Every.of(checkpoint_every), about) as writer:
@@ -51,7 +54,8 @@ def resume(
             task = restore_task(world, writer.folder, asked, method)
             if asked.get("init") is not None:
                 task = task._replace(start=read_start(writer.path(START), task.sampler, asked["init"], init))
-        return recall(task, writer) if finished else perform(task, progress, writer)
+        with watchers(world.statement, progress, tensorboard) as watch:
+            return recall(task, writer) if finished else perform(task, watch, writer)
 
 
 def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:

@@ -21,6 +21,7 @@ from clearance.runs.field_values import (
     OneOf,
     Parser,
     is_code,
+    parse_costs,
     parse_limits,
     parse_non_negative,
     parse_pair,
@@ -52,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "policy": "tabular",
     "printed": False,
 }
-OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints")
+OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints", "cost")
 CODE = ("problem", "method", "constraints", "init")  # what may name code of the user's own
 
 
@@ -146,6 +147,11 @@ class RunSpec:
         'function f(obs, action, next_obs, info) that returns the costs (default: info["cost"])',
         "PACKAGE.MODULE:F",
     )
+
+    cost: tuple[str, ...] | None = _flag(
+        parse_costs, "limits", "where a step's info has the costs: info.NAME, or NAME=info.PLACE for each; --limit "
+        "then goes by these names", "info.NAME,…"
+    )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------- from plain data
 

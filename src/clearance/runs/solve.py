@@ -26,6 +26,7 @@ from clearance.learning.recorder import Position
 from clearance.learning.state import State
 from clearance.runs.certificate_check import check_certificate
 from clearance.runs.plain_data import describe
+from clearance.runs.progress import watchers
 from clearance.runs.run_folder import create_run
 from clearance.runs.run_reader import load, read_settings
 from clearance.runs.run_writer import Every, RunWriter
@@ -49,6 +50,7 @@ def solve(
     exact_J: bool | None = None,
     init: Any = None,
     progress: Progress | None = None,
+    tensorboard: str | Path | None = None,
     out: str | Path | None = None,
     checkpoint_every: str | int = "30s",
     notes: dict[str, Any] | None = None,
@@ -71,8 +73,9 @@ def solve(
               policy or its file, or on a simulator a rule `observation -> action`, which is imitated first and is
               itself a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
     progress  is called as progress(part, state, K) while the run learns: `part` is the trace of the iterations since
-              the last call, `state` has k, θ and λ, and K is the number of iterations to come to. `clearance.Board`
-              writes TensorBoard files; an exception that it raises ends the run
+              the last call, `state` has k, θ and λ, and K is the number of iterations to come to; an exception that
+              it raises ends the run
+    tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
     exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
     out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often: a time as "30s", or a number of iterations
@@ -95,10 +98,11 @@ def solve(
     key_of(seed)
     start = None if source is None else world.begin_from(source, sampler, int(seed))
     task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single, start)
-    if out is None:
-        return perform(task, progress)
-    with create_run(out, task, Every.of(checkpoint_every), notes) as writer:
-        return perform(task, progress, writer)
+    with watchers(world.statement, progress, tensorboard) as watch:
+        if out is None:
+            return perform(task, watch)
+        with create_run(out, task, Every.of(checkpoint_every), notes) as writer:
+            return perform(task, watch, writer)
 
 
 def perform(task: Task, progress: Progress | None, writer: RunWriter | None = None) -> Solution:

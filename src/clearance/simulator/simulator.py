@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from clearance.core.arrays import Array
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space
-from clearance.core.statement import Bounds, Statement
+from clearance.core.statement import Bounds, Statement, read_limits, read_vector
 from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs
 
 # By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
@@ -98,6 +99,24 @@ class Simulator:
     def memory(self) -> CostMemory | None:
         """What policies see of the costs so far; None if they see observations alone."""
         return None if self.tail_costs is None else self.tail_costs.memory
+
+    def replace(self, **limits: Any) -> Any:
+        """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
+        name), or `b=`. For another γ or horizon, make the problem again.
+        """
+        s = self.statement
+        if any(s.tails):
+            raise InputError("replace is for limits on means: state limits on chances and tails by with_limits")
+        if set(limits) == {"limit"}:
+            b = read_limits(limits["limit"], s.b, s.costs, s.names)
+        elif set(limits) == {"b"}:
+            b = read_vector("b", limits["b"])
+        else:
+            raise InputError(f"replace takes limit or b, got {', '.join(limits) or 'nothing'}")
+        if len(b) != s.I:
+            raise InputError(f"b has {len(b)} entries for {s.I} constraints; give one each")
+        again: Any = self
+        return replace(again, statement=replace(s, b=b))
 
     @property
     def shared_randomness(self) -> str:

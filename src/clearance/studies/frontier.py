@@ -37,7 +37,9 @@ from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import lower_bounds
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import scale_of
+from clearance.simulator.simulator import Simulator
 from clearance.studies.frontier_figure import draw_frontier
+from clearance.studies.simulator_frontier import constraint_index, simulator_frontier
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
@@ -155,7 +157,18 @@ class Frontier:
         return [Point(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
-def frontier(
+def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> Any:
+    """What the limits of a problem cost; see `model_frontier` for finite models, `simulator_frontier` for simulators.
+
+    A finite model: the exact curve, a `Frontier`. A simulator: policies that are learned one after the other at the
+    limits `at`, each run beginning from the one before, a `LearnedFrontier`.
+    """
+    if isinstance(problem, Simulator):
+        return simulator_frontier(problem, constraint, **how)
+    return model_frontier(problem, constraint, **how)
+
+
+def model_frontier(
     cmdp: CMDP,
     constraint: int | str | None = None,
     *,
@@ -217,17 +230,7 @@ def check_arguments(
         if constraint is not None:
             raise InputError("constraint goes with over b: kappa tightens all limits alike")
         return None
-    return _index(cmdp, 0 if constraint is None else constraint)
-
-
-def _index(cmdp: CMDP, constraint: int | str) -> int:
-    """A name first, since a name may be a number; then an index."""
-    if constraint in cmdp.names:
-        return cmdp.names.index(str(constraint))
-    text = str(constraint)
-    if text.isdecimal() and int(text) < cmdp.I:
-        return int(text)
-    raise InputError(f"constraint {constraint!r} is none of {', '.join(cmdp.names)}, nor an index in 0..{cmdp.I - 1}")
+    return constraint_index(cmdp.names, constraint)
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,10 +63,14 @@ def read_source(init: Any) -> Source:
         origin = f"a run of seed {init.seed}{describe_verdict(init.certificate)}"
         return Source(_network(init.policy), origin, lam, lambda sampler: init.state)
     if isinstance(init, NetworkRunner):
-        policy = NetworkPolicy.from_description(init.form.description())
-        mixture = NetworkMixture(policy, init.weights, init.theta.astype(float), Normaliser(*init.normaliser))
-        return _from_policy(mixture, init.certificate)
+        return _from_policy(as_mixture(init), init.certificate)
     return _from_policy(_network(init), None)
+
+
+def as_mixture(policy: NetworkRunner) -> NetworkMixture:
+    """Return a policy by `load_policy` as the mixture that its file holds."""
+    own = NetworkPolicy.from_description(policy.form.description())
+    return NetworkMixture(own, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
 
 
 def _network(policy: Any) -> NetworkMixture:

@@ -248,6 +248,8 @@ class SimulatorWorld(World):
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
         memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        if callable(policy) and isinstance(self.problem, Environment):
+            memory = None  # a rule sees the environment's own observations
         problem = self.problem.remembering(memory)
         if executor is not None:
             with Fleet(problem, executor) as fleet:
@@ -255,7 +257,7 @@ class SimulatorWorld(World):
         return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        own = callable(policy) and isinstance(self.problem, Gym)
+        own = callable(policy) and isinstance(self.problem, Gym | Environment)
         mixture = None if own else check_fits(self.problem, policy)
         if self.problem.exact is not None:
             if ledger is not None:
@@ -294,7 +296,7 @@ class SimulatorWorld(World):
         """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
         near: Any = getattr(self.problem, "near", self.problem)
         if isinstance(near, Environment):
-            return []
+            return [] if policy is not None else [RULE]
         if policy is None:
             return [FRESH_RESETS, STEADY, RULE]
         many = self.problem.n > 1 or near is not self.problem
@@ -357,7 +359,7 @@ class SimulatorWorld(World):
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
-        where = "for Gymnasium problems only, and run in this process: leave out a fleet or an executor"
+        where = "run in this process: leave out a fleet or an executor"
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
@@ -370,8 +372,8 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """The episodes, early compared with late; pure functions of JAX are taken at their word."""
-    if isinstance(getattr(simulator, "near", simulator), Environment):
+    """The episodes, early compared with late; pure functions of JAX are taken at their word, rules are not."""
+    if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 

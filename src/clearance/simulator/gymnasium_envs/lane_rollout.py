@@ -60,21 +60,27 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
     return steps
 
 
-def follow_rule(sim: Any, rule: Callable[[Any], Any], seed: int, T: int) -> Array:
+def follow_rule(
+    sim: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[tuple[Any, Any]] | None = None
+) -> Array:
     """Signals h [t, 1+I] of one episode of at most T steps in the first lane.
+
+    To `seen`, (observation as policies see it, action) of each step is added.
 
     The rule sees what the environment gives, in copies, and the environment gets what the rule returns, as it is.
     """
     lanes, H = sim.lanes, np.empty((T, 1 + sim.statement.I))
     clock = Clock(sim.statement, [seed] * sim.n)
-    obs = clock.watched(lambda: lanes.reset_first(seed))
+    obs, encoded = clock.watched(lambda: lanes.reset_first(seed)), None
     for t in range(T):
         clock.t = t
         action = rule(copy_data(obs))
+        if seen is not None:
+            seen.append((np.array(lanes.obs[0] if encoded is None else encoded), copy_data(action)))
         obs, row = clock.watched(lambda: lanes.step_first(action))  # noqa: B023
         h = np.concatenate([row.reward[:, None], sim.sign * row.cost], axis=1)
         clock.check(row, h)
-        H[t] = h[0]
+        H[t], encoded = h[0], row.after[0]
         if clock.tick(row, once=True)[0]:
             return H[: t + 1]
     return H

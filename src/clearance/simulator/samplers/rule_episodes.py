@@ -13,13 +13,24 @@ from numpy.typing import NDArray
 from clearance.certificates.episode_source import Batch, join
 from clearance.certificates.rule_watch import WatchedRule
 from clearance.core.arrays import Array
-from clearance.core.random_streams import fold
+from clearance.core.random_streams import fold, key_of
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.gymnasium_envs.lane_independence import DIFFERENT
 from clearance.simulator.gymnasium_envs.lane_rollout import follow_rule
+from clearance.simulator.jax_envs.jax_environment import Environment
+from clearance.simulator.jax_envs.jax_rule import follow_jax_rule
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.simulator import Simulator
+
+
+def follow_any_rule(
+    simulator: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[Any] | None = None
+) -> Array:
+    """Signals h [t, 1+I] of one episode of a rule in this process; `seen` gets (observation, action) of each step."""
+    if isinstance(simulator, Environment):
+        return follow_jax_rule(simulator, rule, key_of(seed), T, seen)
+    return follow_rule(simulator, rule, seed, T, seen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +42,7 @@ class OwnRuleEpisodes(NetworkEpisodes):
     if there is one, is called at the beginning of every episode.
     """
 
-    simulator: Gym
+    simulator: Gym | Environment
     mixture: Any = None
     rule: Callable[[Any], Any] | None = None
 
@@ -47,7 +58,7 @@ class OwnRuleEpisodes(NetworkEpisodes):
         rng = np.random.default_rng(int(key))
         length, seed = int(self.lengths(rng, 1)[0]), int(rng.integers(2**31))
         self._watched.begin()
-        h = follow_rule(self.simulator, self._watched.choose, seed, length)
+        h = follow_any_rule(self.simulator, self._watched.choose, seed, length)
         X: Array = np.sum(self.factor ** np.arange(len(h))[:, None] * h, axis=0) + self.statement.offset
         return X[None], np.zeros(1, np.int64), len(h)
 
