@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from clearance.certificates.price_words import price_words
 from clearance.certificates.verdict_words import as_written, bound_words, describe_certificate, limit_words
+from clearance.core.criterion import Criterion, sum_words
 from clearance.finite.policy_words import describe_policy
 from clearance.reporting.number_words import number
 from clearance.reporting.run_view import View
@@ -24,14 +25,14 @@ def problem_words(view: View) -> list[str]:
     """Return what was asked: a sentence about the problem, and one for each limit."""
     if view.cmdp is not None:
         size = f"a finite model with {view.cmdp.S:,} states and {view.cmdp.A:,} actions"
-        what = f"the expected discounted sum (γ = {view.cmdp.gamma:g}, infinite horizon)"
+        what = f"the {sum_words(Criterion(view.cmdp.criterion, view.cmdp.gamma, view.cmdp.horizon))}"
     else:
         assert view.statement is not None
         size, what = f"the simulator {view.statement.name}", view.statement.meaning
     rows = zip(view.names, view.b, view.costs, strict=True)
     limits = "; ".join(bound_words(name, b, cost=cost) for name, b, cost in rows)
     asked = f"Limits: {limits}." if limits else "There are no limits."
-    return [f"Earn as much reward as possible in {size}. {asked}", f"Reward and limits are about {what}."]
+    return [f"Earn as much reward as possible in {size}. {asked}", f"What counts: {what}; the same for the reward."]
 
 
 def verdict_words(view: View) -> list[str]:
