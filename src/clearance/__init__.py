@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from clearance.finite.cmdp import CMDP
     from clearance.finite.evaluation import occupancy
     from clearance.finite.mixture import Mixture
+    from clearance.finite.reachability import limit_reach
     from clearance.finite.samplers.algorithm2 import Table
     from clearance.finite.samplers.exact_sampler import Exact
     from clearance.finite.samplers.generative import Generative
@@ -164,6 +165,7 @@ _HOME = {
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
     "limit_episodes": "exact.episode_optimum",
+    "limit_reach": "finite.reachability",
     "linear_softmax": "finite.softmax_policy",
     "load_model": "exchange.model_files",
     "load_policy": "deploy.policy_file",
@@ -262,6 +264,7 @@ __all__ = [
     "gaussian",
     "gymnasium",
     "limit_episodes",
+    "limit_reach",
     "linear_softmax",
     "load_model",
     "load_policy",

@@ -15,6 +15,7 @@ from clearance.simulator.policies.network_policy import Normaliser
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.samplers.tail_quantiles import fit_nu, with_nu
+from clearance.simulator.simulator import SLOPE
 from tests.support.coins import BOLD, CALM, Coins, H, any_policy, chance_above, cvar, gym_coins, jax_coins
 
 SEVERAL = [4.0, cl.Chance(5, 0.3), cl.CVaR(0.8, 7.0, at=5.0)]
@@ -218,3 +219,20 @@ def test_runs_store_their_tails_and_resume(tmp_path):
     assert stored.tails == env.statement.tails == restore_statement(describe_statement(env.statement)).tails
     again = cl.resume(tmp_path / "run", problem=env)
     assert np.array_equal(again.policy.theta, sol.policy.theta) and again.policy.policy.memory == env.memory
+
+
+def test_learners_see_a_slope_and_keep_the_chance_itself():
+    env = jax_coins({"cost": [cl.Chance(2, 0.1), cl.CVaR(0.5, 6.0, at=3.0)]}, lanes=16)
+    mixture, sloped = any_policy(env), env.for_learning()
+    true, steep = (NetworkEpisodes(x, mixture).draw(np.uint64(3), 0, 64)[0] for x in (env, sloped))
+    C = -true[:, 2] / 2 + 1.5  # beyond 3 the tail counts double from there: (φ − 3)·0.5 + 3
+    assert np.allclose(steep[:, 2], true[:, 2])  # a tail has a slope of its own
+    assert np.all(steep[:, 1] <= true[:, 1]) and np.all((steep[:, 1] < 0) == (true[:, 1] < 0))
+    lost = C > 3
+    assert np.allclose(-steep[lost, 1], 1 + SLOPE * (C[lost] - 2) / 2)
+    assert np.array_equal(sloped.tail_costs.limited_sums(steep, np)[:, 1], true[:, 1])
+    low, high = sloped.statement.bounds
+    assert low[1] == -1 - SLOPE / 2 and high[1] == 0 and gym_coins({"cost": 3.0}).for_learning().tail_costs is None
+    sampler = Practical(sloped, mixture.policy)
+    J = sampler.batch(np.uint64(1), sampler.begin(), mixture.policy.init(), 256 * H)[1]
+    assert abs(-J[1] - chance_above(2, BOLD)) < 5 * np.sqrt(0.25 / 256)

@@ -87,11 +87,16 @@ class Bets:
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
         """The largest share of its capital that a bet can lose on one sample, against m + shift·width."""
-        return bets * ((self.m - self.low) / self.width + shift)
+        return bets * (self.reach / self.width + shift)
 
     @property
     def width(self) -> float:
         return max(self.high - self.low, 1e-300)
+
+    @property
+    def reach(self) -> float:
+        """How far below m a sample can lie."""
+        return self.m - self.low
 
     def update(self, x: Array) -> None:
         check_within(x, self.low, self.high)

@@ -75,6 +75,26 @@ class Attempt(NamedTuple):
     subject: str = ""
 
 
+class Search(Protocol):
+    """A search for the best certified policy: its environment steps, and those spent before on its candidates."""
+
+    steps: int
+    spent: int
+
+    def run(self) -> tuple[Attempt, ...]:
+        """Make all tests that the budget allows and that promise anything."""
+        ...
+
+    def episodes(self, policy: Any, /) -> Episodes:
+        """Return the source of episodes that a policy was tested with."""
+        ...
+
+    @property
+    def tolerated_loss(self) -> float:
+        """What a certified policy that is no mixture may earn less than the best certified mixture."""
+        ...
+
+
 def least_episodes(candidates: int) -> int:
     """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
     return 2 * GLANCE * candidates + SMALLEST
@@ -98,6 +118,7 @@ class CandidateSearch:
     reserve: float = 0.0
     single: Single = "never"
     steps: int = 0
+    spent: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     weights: list[Array] = field(default_factory=list)
 
@@ -109,10 +130,14 @@ class CandidateSearch:
         self.looked = np.zeros(n, np.int64)
         self.sources = [self._source(row) for row in np.eye(n)]
         low, high = self.sources[0].bounds
-        self.width, self.episode = (high - low)[1:], self.sources[0].episode_steps
+        self.reach, self.episode = np.clip(self.b - low[1:], 0.0, (high - low)[1:]), self.sources[0].episode_steps
 
     def _source(self, w: Array) -> Episodes:
-        return self.candidates.episodes(self.candidates.mixture(w))
+        return self.episodes(self.candidates.mixture(w))
+
+    def episodes(self, policy: Any) -> Episodes:
+        """A source of episodes of a mixture of the candidates."""
+        return self.candidates.episodes(policy)
 
     # ------------------------------------------------------------------------------------------------- the estimates
 
@@ -221,7 +246,7 @@ class CandidateSearch:
         """
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
-            w = choose_weights(low, self.b, slack_needed(sd, self.width, episodes, delta), self.single)
+            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta), self.single)
             if w is None:
                 return None
             spread = self._spread(w)[1:]

@@ -26,7 +26,9 @@ from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 
 Likely = tuple[Array, Array]
-FIRST = 256  # episodes before an impatient test may give up
+# An impatient test gives up after so many episodes, and this share of what it can afford, at the earliest; and if it
+# would not even pass with so many standard errors more: there are many looks, and rare costs are seen late.
+FIRST, EARLY, HOPELESS = 256, 0.1, 4.0
 SMALLEST_LOOK = 32  # episodes before the first look where the state of the test is kept
 PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
@@ -179,7 +181,11 @@ def gather(
         verdict = tally.verdict(delta)
         if keep:
             keep(Evidence(verdict, n, steps, delta, tally, key))
-        if impatient and n >= FIRST and not _can_pass(tally, b, delta, n, n + affordable - size, 3.0):
+        if (
+            impatient
+            and n >= max(FIRST, EARLY * (n + affordable))
+            and not _can_pass(tally, b, delta, n, n + affordable - size, HOPELESS)
+        ):
             break
     return Evidence(verdict, n, steps, delta, tally, key)
 
@@ -194,27 +200,35 @@ def affordable_episodes(steps: float, each: float) -> int:
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
-def should_pass(seen: Evidence, b: Array, most: int) -> bool:
-    """Whether an undecided test should end with CERTIFIED within `most` episodes in all, by what it has seen."""
+def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> bool:
+    """Whether an undecided test should end with CERTIFIED within `most` episodes in all, by what it has seen, if every
+    slack is so many standard errors larger than it looks.
+    """
     n = seen.episodes
-    return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, 0.0)
+    return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, errors)
 
 
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
     """Whether every limit would pass within `most` episodes if its slack were so many standard errors larger."""
     bets = tally.up[1:]
-    mean, sd, width = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "width"))
-    return bool(np.all(mean - b + errors * sd / np.sqrt(n) >= slack_needed(sd, width, most, delta)))
+    mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))
+    return bool(np.all(mean - b + errors * sd / np.sqrt(n) >= slack_needed(sd, reach, most, delta)))
 
 
-def slack_needed(sd: Array, width: Array, n: float, delta: float) -> Array:
-    """The slack [I] at which bets on samples of that spread and range reach 1/δ within n episodes, about.
+def slack_needed(
+    sd: Array, reach: Array, n: float, delta: float, errors: float = 0.0, doubt: Array | float = 0.0
+) -> Array:
+    """The slack [I] at which bets on samples of that spread reach 1/δ within n episodes, about.
 
-    Capital grows by c·slack/width − c²sd²/2width² per episode; the best c is slack·width/sd², but at most 1.
+    Capital grows by c·slack − c²sd²/2 per episode; the best c is slack/sd², but at most 1/reach, where reach is the
+    distance of the limit from the lower end of the range. By then the sum of n samples is off by √n sd, the slack by
+    its standard error `doubt`: the growth is asked for where both together are so many `errors` on the bad side.
     """
-    L = (np.log(1 / delta) + PRIOR) / max(n, 1.0)
-    free = sd * slack_per_sd(n, delta)
-    return np.where(free * width <= sd**2, free, width * L + sd**2 / (2 * width))
+    n = max(n, 1.0)
+    L, sd_ = (np.log(1 / delta) + PRIOR) / n, np.maximum(sd, 1e-300)
+    noise = errors * np.sqrt(sd_**2 / n + np.square(doubt))
+    free = noise + np.sqrt(noise**2 + 2 * L * sd_**2)
+    return np.where(free * reach <= sd_**2, free, reach * L + sd_**2 / (2 * np.maximum(reach, 1e-300)) + noise)
 
 
 def slack_per_sd(n: float, delta: float) -> float:

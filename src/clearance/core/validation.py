@@ -77,6 +77,12 @@ def check_model(x: Any) -> None:
         )
 
 
+def require_discounted(cmdp: Any, what: str) -> None:
+    """A model with discounted sums, for what knows no others."""
+    if cmdp.kind != "discounted":
+        raise InputError(f"{what} is for discounted sums; this model has criterion {cmdp.kind!r}")
+
+
 def check_problem(x: Any) -> None:
     """A simulator, where a finite model is not given."""
     if not hasattr(x, "statement"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message, no_room_message
+from clearance.core.validation import require_discounted
 from clearance.exact import theory
 from clearance.exact.feasibility import decide_feasibility
 from clearance.exact.infeasibility import diagnose
@@ -27,6 +28,7 @@ def constants_of(
 
     Limits are taken into the signals' size: the theory speaks of J_g − b ≥ 0.
     """
+    require_discounted(cmdp, "the theory")
     if cmdp.I == 0:
         raise InputError("the model has no constraints: Theorem 1 is about constrained problems, use optimum")
     if cmdp.A == 1:

@@ -113,6 +113,11 @@ class TotalOracle:
             self.collapsed[counts] = Collapsed(quotient, inside)
         return self.collapsed[counts]
 
+    @property
+    def quotient(self) -> Quotient:
+        """The nodes where every signal counts."""
+        return self._collapse((True,) * (1 + self.cmdp.I)).quotient
+
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array) -> tuple[Labels, float, Array]:

@@ -194,11 +194,15 @@ def policies(view: View) -> list[Element]:
     for m in np.argsort(-policy.weights, kind="stable")[:MOST_COMPONENTS]:
         pi, weight = policy.pi[m], policy.weights[m]
         d = occupancy(cmdp, pi).sum(-1)
+        if pi.ndim == 3:  # with a horizon: the first step, and all visits
+            pi = pi[0]
+        d = d.sum(0) if d.ndim == 2 else d / max(float(d.sum()), 1e-300)
         random = int(np.sum(pi.max(-1) < 1 - 1e-9))
         often = ", ".join(f"{s} ({d[s]:.0%})" for s in np.argsort(-d)[:3])
         told = f"Component {m + 1} of {policy.M}, weight {weight:.4g}: {cmdp.S} states × {cmdp.A} actions,"
         told += f" random in {random} states; most visited states: {often}."
         title = f"Component {m + 1} of {policy.M}: weight {weight:.2%}" if policy.M > 1 else "The policy π(a|s)"
+        title += " in the first step" if policy.pi.ndim == 4 else ""
         keys = [("band heat", "probability of the action"), ("band visits", "how often the state is visited")]
         behind = el("details", el("summary", "Numbers"), _probabilities(pi, title)) if pi.size <= 600 else None
         found.append(figure(title, heat_map(pi, d, told), legend(keys), behind))

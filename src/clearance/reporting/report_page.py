@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 from clearance import __version__
 from clearance.certificates.price_words import PRICE
 from clearance.certificates.verdict_words import as_written
+from clearance.core.criterion import short_words
 from clearance.core.labels import label
 from clearance.reporting import report_figures
 from clearance.reporting.html_elements import document, el
@@ -227,10 +228,10 @@ def _policy(view: View) -> list[Element]:
         return [el("p", "Not shown: there is none yet, or it is no table of a finite model.")]
     M, drawn = view.policy.M, report_figures.policies(view)
     how = f"A mixture of {M}: one is drawn at the beginning of an episode and followed to its end." if M > 1 else (
-        "One stationary policy."
+        "One policy that depends on the step." if view.policy.pi.ndim == 4 else "One stationary policy."
     )  # fmt: skip
     if not drawn:
-        S, A = view.policy.pi.shape[1:]
+        S, A = view.policy.pi.shape[-2:]
         limits = f"{report_figures.MOST_STATES} states and {report_figures.MOST_ACTIONS} actions"
         return [el("p", how), el("p", f"Not drawn: {S:,} states × {A} actions, drawn are up to {limits}.")]
     left = f" The {len(drawn)} of largest weight are shown." if len(drawn) < M else ""
@@ -263,7 +264,11 @@ def _settings(view: View) -> list[Element]:
 def _about(view: View) -> list[tuple[str, str]]:
     """The problem in a few rows."""
     if view.cmdp is not None:
-        return [("states", f"{view.cmdp.S:,}"), ("actions", str(view.cmdp.A)), ("γ", f"{view.cmdp.gamma:g}")]
+        return [
+            ("states", f"{view.cmdp.S:,}"),
+            ("actions", str(view.cmdp.A)),
+            ("criterion", short_words(view.cmdp.full_criterion)),
+        ]
     s = view.statement
     return [] if s is None else [("simulator", s.name), ("J", s.meaning)]
 

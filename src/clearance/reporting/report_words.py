@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from clearance.certificates.price_words import price_words
 from clearance.certificates.verdict_words import as_written, bound_words, describe_certificate, limit_words
-from clearance.core.criterion import Criterion, sum_words
+from clearance.core.criterion import sum_words
 from clearance.finite.policy_words import describe_policy
 from clearance.reporting.number_words import number
 from clearance.reporting.run_view import View
@@ -25,7 +25,7 @@ def problem_words(view: View) -> list[str]:
     """Return what was asked: a sentence about the problem, and one for each limit."""
     if view.cmdp is not None:
         size = f"a finite model with {view.cmdp.S:,} states and {view.cmdp.A:,} actions"
-        what = f"the {sum_words(Criterion(view.cmdp.criterion, view.cmdp.gamma, view.cmdp.horizon))}"
+        what = f"the {sum_words(view.cmdp.full_criterion)}"
     else:
         assert view.statement is not None
         size, what = f"the simulator {view.statement.name}", view.statement.meaning

@@ -218,8 +218,9 @@ class RunSpec:
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):
             return how
-        policy = make_policy_class(self.policy, problem)
-        return how | {"policy": policy, "sampler": make_sampler(self.sampler, problem, policy)}
+        model = getattr(world_of(problem), "model", problem)  # what is learned on
+        policy = make_policy_class(self.policy, model)
+        return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 
     def read_init(self) -> Any:
         """Return what --init names: a path, or a rule."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
-from clearance.certificates.candidate_search import Attempt, CandidateSearch, best_attempt
+from clearance.certificates.candidate_search import Attempt, Search, best_attempt
 from clearance.certificates.certificate import Certificate
 from clearance.certificates.ledger import Ledger, subject_of
 from clearance.certificates.statistical_certificate import certificate_from
@@ -17,7 +17,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.learning.loop import Run
-from clearance.runs.worlds.world import Choice, ExactValues, Settled, Task, World
+from clearance.runs.worlds.world import ExactValues, Settled, Task, World
 
 # What the choice adds to the limits, relative to the scale of J_g; the first mixture that is certified is taken.
 TIGHTEN = (1e-9, 1e-8, 1e-7, 1e-6, 0.0)
@@ -60,11 +60,10 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
     if task.evidence == "exact":
         return _by_values(task, settled, run, margin, lam)
     budget = task.world.search_budget(task, task.world.spent_before(margin) + run.steps)
-    choice, share = (
-        task.world.sampled_choice(settled, run, margin, budget),
-        ledger.open_search(task.delta, repeats=repeats),
-    )
-    found = _by_samples(task, choice, budget, lam, share.level, ledger.spent)
+    share = ledger.open_search(task.delta, repeats=repeats)
+    key = fold(key_of(task.seed), SEARCH)
+    search = task.world.search(settled, run, margin, key, budget, share.level, task.single)
+    found = _by_samples(task, search, lam, ledger.spent)
     ledger.close_search(share, [(attempt.subject, attempt.evidence) for attempt in found.attempts])
     return found
 
@@ -108,11 +107,9 @@ def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact:
     return task.world.uncertified(settled, run, candidates, exact)
 
 
-def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: float, spent: float) -> Selection:
-    world, b, key = task.world, task.world.statement.b, fold(key_of(task.seed), SEARCH)
-    safe = {"fallback": choice.fallback, "reserve": choice.reserve}
-    search = CandidateSearch(choice.candidates, b, key, budget - choice.spent, level, **safe, single=task.single)
-    attempts = tuple(_identified(world, choice, attempt) for attempt in search.run())
+def _by_samples(task: Task, search: Search, lam: Array, spent: float) -> Selection:
+    world, b = task.world, task.world.statement.b
+    attempts = tuple(_identified(world, search, attempt) for attempt in search.run())
     best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
         raise InputError("nothing was tested: give a larger budget")
@@ -120,10 +117,10 @@ def _by_samples(task: Task, choice: Choice, budget: float, lam: Array, level: fl
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
-    return Selection(best.policy, certificate, attempts, search.steps + choice.spent, len(attempts))
+    return Selection(best.policy, certificate, attempts, search.steps + search.spent, len(attempts))
 
 
-def _identified(world: World, choice: Choice, attempt: Attempt) -> Attempt:
+def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:
     """The attempt with the digest of what was tested, by which a ledger finds it again."""
-    source = choice.candidates.episodes(attempt.policy)
+    source = search.episodes(attempt.policy)
     return attempt._replace(subject=subject_of(world.identify(attempt.policy), source, world.statement.b))

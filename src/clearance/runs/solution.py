@@ -169,9 +169,11 @@ class Solution:
 
     @property
     def path_bound(self) -> Array | None:
-        """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active."""
+        """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active, or if the run
+        learned on a stand-in for another criterion.
+        """
         schedule = getattr(self.method, "dual_schedule", None)
-        if schedule is None:
+        if schedule is None or hasattr(self.world, "stand_in"):
             return None
         eta2, kappa = schedule(self.statement, len(self.trace))
         return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)

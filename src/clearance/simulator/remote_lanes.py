@@ -44,6 +44,10 @@ class Fleet(Simulator):
         self.n, self.sign, self.exact = self.near.n, self.near.sign, self.near.exact
         self.plain, self.tail_costs = self.near.plain, self.near.tail_costs
 
+    def for_learning(self) -> Fleet:
+        """As it is: its workers run one problem."""
+        return self
+
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
         try:
             return self.pool.map(call, shared, jobs)

@@ -13,11 +13,13 @@ from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space
 from clearance.core.statement import Bounds, Statement, read_limits, read_vector
-from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs
+from clearance.core.tail_limits import Chance
+from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs, slope_chances
 
 # By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
 # bounds of a certificate are wider by as much (`simulator_episodes`).
 SLIP, ROUGHLY = 1e-9, 1e-6
+SLOPE = 5.0  # of a chance's signal for learners, beyond the sum that it is about and in units of that
 
 
 class Steps(NamedTuple):
@@ -90,6 +92,13 @@ class Simulator:
         plain = self if self.plain is None else self.plain
         costs = mean_costs(plain.statement, self.slip) if self.tail_costs is None else self.tail_costs
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
+
+    def for_learning(self) -> Any:
+        """The same problem with signals that have a slope where a chance is lost (`TailCosts.slope`)."""
+        costs = self.tail_costs
+        if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
+            return self
+        return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
         """The plain problem with other limits and signals."""

@@ -16,7 +16,7 @@ from clearance.core.arrays import Array
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.statement import Bounds, Statement
-from clearance.core.tail_limits import Rule, TailLimit, split_limits
+from clearance.core.tail_limits import Chance, Rule, TailLimit, split_limits
 
 
 class TailCosts(NamedTuple):
@@ -26,6 +26,8 @@ class TailCosts(NamedTuple):
     columns  for each constraint the cost that it is about [I];  rules: None for a limit on the mean [I]
     memory   what policies see of the costs so far, None if they see nothing
     slip     rounding of a sum, as a share of it
+    slope    of what is added to the indicator of a chance where its sum is exceeded, for learners: there the indicator
+             is flat, and where all episodes are, nothing says which way is down
     """
 
     plain: Statement
@@ -33,6 +35,7 @@ class TailCosts(NamedTuple):
     rules: tuple[Rule | None, ...]
     memory: CostMemory | None
     slip: float
+    slope: float = 0.0
 
     @property
     def remembered(self) -> list[int]:
@@ -68,10 +71,20 @@ class TailCosts(NamedTuple):
             if rule is None:
                 found.append(cost[..., column])
             else:
-                change = (rule.value(x[..., column], xp, self.slip) for x in (after, before))
-                after_, before_ = change
-                found.append((after_ - before_).astype(cost.dtype))
+                last, first = (self._value(rule, x[..., column], xp) for x in (after, before))
+                found.append((last - first).astype(cost.dtype))
         return xp.stack(found, -1)
+
+    def _value(self, rule: Rule, C: Any, xp: Any) -> Any:
+        """φ at the sums C, without its offset, as learners see it if there is a slope."""
+        if self.slope and isinstance(rule, Chance):
+            return rule.value(C, xp, self.slip) + self.slope * xp.maximum(C - rule.above, 0.0) / rule.scale
+        return rule.value(C, xp, self.slip)
+
+    def limited_sums(self, X: Any, xp: Any) -> Any:
+        """What is limited [n, 1+I], from the sums X [n, 1+I] of signals that may have a slope: indicators again."""
+        flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
+        return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
         """Which costs [..., plain I] are not finite or lie beyond what was declared: sums of them mean nothing."""
@@ -104,6 +117,18 @@ def limit_tails(
     told = replace(plain, b=b, names=names, bounds=bounds, costs=(True,) * len(b), tails=tails)
     memory = _memory(plain, columns, rules, obs_shape) if cost_so_far else None
     return told, TailCosts(plain, columns, rules, memory, slip)
+
+
+def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Statement, TailCosts]:
+    """The same limits with signals that have a slope beyond the sums of chances, for learners."""
+    assert told.bounds is not None
+    low, high = (x.copy() for x in told.bounds)
+    least, most = _step_bounds(costs.plain)
+    for i, (column, rule) in enumerate(zip(costs.columns, costs.rules, strict=True), 1):
+        if isinstance(rule, Chance):
+            low[i] -= slope * max(float(most[column]), 0.0) / rule.scale
+            high[i] += slope * max(-float(least[column]), 0.0) / rule.scale
+    return replace(told, bounds=(low, high)), costs._replace(slope=slope)
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:

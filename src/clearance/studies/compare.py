@@ -26,6 +26,7 @@ from clearance.core.data_frames import make_frame
 from clearance.core.errors import InputError
 from clearance.core.figures import finish_figure, load_pyplot
 from clearance.core.text import visible
+from clearance.core.validation import require_discounted
 from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.runs.problem_text import load_model
@@ -163,10 +164,14 @@ def compare(
 
 def _models(problems: CMDP | Mapping[str, CMDP] | Sequence[str]) -> dict[str, CMDP]:
     if isinstance(problems, CMDP):
-        return {"problem": problems}
-    if isinstance(problems, Mapping):
-        return dict(problems)
-    return {text: load_model(text) for text in ([problems] if isinstance(problems, str) else problems)}
+        found = {"problem": problems}
+    elif isinstance(problems, Mapping):
+        found = dict(problems)
+    else:
+        found = {text: load_model(text) for text in ([problems] if isinstance(problems, str) else problems)}
+    for cmdp in found.values():
+        require_discounted(cmdp, "compare")
+    return found
 
 
 def how_many(problems: Iterable[str], methods: Sequence[Any], seeds: int) -> int:

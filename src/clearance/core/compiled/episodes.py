@@ -41,6 +41,22 @@ def _pick_evenly(word, first, n, cells):
 
 
 @piece
+def _slot(word, first, n, cells):
+    """The same as 2·cell for its own entry, or 2·cell + 1 for its alias: where a transition is counted."""
+    i, coin = first + U(below(word, n)), word & LOW
+    threshold = U(cells[i, 0])
+    if may_be_uneven(word, n) | (coin == threshold):
+        return _slot_evenly(even(word, n), first, n, cells)
+    return i + i if coin < threshold else i + i + U(1)
+
+
+@piece
+def _slot_evenly(word, first, n, cells):
+    i = first + U(below(word, n))
+    return i + i if wins(word, U(cells[i, 0]), U(cells[i, 3])) else i + i + U(1)
+
+
+@piece
 def _action(word, s, A, mask, pol):
     """An action from the packed alias table of π(·|s); `mask` is that of `alias_mask`."""
     i, coin = below(word, A), word & LOW
@@ -58,15 +74,16 @@ def _action_evenly(word, s, A, mask, pol):
 
 
 @kernel
-def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
+def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
     """N walks from ρ with geometric horizon under the alias tables `pol`; the critic of π learns at every step.
 
     Expected TD(0), for all signals at once:  Q(s, a) += β (h + γ V(s') − Q(s, a)),  V(s) = Σ_a π(a|s) Q(s, a), with
     β = 1/(1 + gain·n(s, a)). Since V is the mean over π and not the value of the action taken, walks may follow another
-    policy than π. Also counts the states visited and begun in. Returns the environment steps.
+    policy than π. Also counts the states visited and begun in and, if hits [2·cells] is not empty, the transitions.
+    Returns the environment steps.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
-    H, mask, steps = h.shape[1], alias_mask(A), 0
+    H, mask, steps, counting = h.shape[1], alias_mask(A), 0, len(hits) > 0
     for n in range(N):
         x = fold(key, n)
         T = geometric(x, tail, guide, inv_log_gamma)
@@ -80,7 +97,10 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts):
             row = U(s) * U(A) + a  # unsigned: no look whether an index is negative
             first, m = (row * U(width), width) if width > 0 else (U(indptr[row]), indptr[row + U(1)] - indptr[row])
             x += G
-            after = U(_pick(mix(x), U(first), m, cells))
+            slot = _slot(mix(x), U(first), m, cells)
+            after = U(cells[slot >> U(1), U(1) + (slot & U(1))])
+            if counting:
+                hits[slot] += np.uint32(1)
             n_row = count[row] + 1.0
             count[row] = n_row
             at = U(s)
@@ -150,6 +170,29 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 
 @kernel
+def wander(key, model, pol, N, hits, starts):
+    """N walks from ρ with geometric horizon: count transitions in hits [2·cells] and starts [S]; return the steps."""
+    cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
+    mask, steps = alias_mask(A), 0
+    for n in range(N):
+        x = fold(key, n)
+        T = geometric(x, tail, guide, inv_log_gamma)
+        steps += T
+        x += G
+        s = _pick(mix(x), U(0), len(origin), origin)
+        starts[s] += 1.0
+        for _ in range(T):
+            x += G
+            row = s * A + _action(mix(x), s, A, mask, pol)
+            first, m = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
+            x += G
+            slot = _slot(mix(x), U(first), m, cells)
+            hits[slot] += np.uint32(1)
+            s = np.int64(cells[slot >> U(1), U(1) + (slot & U(1))])
+    return steps
+
+
+@kernel
 def nexts(key, row, N, model, count):
     """From one pair s·A + a, N times: count[s'] += 1."""
     cells, indptr, width, _, _, _, _, _, _ = model
@@ -161,19 +204,20 @@ def nexts(key, row, N, model, count):
 
 
 @kernel
-def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, component):
+def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
     """Episodes begin .. begin + N − 1 of a mixture: the bounded unbiased estimator of J for every signal.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
     X [N, 1+I] and the component of each episode [N] are filled in. The component is drawn once per episode from the
     alias cells `choice`, pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ.
-    `base` [S, 1+I] is V̂: any table keeps X unbiased. Returns (steps, episode, step) of the first signal outside
-    [low, high] [1+I], or (steps, −1, −1).
+    `base` [M, S, 1+I] is V̂ of every component, or [1, S, 1+I] of all: any table keeps X unbiased. If `hits` [2·cells]
+    is not empty, transitions are counted there, and the states begun in. Returns (steps, episode, step) of the first
+    pair whose signals do not lie `inside` [S·A] their bounds, or (steps, −1, −1).
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape
-    mask, steps = alias_mask(A), 0
+    mask, steps, counting = alias_mask(A), 0, len(hits) > 0
     for n in range(N):
         x = fold(key, begin + n)
         T = geometric(x, tail, guide, inv_log_q)
@@ -183,19 +227,25 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, low, high, X, c
         component[n] = m
         x += G
         s = _pick(mix(x), U(0), len(origin), origin)
+        V = base[m if len(base) > 1 else 0]
+        if counting:
+            starts[s] += 1.0
         for j in range(H):
-            X[n, j] = base[s, j]
+            X[n, j] = V[s, j]
         weight = 1.0
         for t in range(T):
             x += G
             row = s * A + _action(mix(x), s, A, mask, pol)
             first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
             x += G
-            after = _pick(mix(x), U(first), k, cells)
+            slot = _slot(mix(x), U(first), k, cells)
+            after = np.int64(cells[slot >> U(1), U(1) + (slot & U(1))])
+            if counting:
+                hits[slot] += np.uint32(1)
+            if not inside[row]:
+                return steps, begin + n, t
             for j in range(H):
-                if not low[j] <= h[row, j] <= high[j]:
-                    return steps, begin + n, t
-                X[n, j] += weight * (h[row, j] + gamma * base[after, j] - base[s, j])
+                X[n, j] += weight * (h[row, j] + gamma * V[after, j] - V[s, j])
             weight *= ratio
             s = after
         steps += T

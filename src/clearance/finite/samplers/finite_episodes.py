@@ -1,10 +1,12 @@
 """Bounded unbiased estimates of J from whole episodes, for certificates and selection.
 
-    X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = √γ
+    X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = γ^power
 
 E X = J for any table V̂ (zero, or a critic's as control variate: then only the noise of the transitions is left), and X
-lies in a known interval, which the plain geometric sum of Algorithm 2 does not. The bounds of h are declared; a value
-outside them is an error that names the episode and the step, because a certificate would be worth nothing then.
+lies in a known interval, which the plain geometric sum of Algorithm 2 does not. A larger power makes episodes
+shorter and the interval longer; the variance per step is least, for V̂ = V, as the power nears 1. The bounds of h are
+declared; a value outside them is an error that names the episode and the step, because a certificate would be worth
+nothing then.
 
 Random bits, weights and sums are of finite precision, so that E X = J up to `bias`, which the certificate is charged.
 """
@@ -18,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearance.certificates.episode_source import Batch
 from clearance.certificates.rule_watch import WatchedRule
@@ -29,7 +32,9 @@ from clearance.core.random_streams import fold
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
+from clearance.finite.samplers.transition_counts import TransitionCounts
 
+NOT_COUNTED = TransitionCounts(np.zeros(0, np.uint32), np.zeros(0))
 LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
 
 
@@ -37,14 +42,18 @@ LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
 class MixtureEpisodes:
     """Episodes of a mixture on a finite model that is used as a simulator only.
 
-    base      V̂ [S, 1+I], or None for zero
+    base      V̂ [S, 1+I], or one for each component [M, S, 1+I], or None for zero
     declared  (low, high) of every signal [1+I] each; the model's own extremes unless given
+    power     of γ that an episode continues with, in (0, 1)
+    counts    where the transitions are counted, if anywhere
     """
 
     cmdp: CMDP
     mixture: Mixture
     base: Array | None = None
     declared: tuple[Array, Array] | None = None
+    power: float = 0.5
+    counts: TransitionCounts | None = None
 
     def __post_init__(self) -> None:
         if 1 - self.cmdp.gamma < 1 / LONGEST:
@@ -52,7 +61,7 @@ class MixtureEpisodes:
 
     @property
     def q(self) -> float:
-        return math.sqrt(self.cmdp.gamma)
+        return math.sqrt(self.cmdp.gamma) if self.power == 0.5 else self.cmdp.gamma**self.power
 
     @cached_property
     def signal_bounds(self) -> tuple[Array, Array]:
@@ -68,15 +77,16 @@ class MixtureEpisodes:
 
             X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
 
-        which is a much shorter range than term by term. T is random and episodes may end, so 0 belongs to every range.
+        which is a much shorter range than term by term. Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T): X lies between a multiple
+        of `full` and one of V̂, by weights that sum to 1. T is random and episodes may end, so 0 belongs to every range.
         What rounding may add to X is part of it; but sums of terms of one sign have that sign.
         """
         low, high = self.signal_bounds
-        least, most = np.minimum(self.table.min(0), 0.0), np.maximum(self.table.max(0), 0.0)
+        least, most = np.minimum(self.table.min((0, 1)), 0.0), np.maximum(self.table.max((0, 1)), 0.0)
         down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
         up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
-        lower, upper = self.full * down + self.q * least, self.full * up + self.q * most
-        plain = ~self.table.any(0)
+        lower, upper = np.minimum(self.full * down, self.q * least), np.maximum(self.full * up, self.q * most)
+        plain = ~self.table.any((0, 1))
         return (
             np.where(plain & (lower == 0), 0.0, lower - self.rounding),
             np.where(plain & (upper == 0), 0.0, upper + self.rounding),
@@ -91,7 +101,7 @@ class MixtureEpisodes:
     @cached_property
     def term(self) -> Array:
         """The largest |h_t + γ V̂(s_{t+1}) − V̂(s_t)| that can be [1+I]."""
-        return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max(0)
+        return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max((0, 1))
 
     @property
     def rounding(self) -> Array:
@@ -100,7 +110,7 @@ class MixtureEpisodes:
         No 53-bit number makes T longer than 54 halvings of q^T; weights and partial sums are rounded in every step.
         """
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
-        return 2.0**-52 * (longest + 8) * (np.abs(self.table).max(0) + self.full * self.term)
+        return 2.0**-52 * (longest + 8) * (np.abs(self.table).max((0, 1)) + self.full * self.term)
 
     @property
     def bias(self) -> Array:
@@ -120,8 +130,16 @@ class MixtureEpisodes:
 
     @cached_property
     def table(self) -> Array:
-        H = 1 + self.cmdp.I
-        return np.zeros((self.cmdp.S, H)) if self.base is None else np.ascontiguousarray(self.base, float)
+        """V̂ [M or 1, S, 1+I]."""
+        S, H = self.cmdp.S, 1 + self.cmdp.I
+        return np.zeros((1, S, H)) if self.base is None else np.ascontiguousarray(self.base, float).reshape(-1, S, H)
+
+    @cached_property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which pairs [S·A] have signals within their declared bounds."""
+        low, high = self.signal_bounds
+        h = self.cmdp.h.reshape(len(low), -1)
+        return np.all((h >= low[:, None]) & (h <= high[:, None]), axis=0)
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any, Any]:
@@ -137,7 +155,7 @@ class MixtureEpisodes:
         """Episodes begin .. begin + n − 1 of the stream `key`."""
         model, pols, choice = self._compiled
         X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)
-        low, high = self.signal_bounds
+        counts = self.counts or NOT_COUNTED
         steps, episode, t = episodes.returns(
             key,
             begin,
@@ -147,10 +165,11 @@ class MixtureEpisodes:
             pols,
             choice,
             self.table,
-            low,
-            high,
+            self.inside,
             X,
             component,
+            counts.hits,
+            counts.starts,
         )
         if episode >= 0:
             raise out_of_bounds_error(int(episode), int(t))

@@ -4,8 +4,8 @@
 
 The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm 2, but need no reset to a chosen
 state and no second rollout: every step teaches all signals. A share `explore` of the actions is uniform, so that an
-action that π has given up is still seen; that is what keeps the softmax from saturating for ever. No transition is
-remembered: the model stays unknown.
+action that π has given up is still seen; that is what keeps the softmax from saturating for ever. The critic does not
+need the transitions; with `counting` they are counted on the way (`transition_counts`), for a plan after learning.
 
 The draws are biased by what the critic has not learned yet. Certificates never use them.
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from clearance.core.arrays import Array
@@ -31,12 +32,17 @@ FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows
 
 
 class Tables(NamedTuple):
-    """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S]."""
+    """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S].
+
+    hits  the transitions so far (`transition_counts`), empty if they are not counted. The one array that is added to in
+          place: a copy of it in every batch would take longer than the walks
+    """
 
     Q: Array
     seen: Array
     visits: Array
     starts: Array
+    hits: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +53,12 @@ class Critic(FiniteSampler):
     policy: Policy
     explore: float = 0.1
     gain: float = 0.1
+    counting: bool = False
 
     def begin(self) -> Tables:
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
-        return Tables(np.zeros((S * A, H)), np.zeros(S * A), np.zeros(S), np.zeros(S))
+        slots = 2 * len(alias_tables(self.cmdp).cells) if self.counting else 0
+        return Tables(np.zeros((S * A, H)), np.zeros(S * A), np.zeros(S), np.zeros(S), np.zeros(slots, np.uint32))
 
     def batch(
         self, key: np.uint64, memory: Tables, theta: Array, N: int, extra: Array | None = None
@@ -69,10 +77,11 @@ class Critic(FiniteSampler):
         V = state_values(pi, Q)
         gain = self.gain * (1 - gamma)
         model = add_signal(alias_tables(cmdp), extra)
-        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts)
+        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts, memory.hits)
         V = state_values(pi, Q)  # without the rounding of the running sums
         J_hat = starts @ V[:, : 1 + cmdp.I] / starts.sum()
-        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Tables(Q, seen, visits, starts), int(steps)
+        after = Tables(Q, seen, visits, starts, memory.hits)
+        return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, after, int(steps)
 
 
 def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:

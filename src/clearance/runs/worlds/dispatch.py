@@ -27,9 +27,12 @@ def world_of(problem: Any) -> World:
 
 @world_of.register
 def _(problem: CMDP) -> World:
+    from clearance.exact.never import never_of
+    from clearance.runs.worlds.criterion_world import CriterionWorld
     from clearance.runs.worlds.finite_world import FiniteWorld
 
-    return FiniteWorld(problem)
+    special = problem.kind != "discounted" or never_of(problem) is not None
+    return CriterionWorld(problem) if special else FiniteWorld(problem)
 
 
 @world_of.register

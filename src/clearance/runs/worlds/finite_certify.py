@@ -25,6 +25,7 @@ from clearance.core.random_streams import fold, key_of
 from clearance.core.validation import read_numbers
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.exact.optimum import Optimum
+from clearance.exact.stand_ins import with_time
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
@@ -69,18 +70,58 @@ def certify_finite(
         if ledger is not None:
             raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
         return certify_table(cmdp, mixture, best, compare=compare)
+    refuse_samples(cmdp)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
     if mixture is None and executor is not None:
         raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
-    if mixture is None:
+    if cmdp.kind == "horizon":
+        if declared is not None or base is not None:
+            raise InputError("bounds and base are for discounted sums: leave them out with a horizon")
+        sources: list[Episodes] = _horizon_sources(cmdp, mixture, policy)
+    elif mixture is None:
         rule: Any = policy
         own = RuleEpisodes(cmdp, rule, declared)
-        sources: list[Episodes] = [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
+        sources = [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     else:
         V = None if base is None else _read_values(cmdp, base)
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
     with distribute(sources, executor) as drawn:
         return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget, ledger)
+
+
+NO_SAMPLES = {
+    "average": "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
+    "use evidence='exact', or state a horizon",
+    "total": "sums until absorption cannot be certified from samples without a bound on the length of episodes: use "
+    "evidence='exact', or state a horizon",
+}
+
+
+def refuse_samples(cmdp: CMDP) -> None:
+    """Samples can tell of sums that have a known range: discounted ones, and those over a horizon."""
+    if cmdp.kind in NO_SAMPLES:
+        raise InputError(NO_SAMPLES[cmdp.kind])
+
+
+def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
+    """Episodes of the model with the time in its state, which has the same J."""
+    timed = with_time(cmdp)
+    if mixture is None:
+        own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S))
+        return [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
+    return [MixtureEpisodes(timed.model, timed.forward(m)) for m in (mixture, most_likely(mixture))]
+
+
+class _TimedRule:
+    """A rule `state -> action` that is asked without the time; after the end it need not answer."""
+
+    def __init__(self, rule: Rule, S: int) -> None:
+        self.rule, self.S, self.last = rule, S, 0
+        if hasattr(rule, "reset"):
+            self.reset = rule.reset  # type: ignore[attr-defined]
+
+    def __call__(self, x: int) -> Any:
+        return self.rule(x % self.S)
 
 
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
@@ -152,7 +193,7 @@ def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
     other = 1 - mixture.tables(cmdp).max(-1)
     if not np.any(other > 0):
         return 0.0
-    visits = occupancy(cmdp, mixture.tables(cmdp)).sum(-1)
+    visits = occupancy(cmdp, mixture.tables(cmdp)).sum(-1) + np.finfo(float).tiny
     share = np.sum(visits * other, axis=tuple(range(1, other.ndim))) / visits.reshape(mixture.M, -1).sum(1)
     return float(mixture.weights @ share)
 

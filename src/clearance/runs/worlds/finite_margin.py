@@ -1,9 +1,9 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
 With exact evidence φ is exact (`exact.feasibility`), within the policy class where that is a linear program.
-From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack, the best of its
-policies is measured on fresh episodes, and both are repeated with more steps until the bound is positive or the budget
-is spent.
+From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack; the safest policy on
+the transitions that its walks have counted (or, where the class has no linear program, the best mixture of the game)
+is measured on fresh episodes; and both are repeated with more steps until the bound is positive or the budget is spent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax as simplex
 
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
@@ -26,20 +27,27 @@ from clearance.core.compiled.alias_tables import draw_error
 from clearance.core.errors import InfeasibleError, infeasible_message
 from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold
+from clearance.exact.estimated_model import PolicyEstimate
 from clearance.exact.feasibility import decide_feasibility, holds_after_rounding
 from clearance.exact.infeasibility import diagnose
+from clearance.exact.planning import plan_exploration, plan_safest
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture, most_numbers
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic, state_values
+from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.softmax_policy import TiedFeaturesError, class_model, class_policy
 from clearance.finite.two_layer_policy import Policy
 from clearance.learning.loop import Run, iterate
 from clearance.learning.methods.feasibility_game import Feasibility
+from clearance.runs.worlds.explored_model import FiniteExplored, can_plan
+from clearance.runs.worlds.planned_search import walk_both
 
 SCHEMA = "clearance/margin/1"
-ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi")
+ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi", "hits", "starts")
+LIKELY_TRIES = 2  # tries for a test of the margin, after which what the model says is enough to go on
+PLANS = 3  # plans of the safest policy in each try, with walks between them
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
 
 
@@ -49,21 +57,25 @@ class FiniteMargin:
 
     slater    attained by `policy` for certain (exact), or its lower confidence bound; inf without constraints
     policy    the strictly feasible policy to fall back to; None where it is not in the policy class
-    verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED
+    verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED. LIKELY: not certain, but
+              slater > 0 by two standard errors of the estimated model: `solve` goes on, and its certificate decides
     sd        of one episode's estimate of J_g [I], from samples
     bound     upper bound of φ where it was looked for
     steps     environment steps in all;  tested  those that the test of `policy` took
     mu        the weights [I] behind that bound: the limits that have a share in it conflict
+    hits, starts  the transitions that were counted on the way (`transition_counts`)
     """
 
     slater: float
     policy: Mixture | None
-    verdict: Literal["FEASIBLE", "INFEASIBLE", "UNDECIDED"]
+    verdict: Literal["FEASIBLE", "LIKELY", "INFEASIBLE", "UNDECIDED"]
     sd: Array | None = None
     bound: float = np.inf
     mu: Array | None = None
     steps: int = 0
     tested: int = 0
+    hits: NDArray[np.uint32] | None = None
+    starts: Array | None = None
 
     def save(self, path: AnyPath) -> None:
         """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
@@ -78,12 +90,14 @@ class FiniteMargin:
         policy = Mixture(z["weights"], z["pi"]) if "pi" in z else None
         numbers = {"slater": float(z["slater"]), "bound": float(z["bound"])}
         counts = {"steps": int(z["steps"]), "tested": int(z["tested"])}
+        counts |= {name: z[name] for name in ("hits", "starts") if name in z}
         return cls(policy=policy, verdict=str(z["verdict"]), sd=z.get("sd"), mu=z.get("mu"), **numbers, **counts)  # type: ignore[arg-type]
 
 
 def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many numbers the arrays of a margin may have."""
-    return dict.fromkeys(ARRAYS, 1) | {"sd": cmdp.I, "mu": cmdp.I} | most_numbers(cmdp, shapes)
+    sizes = {"sd": cmdp.I, "mu": cmdp.I, "hits": 4 * cmdp.S * cmdp.A * cmdp.S, "starts": cmdp.S}
+    return dict.fromkeys(ARRAYS, 1) | sizes | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
@@ -115,27 +129,37 @@ def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, de
     """
     if cmdp.I == 0:
         return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
-    critic, share, spent, tries = Critic(cmdp, policy), FIRST_SHARE, 0, 0
+    critic, share, spent, tries = Critic(cmdp, policy, counting=True), FIRST_SHARE, 0, 0
+    explored = FiniteExplored(cmdp, policy, TransitionCounts.none(cmdp)) if can_plan(cmdp, policy) else None
+    counts, safest, likely = None if explored is None else explored.counts, None, None
     while True:
         tries += 1
-        run, candidate, base = _safest(critic, fold(key, 3 * tries), 0.7 * share * budget)
-        spent += int(run.trace.steps.sum())
-        evidence = gather(
-            MixtureEpisodes(cmdp, candidate, base),
-            cmdp.b,
-            0.5 * delta / (tries * (tries + 1)),
-            fold(key, 3 * tries + 1),
-            0.3 * share * budget,
+        run, candidate, base = _safest(
+            critic, fold(key, 3 * tries), (0.7 if explored is None else 0.2) * share * budget
         )
+        spent += int(run.trace.steps.sum())
+        if explored is not None:
+            explored.counts.add(run.state.sampler_memory.hits, run.state.sampler_memory.starts)
+            safest, steps = _plan_safest(explored, fold(key, 1000 + tries), 0.3 * share * budget)
+            candidate, base, spent = Mixture.single(safest.pi), safest.V, spent + steps
+            likely = safest.J[1:] - cmdp.b, safest.spread(0.5)[1:]
+        source = MixtureEpisodes(cmdp, candidate, base, counts=counts)
+        level, tested = 0.5 * delta / (tries * (tries + 1)), (0.3 if explored is None else 0.5) * share * budget
+        evidence = gather(source, cmdp.b, level, fold(key, 3 * tries + 1), tested, likely=likely)
         spent += evidence.steps
         slack = evidence.lower[1:] - cmdp.b
         if evidence.verdict == "CERTIFIED":
             stream, tested = fold(key, 3 * tries + 2), evidence.steps
-            evidence = _closer(cmdp, candidate, base, evidence, 0.5 * delta, stream, 0.01 * budget)
+            evidence = _closer(source, cmdp.b, evidence, 0.5 * delta, stream, 0.01 * budget)
             spent += evidence.steps
             found = max(float(slack.min()), float(np.min(evidence.lower[1:] - cmdp.b)))
             if found > 0:
-                return FiniteMargin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent, tested=tested)
+                seen = {} if counts is None else counts._asdict()
+                return FiniteMargin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent, tested=tested, **seen)
+        room = -1.0 if safest is None else float(np.min((safest.J - 2 * safest.doubt)[1:] - cmdp.b))
+        if room > 0 and tries >= LIKELY_TRIES and spent <= LAST_SHARE * budget:  # the rest of `solve` needs more
+            seen = {} if counts is None else counts._asdict()
+            return FiniteMargin(room, candidate, "LIKELY", evidence.sd[1:], steps=spent, tested=evidence.steps, **seen)
         if share >= LAST_SHARE:
             break
         share *= 2
@@ -144,6 +168,18 @@ def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, de
     bound, steps = least_violation(critic, run, mu, fold(key, 0), 0.3 * budget, delta)
     verdict = "INFEASIBLE" if bound < 0 else "UNDECIDED"
     return FiniteMargin(float(np.min(slack)), candidate, verdict, evidence.sd[1:], bound, mu, spent + steps)
+
+
+def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tuple[PolicyEstimate, int]:
+    """The safest policy on all that was counted, and the steps of walks by such plans on the way."""
+    steps = 0
+    for k in range(PLANS - 1):
+        model = explored.model()
+        plan = plan_safest(model.cmdp, explored.policy)
+        curious = plan_exploration(model, model.evaluate(plan.pi).V, np.append(0.0, plan.lam), explored.high)
+        steps += walk_both(explored, fold(key, k), plan.pi, curious, budget / (PLANS - 1))
+    model = explored.model()
+    return model.evaluate(plan_safest(model.cmdp, explored.policy).pi), steps
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
@@ -157,10 +193,10 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
     return run, mixture, state_values(critic.policy.pi(run.state.theta), run.state.sampler_memory.Q)
 
 
-def _closer(cmdp: CMDP, policy: Mixture, base: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
+def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
     """The slack measured once more without stopping at the limit, so that φ̂ is more than barely positive."""
-    best = before.mean[1:] - cmdp.b
-    return gather(MixtureEpisodes(cmdp, policy, base), cmdp.b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
+    best = before.mean[1:] - b
+    return gather(source, b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
 
 
 def least_violation(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearance.certificates.best_mixture import spread_evenly
-from clearance.certificates.candidate_search import LOOK, SMALLEST
+from clearance.certificates.best_mixture import Single, spread_evenly
+from clearance.certificates.candidate_search import LOOK, SMALLEST, Search
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.ledger import share_of
 from clearance.core.arrays import Array
@@ -36,6 +36,7 @@ from clearance.finite.samplers.generative import Generative
 from clearance.finite.samplers.network_critic import NetworkCritic
 from clearance.finite.samplers.td_critic import Critic, Tables, state_values
 from clearance.finite.samplers.trajectory import Trajectory
+from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.softmax_policy import check_fits, softmax
 from clearance.finite.two_layer_policy import Policy, TwoLayer
 from clearance.learning.direction import STOCHASTIC, Tabular
@@ -45,10 +46,12 @@ from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPG
 from clearance.learning.state import State
 from clearance.learning.trace import Trace
 from clearance.runs import plain_data
+from clearance.runs.worlds.explored_model import FiniteExplored, can_plan, count_transitions
 from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
 from clearance.runs.worlds.finite_start import FiniteSource, begin_finite, read_finite_source
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import (
     Alternative,
     Choice,
@@ -65,7 +68,9 @@ from clearance.runs.worlds.world import (
 EXACT_STATES = 300
 # Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
 BUDGET = {"exact": 2e6, "samples": 1e7}
-LEARNING = 0.15  # of a budget of samples, after the margin
+# Of a budget of samples, after the margin: for learning, where there will be plans on the estimated model, and else.
+LEARNING, LEARNING_ALONE = 0.06, 0.15
+OTHERS = 2  # late iterates beside the plans on the estimated model
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
 MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
@@ -131,6 +136,11 @@ class FiniteWorld(World):
     def statement(self) -> CMDP:
         return self.problem
 
+    @property
+    def model(self) -> CMDP:
+        """The model to learn on."""
+        return self.problem
+
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
@@ -144,7 +154,7 @@ class FiniteWorld(World):
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
         """Refuses what would run and mean something else."""
-        cmdp, name = self.problem, type(method).__name__
+        cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:
             raise InputError(f"method {name} is for simulators: use RegularisedCNPGPD() or CNPGPD() on a finite model")
@@ -165,24 +175,24 @@ class FiniteWorld(World):
         return sampler
 
     def read_init(self, init: Any) -> FiniteSource:
-        return read_finite_source(init, self.problem)
+        return read_finite_source(init, self.model)
 
     def begin_from(self, source: FiniteSource, sampler: Any, seed: int) -> Start:
-        return begin_finite(source, self.problem, sampler)
+        return begin_finite(source, self.model, sampler)
 
     def measure_margin(self, task: Task) -> FiniteMargin:
-        cmdp, policy = self.problem, task.sampler.policy
+        cmdp, policy = self.model, task.sampler.policy
         if task.evidence == "exact":
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
         margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta)
-        if margin.verdict != "FEASIBLE":
+        if margin.verdict not in ("FEASIBLE", "LIKELY"):
             text = _no_margin(cmdp, margin, task.delta)
             raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
         return margin
 
     def settle(self, task: Task, margin: FiniteMargin) -> Settled:
-        cmdp, key = self.problem, key_of(task.seed)
+        cmdp, key = self.model, key_of(task.seed)
         if task.evidence == "exact":
             method = fit_to_budget(task.method, cmdp, task.budget or BUDGET["exact"])
             method = with_kappa(method, cmdp, margin, (method.K or 1) * (getattr(method, "N", 1) or 1))
@@ -192,13 +202,14 @@ class FiniteWorld(World):
             return Settled(task.sampler, method, lam_max, key, task.budget or np.inf, d_sum)
         left = (task.budget or BUDGET["samples"]) - margin.steps
         policy = task.sampler.policy
+        learning = LEARNING if can_plan(cmdp, policy) else LEARNING_ALONE
         episode = MixtureEpisodes(cmdp, Mixture.single(policy.pi(policy.init()))).episode_steps
-        method = fit_to_budget(task.method, cmdp, LEARNING * left)
+        method = fit_to_budget(task.method, cmdp, learning * left)
         method = with_kappa(
-            method, cmdp, margin, (1 - LEARNING) * TESTED * left / episode, share_of(1) * task.delta / 6
+            method, cmdp, margin, (1 - learning) * TESTED * left / episode, share_of(1) * task.delta / 6
         )
         lam_max = bound_of_multipliers(cmdp, method, margin.slater, exact=False)
-        return Settled(task.sampler, method, lam_max, fold(key, LEARN), LEARNING * left)
+        return Settled(count_transitions(task.sampler), method, lam_max, fold(key, LEARN), learning * left)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -207,7 +218,7 @@ class FiniteWorld(World):
 
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
         """All iterates that are kept and whose J was recorded, or some of them; and the safest policy."""
-        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         index, J = _iterates(cmdp, policy, trace)
         if margin.policy is not None:
             J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
@@ -216,7 +227,7 @@ class FiniteWorld(World):
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
         """The late iterates, fewer of them where the budget is small, and the components of the safest policy."""
-        cmdp, policy, trace = self.problem, settled.sampler.policy, run.trace
+        cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
         index = trace.rows_of(spread_evenly(len(trace), int(np.clip(few, 1, CANDIDATES)), first=FADED))
@@ -229,15 +240,39 @@ class FiniteWorld(World):
         base = state_values(pi_end, memory.Q) if isinstance(memory, Tables) else None
         return Choice(PolicyTables(cmdp, pi, base), fallback, reserve)
 
+    def search(
+        self,
+        settled: Settled,
+        run: Run,
+        margin: FiniteMargin,
+        key: np.uint64,
+        budget: float,
+        delta: float,
+        single: Single,
+    ) -> Search:
+        """Plans on the estimated model where the class has a linear program; else a choice among the iterates."""
+        cmdp, policy = self.problem, settled.sampler.policy
+        if not can_plan(cmdp, policy):
+            return super().search(settled, run, margin, key, budget, delta, single)
+        counts, memory = TransitionCounts.none(cmdp), run.state.sampler_memory
+        if margin.hits is not None and margin.starts is not None:
+            counts.add(margin.hits, margin.starts)
+        if isinstance(memory, Tables):
+            counts.add(memory.hits, memory.starts)
+        reserve = 0.0 if margin.policy is None else min(max(3.0 * margin.tested, 0.02 * budget), 0.1 * budget)
+        last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
+        others, safe = policy.pi(run.trace.theta[last]), {"fallback": margin.policy, "reserve": reserve}
+        return PlannedSearch(FiniteExplored(cmdp, policy, counts), cmdp.b, key, budget, delta, others, **safe)
+
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""
         if mixture.M == 1:
             return mixture
-        return mixture.stationary(self.problem) if settled.sampler.policy.tabular else None
+        return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
         """The averaged-occupancy policy."""
-        return _average(self.problem, settled.sampler.policy, run.trace, _d_bar(run))
+        return _average(self.model, settled.sampler.policy, run.trace, _d_bar(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
         return certify_table(self.problem, policy, compare=compare)
@@ -260,7 +295,7 @@ class FiniteWorld(World):
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
         """π̄; with exact evidence also the averaged-occupancy policy, and the best iterate that is certified."""
-        cmdp, policy, trace = self.problem, solution.policy_class, solution.trace
+        cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
         found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
         if solution.evidence == "exact":  # the others need the model
@@ -277,22 +312,22 @@ class FiniteWorld(World):
         return ProblemDescription(digest("CMDP", self.problem.arrays()), "problem.npz", self.problem.save)
 
     def describe_policy(self, policy: Policy) -> PolicyDescription:
-        kind = plain_data.kind_of_policy(policy, self.problem)
+        kind = plain_data.kind_of_policy(policy, self.model)
         files = {} if kind == "tabular" else {"features.npz": lambda path: plain_data.save_policy_class(path, policy)}
         return PolicyDescription({"kind": kind}, files)
 
     def describe_sampler(self, sampler: FiniteSampler) -> dict[str, Any]:
-        return plain_data.describe(sampler, leave_out=("cmdp", "policy"))
+        return plain_data.describe(sampler, leave_out=("cmdp", "policy", "counting"))
 
     def restore_policy(self, folder: Path, data: dict[str, Any]) -> Policy:
-        return plain_data.load_policy_class(folder, data, self.problem)
+        return plain_data.load_policy_class(folder, data, self.model)
 
     def restore_sampler(self, data: dict[str, Any], policy: Policy) -> FiniteSampler:
         kinds = (*SAMPLERS.values(), Exact, NetworkCritic)
-        return plain_data.restore(data, kinds, self.problem, policy)
+        return plain_data.restore(data, kinds, self.model, policy)
 
     def read_margin(self, path: AnyPath) -> FiniteMargin:
-        return FiniteMargin.load(path, self.problem)
+        return FiniteMargin.load(path, self.model)
 
 
 # ---------------------------------------------------------------------------------------------------- what it rests on

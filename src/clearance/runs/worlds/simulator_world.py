@@ -71,7 +71,7 @@ LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
-LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**42  # streams
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 
@@ -140,7 +140,7 @@ class SimulatorWorld(World):
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
         if not unbiased:
-            return Practical(simulator, policy)
+            return Practical(simulator.for_learning(), policy)
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
         return ResetFree(simulator, policy) if isinstance(simulator, Gym) else Unbiased(own, policy)
 
@@ -346,7 +346,7 @@ class SimulatorWorld(World):
         return replace(NetworkPolicy.from_description(json.dumps(data)), seed=data["seed"])
 
     def restore_sampler(self, data: dict[str, Any], policy: NetworkPolicy) -> Any:
-        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem, policy)
+        return plain_data.restore(data, (Practical, Unbiased, ResetFree), self.problem.for_learning(), policy)
 
     def repeats(self) -> tuple[bool | None, str]:
         same, where = repeats(self.problem)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from clearance.certificates.best_mixture import Single
-from clearance.certificates.candidate_search import Candidates
+from clearance.certificates.candidate_search import Candidates, CandidateSearch, Search
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
@@ -204,6 +204,15 @@ class World(Protocol):
     def sampled_choice(self, settled: Settled, run: Run, margin: Any, budget: float) -> Choice:
         """Return the policies to choose from, as many as so many environment steps can tell apart."""
         ...
+
+    def search(
+        self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
+    ) -> Search:
+        """Return the search for the best certified policy by samples: among `sampled_choice`, unless there is more."""
+        choice = self.sampled_choice(settled, run, margin, budget)
+        safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
+        left = budget - choice.spent
+        return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
         """Return the one policy of the class with exactly the values of a mixture; None where none is known."""

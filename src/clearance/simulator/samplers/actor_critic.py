@@ -198,6 +198,7 @@ class Practical(Sampler):
         weight = occupancy_weights(t, steps, self.statement.gamma)
         rows = Rows(z, latent, weight, A, A + V, obs, steps.valid.astype(z.dtype), self._clock(t, z.dtype))
         X = first_returns(steps, V_after, self.statement.gamma) + real(self.statement.offset)
+        X = X if self.simulator.tail_costs is None else self.simulator.tail_costs.limited_sums(X, jnp)
         wrong = self._first_wrong(steps, obs)
         h = steps.h.reshape(-1, steps.h.shape[-1])[wrong]
         return Digest(Rows(*(x.reshape(-1, *x.shape[2:]) for x in rows)), X, wrong, h)

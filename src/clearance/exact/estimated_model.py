@@ -1,0 +1,108 @@
+"""A finite model estimated from counted transitions, and what its own noise leaves unknown.
+
+    P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known of pairs that were seen
+
+A pair that was never seen stays where it is with the lowest signals for ever, so that no plan uses it. Of the value of
+a policy on P̂ two spreads are known: `doubt`, of Ĵ itself because counts are finite (by linearisation), and `spread`, of
+one episode's estimate in a certificate with V̂ as control variate (`finite_episodes`), which says what a test needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import Evaluation, evaluate, occupancy
+
+DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedModel:
+    """The model `cmdp` with P̂ and ρ̂, visits n [S·A] of its pairs, and how many walks began."""
+
+    cmdp: CMDP
+    n: Array
+    starts: float
+
+    def evaluate(self, pi: Array) -> PolicyEstimate:
+        return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
+
+    def noise(self, V: Array) -> Array:
+        """The variance [S·A, ·] of V(s') after each pair, with one more observation that is as far off as can be."""
+        rows, n = self.cmdp.rows, self.n[:, None]
+        mean = rows @ V
+        seen = np.maximum(rows @ V**2 - mean**2, 0.0)
+        return (n * seen + 0.25 * np.ptp(V, axis=0) ** 2) / (n + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyEstimate:
+    """One policy π [S, A] on an estimated model."""
+
+    model: EstimatedModel
+    pi: Array
+    at: Evaluation
+
+    @property
+    def J(self) -> Array:
+        return self.at.J
+
+    @property
+    def V(self) -> Array:
+        """V̂ [S, 1+I]."""
+        return self.at.V.T
+
+    @cached_property
+    def _noise(self) -> Array:
+        return self.model.noise(self.V)
+
+    @cached_property
+    def _start(self) -> Array:
+        """The variance of V̂(s_0) [1+I]."""
+        rho = self.model.cmdp.rho
+        return np.maximum(rho @ self.V**2 - (rho @ self.V) ** 2, 0.0)
+
+    @cached_property
+    def doubt(self) -> Array:
+        """The standard error of Ĵ [1+I]: Σ (x(s, a) γ)² Var V̂(s')/n(s, a), with x the discounted visits."""
+        gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
+        by_pair = (x * gamma) ** 2 / np.maximum(self.model.n, 0.5)
+        return np.sqrt(by_pair @ self._noise + self._start / max(self.model.starts, 1.0))
+
+    def spread(self, power: float) -> Array:
+        """The standard deviation [1+I] of one episode's estimate whose control variate is V̂, q = γ^power.
+
+        Its terms are differences of a martingale with weights (γ/q)^t while t < T, so visits count by (γ²/q)^t.
+        """
+        cmdp = self.model.cmdp
+        rate = cmdp.gamma ** (2 - power)
+        x = occupancy(cmdp.replace(gamma=rate), self.pi).ravel() / (1 - rate)
+        step = cmdp.gamma**2 * self._noise + self.at.A.reshape(len(self.J), -1).T ** 2
+        return np.sqrt(self._start + x @ step)
+
+
+def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:
+    """The model that counts n(s, a, s') [S·A, S] (CSR) and starts [S] make.
+
+    like  where signals of the pairs that were seen, limits, discount and names come from; its P and ρ are not read
+    low   the declared lower bounds of the signals [1+I]
+    """
+    S, A, n = like.S, like.A, np.asarray(transitions.sum(axis=1)).ravel()
+    unseen = np.flatnonzero((n == 0) & like.available.ravel())
+    stay = sparse.csr_array((np.ones(len(unseen)), (unseen, unseen // A)), shape=(S * A, S))
+    P: Any = sparse.csr_array(sparse.diags_array(1 / np.maximum(n, 1.0)) @ transitions + stay)
+    P.data /= np.repeat(np.asarray(P.sum(axis=1)).ravel(), np.diff(P.indptr))
+    if S <= DENSE_STATES and not like.is_sparse:
+        P = P.toarray().reshape(S, A, S)
+    seen = (n > 0).reshape(S, A)
+    h = np.where(seen | ~like.available, like.h, low[:, None, None])
+    rho = starts / starts.sum() if starts.sum() else np.full(S, 1 / S)
+    about: dict[str, Any] = {"gamma": like.gamma, "names": like.names, "available": like.available}
+    return EstimatedModel(CMDP(P, h[0], h[1:], like.b, rho=rho, order="state", **about), n, float(starts.sum()))

@@ -1,0 +1,91 @@
+"""Plans on an estimated model: the best policy for given limits, the safest one, and one that explores.
+
+The programs are those of `optimum`, without its proofs: what a plan is worth on the true model is not proven here but
+tested on fresh samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.core.errors import SolverError
+from clearance.exact import column_generation, linear_program
+from clearance.exact.bellman import Operator
+from clearance.exact.estimated_model import EstimatedModel
+from clearance.exact.feasibility import Scaled, find_safest, snap, stationary_policy, uses_columns
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import policy_from_occupancy
+from clearance.finite.softmax_policy import class_model, class_policy
+
+GAP = 1e-6  # the proven gap of a plan, relative to the scale of J: far below the noise of any estimate
+
+
+class Plan(NamedTuple):
+    """A policy π [S, A] and the multipliers λ [I] of its limits; `room` is false where the limits leave none."""
+
+    pi: Array
+    lam: Array
+    room: bool
+
+
+def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
+    """The best policy with J_g ≥ b, of a class with a linear program if one is given; else the one closest to that."""
+    within = model if policy is None or policy.tabular else class_model(model, policy)
+    scaled = Scaled.of(within.replace(b=b))
+    try:
+        pi, lam = _by_columns(scaled) if uses_columns(within, "auto") else _by_program(scaled)
+        found = Plan(pi, lam * scaled.r / scaled.g, True)
+    except SolverError:  # no policy keeps the limits, or they leave no room
+        safest = find_safest(scaled, "auto")
+        found = Plan(safest.policy, np.zeros(model.I), False)
+    pi = snap(found.pi)
+    return found._replace(pi=pi if policy is None or policy.tabular else class_policy(policy, pi))
+
+
+def plan_safest(model: CMDP, policy: Any = None) -> Plan:
+    """The policy with the largest smallest slack, and weights λ [I] of the limits that keep it from more, Σλ = 1."""
+    within = model if policy is None or policy.tabular else class_model(model, policy)
+    safest = find_safest(Scaled.of(within), "auto")
+    pi = snap(safest.policy)
+    return Plan(pi if policy is None or policy.tabular else class_policy(policy, pi), safest.lam, True)
+
+
+def _by_program(scaled: Scaled) -> tuple[Array, Array]:
+    x, lam = linear_program.richest(scaled.unit, scaled.unit.b)
+    return policy_from_occupancy(x, scaled.cmdp.available), lam
+
+
+def _by_columns(scaled: Scaled) -> tuple[Array, Array]:
+    found, full = scaled.found, 1 / (1 - scaled.cmdp.gamma)
+    if scaled.cmdp.I:
+        start = column_generation.slater(found, np.ones(scaled.cmdp.I), GAP * full, enough=1e-9 * full)
+        if start.value <= 0:
+            raise SolverError("no policy keeps the limits of the plan")
+    mixed = column_generation.best_mixture(found, GAP, full)
+    return stationary_policy(*column_generation.mixture_of(found, mixed)), mixed.lam
+
+
+def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
+    """The model with every signal lowered by so many standard errors of γV̂(s') after each pair; V [S, 1+I]."""
+    cmdp = model.cmdp
+    error = cmdp.gamma * np.sqrt(model.noise(V) / np.maximum(model.n, 0.5)[:, None])
+    return cmdp.replace(h=cmdp.h - errors * error.T.reshape(cmdp.h.shape))
+
+
+def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0) -> Array:
+    """A policy π [S, A] that is best for weights·h if every pair is better than it looks by so many standard errors.
+
+    V     V̂ [S, 1+I] of a policy that is good for these weights [1+I]
+    high  the declared upper bounds of the signals [1+I]: what a pair that was never seen may give for ever
+    """
+    cmdp = model.cmdp
+    h, most = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)
+    bonus = cmdp.gamma * np.sqrt(model.noise((V @ weights)[:, None])[:, 0] / np.maximum(model.n, 0.5))
+    hopeful = np.where(model.n > 0, np.minimum(h + errors * bonus, most), most)
+    act = np.argmax(cmdp.available, axis=1).astype(np.int64)
+    tolerance = 1e-6 * max(float(np.abs(hopeful).max()), 1e-300)
+    Operator.of(cmdp).maximise(hopeful, np.zeros(cmdp.S), act, tolerance)
+    return np.eye(cmdp.A)[act]

@@ -1,0 +1,50 @@
+"""Transitions counted during walks on a finite model that is used as a simulator, and what was seen of the model.
+
+A transition is counted where it was drawn, in a cell of the alias tables, as its own entry or the alias: counting costs
+one addition per step, whatever |S|. Only counts are read from there, never the probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from clearance.core.arrays import Array
+from clearance.core.compiled import episodes
+from clearance.core.compiled.alias_tables import pack
+from clearance.finite.cmdp import CMDP
+from clearance.finite.samplers.algorithm2 import alias_tables
+
+
+class TransitionCounts(NamedTuple):
+    """Transitions hits [2·cells], 2·cell for a cell's own entry and 2·cell + 1 for its alias, and starts [S]."""
+
+    hits: NDArray[np.uint32]
+    starts: Array
+
+    @classmethod
+    def none(cls, cmdp: CMDP) -> TransitionCounts:
+        return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
+
+    def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
+        """Add what was counted elsewhere; nothing if that is empty."""
+        if len(hits):
+            np.add(self.hits, hits, out=self.hits)
+            np.add(self.starts, starts, out=self.starts)
+
+    def walk(self, cmdp: CMDP, key: np.uint64, pi: Array, N: int) -> int:
+        """Walk N times from ρ by π [S, A], with geometric horizon, and count; returns the environment steps."""
+        return int(episodes.wander(np.uint64(key), alias_tables(cmdp), pack(pi), N, self.hits, self.starts))
+
+    def transitions(self, cmdp: CMDP) -> sparse.csr_array:
+        """n(s, a, s') as a matrix [S·A, S]."""
+        model = alias_tables(cmdp)
+        slot = np.flatnonzero(self.hits)
+        cell = slot >> 1
+        state = model.cells[cell, 1 + (slot & 1)].astype(np.int64)
+        row = cell // model.width if model.width else np.searchsorted(model.indptr, cell, side="right") - 1
+        n = self.hits[slot].astype(float)
+        return sparse.csr_array(sparse.coo_array((n, (row, state)), shape=(cmdp.S * cmdp.A, cmdp.S)))

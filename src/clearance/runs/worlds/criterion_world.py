@@ -1,0 +1,149 @@
+"""Finite models with another criterion than the discounted one, or with costs that must never be paid.
+
+Learning happens on a discounted stand-in (`exact.stand_ins`); margin, choice and certificate are about the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.certificate import EvidenceKind
+from clearance.core.arrays import Array
+from clearance.core.errors import InfeasibleError, InputError, infeasible_message
+from clearance.exact.feasibility import decide_feasibility
+from clearance.exact.infeasibility import diagnose
+from clearance.exact.never import never_words, zero_limits
+from clearance.exact.stand_ins import StandIn, stand_in_of
+from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import evaluate
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes
+from clearance.learning.loop import Run
+from clearance.learning.state import State
+from clearance.runs.worlds.finite_certify import refuse_samples
+from clearance.runs.worlds.finite_margin import FiniteMargin
+from clearance.runs.worlds.finite_world import FiniteWorld, Iterates, PolicyTables
+from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
+
+
+@dataclass(frozen=True, eq=False)
+class BackCandidates:
+    """Candidates on the stand-in, as policies of the model itself."""
+
+    stand_in: StandIn
+    inner: Iterates | PolicyTables
+
+    @property
+    def count(self) -> int:
+        return self.inner.count
+
+    def mixture(self, weights: Array) -> Mixture:
+        return self.stand_in.back(self.inner.mixture(weights))
+
+    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
+        return self.inner.episodes(self.stand_in.forward(mixture))
+
+
+@dataclass(frozen=True, eq=False)
+class CriterionWorld(FiniteWorld):
+    """A finite model that is learned on a stand-in."""
+
+    @cached_property
+    def stand_in(self) -> StandIn:
+        found = stand_in_of(self.problem)
+        assert found is not None
+        return found
+
+    @property
+    def model(self) -> CMDP:
+        return self.stand_in.model
+
+    def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
+        kind = super().evidence(asked, exact_J)
+        if kind == "samples":
+            refuse_samples(self.problem)
+            if zero_limits(self.problem):
+                raise InputError(
+                    "a cost that must never be paid is kept by proof, not by samples: use evidence='exact'"
+                )
+        return kind
+
+    def measure_margin(self, task: Task) -> FiniteMargin:
+        if task.evidence == "samples":
+            return super().measure_margin(task)
+        found = decide_feasibility(self.problem)
+        if found.proof is not None:
+            why = never_words(self.problem) or infeasible_message(found.slater)
+            raise InfeasibleError(why, found.slater, self.problem, diagnose=diagnose)
+        safest = self.stand_in.forward(Mixture.of(found.policy)) if self.problem.I else None
+        slater = found.slater if not zero_limits(self.problem) else self._room_besides(found.slater)
+        return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
+
+    def _room_besides(self, slater: float) -> float:
+        """The margin of the limits that are not never: those have none to keep."""
+        never = zero_limits(self.problem)
+        others = [i for i in range(self.problem.I) if i not in never]
+        room = float(np.min(-self.model.b[never]))  # what the stand-in leaves them, and nobody needs
+        if not others:
+            return room
+        cmdp = self.problem
+        part = cmdp.replace(
+            h=cmdp.h[[0, *(1 + i for i in others)]], b=cmdp.b[others], names=[cmdp.names[i] for i in others]
+        )
+        return min(max(decide_feasibility(part).slater, slater), room)
+
+    def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Any, ExactValues]:
+        inner, values = super().exact_choice(settled, run, margin)
+        index = np.arange(inner.count)
+        if not self.stand_in.exact:
+            index = np.unique(np.linspace(0, inner.count - 1, min(inner.count, 200)).astype(np.int64))
+        values = replace_J(values, self._true_values(inner, values.J, index))
+        never = zero_limits(self.problem)
+        values.size[never] = 0.0
+        values.J[:, [1 + i for i in never]] = 0.0
+        return BackCandidates(self.stand_in, inner), values
+
+    def _true_values(self, inner: Iterates, J: Array, index: Array) -> Array:
+        """J [n, 1+I] under the true criterion: as it is where the stand-in has it; far below for what was left out."""
+        if self.stand_in.exact:
+            return J.copy()
+        found = np.full(J.shape, -np.inf)
+        for n in index:
+            one = self.stand_in.back(inner.mixture(np.eye(inner.count)[n]))
+            found[n] = one.weights @ np.array([evaluate(self.problem, pi).J for pi in one.pi])
+        return np.maximum(found, -1e12)
+
+    def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
+        found = super().sampled_choice(settled, run, margin, budget)
+        inner: Any = found.candidates
+        return found._replace(candidates=BackCandidates(self.stand_in, inner))
+
+    def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
+        """The policy of the averaged occupancy, where it has the values of the mixture."""
+        if mixture.M == 1:
+            return mixture
+        if not settled.sampler.policy.tabular:
+            return None
+        one = mixture.stationary(self.problem)
+        J, wanted = one.J(self.problem), mixture.J(self.problem)
+        return one if np.allclose(J, wanted, rtol=1e-9, atol=1e-9) else None
+
+    def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Mixture:
+        inner: Any = candidates.inner
+        return self.stand_in.back(super().uncertified(settled, run, inner, exact))
+
+    def last_policy(self, settled: Settled, state: State) -> Mixture:
+        return self.stand_in.back(super().last_policy(settled, state))
+
+    def alternatives(self, solution: Any) -> dict[str, Alternative]:
+        """π̄; its guarantee is about the stand-in."""
+        found = super().alternatives(solution)
+        return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}
+
+
+def replace_J(values: ExactValues, J: Array) -> ExactValues:
+    return ExactValues(J, values.error, np.array(values.size, float))

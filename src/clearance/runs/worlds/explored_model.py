@@ -1,0 +1,68 @@
+"""A finite model that is used as a simulator, with its transitions counted: what plans are made on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.exact.estimated_model import EstimatedModel, estimate_model
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes
+from clearance.finite.samplers.td_critic import Critic
+from clearance.finite.samplers.transition_counts import TransitionCounts
+from clearance.finite.softmax_policy import TiedFeaturesError, class_model
+from clearance.finite.two_layer_policy import Policy
+
+MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteExplored:
+    """The counts of a finite model; its own P and ρ are only sampled from."""
+
+    cmdp: CMDP
+    policy: Policy
+    counts: TransitionCounts
+
+    def model(self) -> EstimatedModel:
+        low, _ = self._bounds
+        return estimate_model(self.counts.transitions(self.cmdp), self.counts.starts, self.cmdp, low)
+
+    @property
+    def _bounds(self) -> tuple[Array, Array]:
+        h = np.where(self.cmdp.available, self.cmdp.h, 0.0)
+        return h.min(axis=(1, 2)), h.max(axis=(1, 2))
+
+    @property
+    def high(self) -> Array:
+        return self._bounds[1]
+
+    @property
+    def available(self) -> NDArray[np.bool_]:
+        return self.cmdp.available
+
+    def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
+        return self.counts.walk(self.cmdp, key, pi, max(1, int(steps * (1 - self.cmdp.gamma))))
+
+    def episodes(self, mixture: Mixture, base: Array | None, power: float) -> MixtureEpisodes:
+        return MixtureEpisodes(self.cmdp, mixture, base, power=power, counts=self.counts)
+
+
+def can_plan(cmdp: CMDP, policy: Policy) -> bool:
+    """Whether the policy class has a linear program, and the model is small enough to solve it again and again."""
+    if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
+        return False
+    try:
+        return policy.tabular or class_model(cmdp, policy) is not None
+    except TiedFeaturesError:
+        return False
+
+
+def count_transitions(sampler: Any) -> Any:
+    """The sampler with its transitions counted, where it can count them."""
+    return replace(sampler, counting=True) if isinstance(sampler, Critic) else sampler

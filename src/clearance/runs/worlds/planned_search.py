@@ -1,0 +1,249 @@
+"""The search for the best certified policy where the states can be counted: plan on the estimated model, test the plan.
+
+Every walk teaches the model: of the margin, of learning, of this search and of its tests. A plan is the best policy on
+the estimated model that keeps the slack which its own test will need, computed from the variance that the test's
+estimator has on that model; with the plan's V̂ as control variate. Before the first test the search walks by its plans,
+and where the model says that a pair which was seen too rarely could be better than it looks. A plan that fails has
+taught the model what it does, and the next one knows. Tests use fresh samples and fixed shares of δ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from clearance.certificates.best_mixture import Single
+from clearance.certificates.candidate_search import LEVELS, WORTHWHILE, Attempt
+from clearance.certificates.episode_source import Episodes
+from clearance.certificates.sequential_test import affordable_episodes, gather, should_pass, slack_needed
+from clearance.core.arrays import Array
+from clearance.core.random_streams import fold
+from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
+from clearance.exact.planning import penalise, plan_best, plan_exploration
+from clearance.finite.mixture import Mixture
+
+ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
+ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
+CURIOUS = 0.3  # share of these walks that look for better pairs
+SOFT = 0.05  # share of uniform actions in these walks
+FIRST_TEST = 0.72  # share of what is left that the first test may take
+PASSING = 0.9  # probability with which a test should pass, if all its limits are as close as planned
+HALF, TRUST = (
+    0.5,
+    0.5,
+)  # share of a test after which it goes on only if it should pass with so many standard errors more
+CAUTION = (0.3,)  # standard errors by which pairs count less while a plan to be tested is made: one plan for each
+WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
+POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
+PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
+
+
+class Explored(Protocol):
+    """A problem whose transitions are counted."""
+
+    policy: Any
+
+    def model(self) -> EstimatedModel:
+        """Return what was seen so far."""
+        ...
+
+    @property
+    def high(self) -> Array:
+        """The declared upper bounds of the signals [1+I]."""
+        ...
+
+    @property
+    def available(self) -> NDArray[np.bool_]:
+        """Which actions exist in which state [S, A]."""
+        ...
+
+    def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
+        """Walk about so many environment steps by π [S, A] and count; returns the steps taken."""
+        ...
+
+    def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
+        """Return a source of episodes, whose transitions are counted."""
+        ...
+
+
+class Planned(NamedTuple):
+    """A policy to test: its estimate, the power of γ of the test's episodes, and the slack [I] that it needs."""
+
+    seen: PolicyEstimate
+    power: float
+    need: Array
+    lam: Array
+
+    def source(self, explored: Explored) -> Episodes:
+        return explored.episodes(Mixture.single(self.seen.pi), self.seen.V, self.power)
+
+
+@dataclass(eq=False)
+class PlannedSearch:
+    """The search, its budget of environment steps, and its share δ.
+
+    others    further policies [n, S, A] that were learned, as candidates beside the plans
+    plans     whether the policy class has plans: a linear program
+    fallback  a mixture that is known to be safe, tested last if nothing else has passed; reserve: steps kept for it
+    """
+
+    explored: Explored
+    b: Array
+    key: np.uint64
+    budget: float
+    delta: float
+    others: Array
+    plans: bool = True
+    fallback: Mixture | None = None
+    reserve: float = 0.0
+    single: Single = "prefer"
+    steps: int = 0
+    spent: int = 0
+    tolerated_loss: float = 0.0
+    attempts: list[Attempt] = field(default_factory=list)
+    tested: list[Planned | None] = field(default_factory=list)
+
+    def episodes(self, policy: Mixture) -> Episodes:
+        """The source that a policy was tested with."""
+        planned = next(p for p, a in zip(self.tested, self.attempts, strict=True) if a.policy is policy)
+        return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
+
+    @property
+    def certified(self) -> list[int]:
+        return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
+
+    def run(self) -> tuple[Attempt, ...]:
+        """Explore, then make all tests that the budget allows and that promise anything."""
+        self._explore(LEVELS[0] * self.delta)
+        for j, share in enumerate(LEVELS):
+            left = self.budget - self.steps
+            if self.attempts and left < WORTHWHILE * self.budget * bool(self.certified):
+                break
+            if not self._next(j, share * self.delta, left):
+                break
+        model = self.explored.model()
+        worth = [_reward(model, a.policy) for a in self.attempts]
+        return tuple(a._replace(worth=w) for a, w in zip(self.attempts, worth, strict=True))
+
+    def _explore(self, delta: float) -> None:
+        """Walk by plans until another round would cost the test more than it teaches."""
+        share = ROUND * self.budget
+        for k in range(ROUNDS[1] if self.plans else 0):
+            model = self.explored.model()
+            planned = self._plan(model, delta, FIRST_TEST * (self.budget - self.steps))
+            if k >= ROUNDS[0] and not self._pays(planned, delta, share, np.sqrt(k / (k + 1))):
+                break
+            weights = np.append(1.0, planned.lam)
+            curious = plan_exploration(model, planned.seen.V, weights, self.explored.high)
+            self.steps += walk_both(self.explored, fold(self.key, 100 + k), planned.seen.pi, curious, share)
+
+    def _pays(self, planned: Planned, delta: float, share: float, smaller: float) -> bool:
+        """Whether the test needs less slack after another round, which leaves so much of the doubt."""
+        left = FIRST_TEST * (self.budget - self.steps)
+        now, then = (
+            float(planned.lam @ self._need(planned.seen, planned.power, delta, steps, factor, planned.lam))
+            for steps, factor in ((left, 1.0), (left - FIRST_TEST * share, smaller))
+        )
+        return then < now
+
+    def _next(self, j: int, delta: float, left: float) -> bool:
+        """Plan and test one more policy; False where another test promises nothing."""
+        last = j == len(LEVELS) - 1
+        if self.fallback is not None and not self.certified and (last or left <= 2 * self.reserve):
+            self._test(j, self.fallback, None, left, delta)
+            return False
+        left -= 0.0 if self.certified or self.fallback is None else self.reserve
+        part = FIRST_TEST if not self.attempts else 1.0
+        model = self.explored.model()
+        planned = self._plan(model, delta, part * left)
+        if self.certified:
+            best = max((model.evaluate(self.attempts[i].policy.pi[0]) for i in self.certified), key=lambda e: e.J[0])
+            if planned.seen.J[0] - best.J[0] <= WORTH * float(planned.lam @ planned.need):
+                return False
+        self._test(j, Mixture.single(planned.seen.pi), planned, part * left, delta)
+        return True
+
+    def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
+        """The best policy on the model that a test of so many steps should pass; else the one closest to that."""
+        plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
+        found = [] if plain is None else [self._fit(model, delta, steps, errors, plain) for errors in CAUTION]
+        found += [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
+        return max(found, key=self._merit)
+
+    def _merit(self, planned: Planned) -> tuple[float, float]:
+        """First whether it should pass, then its reward less the doubt about it."""
+        seen = planned.seen
+        lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
+        return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
+
+    def _fit(self, model: EstimatedModel, delta: float, steps: float, errors: float, start: Planned | None) -> Planned:
+        """The plan that keeps the slack which it needs itself, and no more.
+
+        errors  standard errors by which every pair counts less while the plan is made: of pairs that look alike it
+                takes the one that was seen more often. The plan itself is judged without them
+        """
+        signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
+        need = np.zeros(len(self.b)) if start is None else start.need
+        planned, target = start, self.b + need
+        for _ in range(PASSES):
+            plan = plan_best(signals, target, self.explored.policy)
+            planned = self._judge(model, plan.pi, delta, steps, plan.lam, planned)
+            excess = np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
+            target = target - excess
+        assert planned is not None
+        return planned
+
+    def _judge(
+        self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
+    ) -> Planned:
+        """What a test of π will need: with the power of γ at which that costs least, or the one of a plan before."""
+        seen = model.evaluate(pi)
+        lam = (np.zeros(len(self.b)) if like is None else like.lam) if lam is None else lam
+        weights = np.where(lam > 0, lam, 1e-6 * max(float(lam.max(initial=0.0)), 1.0))
+        options = [
+            Planned(seen, power, self._need(seen, power, delta, steps, 1.0, lam), lam)
+            for power in (POWERS if like is None else (like.power,))
+        ]
+        return min(options, key=lambda p: float(weights @ p.need))
+
+    def _need(
+        self, seen: PolicyEstimate, power: float, delta: float, steps: float, smaller: float, lam: Array
+    ) -> Array:
+        """The slack [I] that a test of so many steps needs, if the doubt of the model is by this factor smaller."""
+        source = self.explored.episodes(Mixture.single(seen.pi), seen.V, power)
+        reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
+        errors = float(norm.ppf(PASSING ** (1 / max(1, np.count_nonzero(lam)))))
+        return slack_needed(seen.spread(power)[1:], reach, n, delta, errors, smaller * seen.doubt[1:])
+
+    def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
+        """Test one policy on fresh episodes: half of the budget, and the rest if it should pass then."""
+        if planned is None:
+            source, likely = self.explored.episodes(mixture, None, 0.5), None
+        else:
+            source = planned.source(self.explored)
+            likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.seen.spread(planned.power)[1:]
+        patient, key = planned is None, fold(self.key, j)
+        seen = gather(source, self.b, delta, key, HALF * budget, likely=likely, impatient=not patient)
+        if patient or should_pass(seen, self.b, affordable_episodes(budget, source.episode_steps), TRUST):
+            seen = gather(source, self.b, delta, key, budget, impatient=not patient, start=seen.standing)
+        self.steps += seen.steps
+        self.attempts.append(Attempt(mixture, seen, delta, float(seen.mean[0])))
+        self.tested.append(planned)
+
+
+def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
+    """Walk by a plan, and by a policy that explores, both softened by a few uniform actions; returns the steps."""
+    can = explored.available
+    uniform, taken = can / can.sum(1, keepdims=True), 0
+    for i, (part, own) in enumerate(((1 - CURIOUS, pi), (CURIOUS, curious))):
+        taken += explored.walk(fold(key, i), (1 - SOFT) * own + SOFT * uniform, part * steps)
+    return taken
+
+
+def _reward(model: EstimatedModel, mixture: Mixture) -> float:
+    """J_r of a mixture on the model."""
+    return float(mixture.weights @ [model.evaluate(pi).J[0] for pi in mixture.pi])
