@@ -28,7 +28,7 @@ LONG = 16  # lines, beyond which an output is shortened
 def shorten(said: str) -> str:
     """Return answers without what follows their bound on the optimum, up to the next title."""
     return re.sub(
-        r"^gap to that bound.*?(?=^\S+: the policy|^\S+ on |^Written|^export of|\Z)", "…\n", said, flags=FLAGS
+        r"^gap to the optimum, at most.*?(?=^\S+: the policy|^\S+ on |^Written|^export of|\Z)", "…\n", said, flags=FLAGS
     )
 
 
