@@ -1,9 +1,9 @@
 """Run every user page in a fresh environment that has only the extras that the page itself installs.
 
-    python benchmarks/fresh_pages.py --folder /tmp/pages [PAGE ...]      all of README, tutorials, how-to and concepts unless given
+    python benchmarks/fresh_pages.py --folder /tmp/pages [PAGE ...]    all user pages unless given
 
 For each set of extras a virtual environment is made in the folder, and kept there. Slow blocks run too with
-CLEARANCE_SLOW_BLOCKS=1. Prints one line per page; the exit status is 1 if a block fails or prints something else than shown.
+CLEARANCE_SLOW_BLOCKS=1. Prints one line per page; the exit status is 1 if a block fails or prints something else.
 """
 
 from __future__ import annotations

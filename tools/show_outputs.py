@@ -1,7 +1,7 @@
 """Run the blocks of documentation pages and write what they print below them.
 
     python tools/show_outputs.py docs/tutorials/finite_model.md ...
-    python tools/show_outputs.py --check docs/tutorials/finite_model.md ...    compare only; exit status 1 if one differs
+    python tools/show_outputs.py --check docs/tutorials/finite_model.md ...    compare only: status 1 if one differs
 
 A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers
 are shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares pages and outputs.
