@@ -1,6 +1,7 @@
 """Run the blocks of documentation pages and write what they print below them.
 
     python tools/show_outputs.py docs/tutorials/finite_model.md ...
+    python tools/show_outputs.py --check docs/tutorials/finite_model.md ...    compare only: status 1 if one differs
 
 A block `output` is written below every block that runs and prints, or replaced where it no longer fits. Long answers
 are shortened: a line `…` stands for what is left out. `tests/test_docs.py` compares pages and outputs.
@@ -59,9 +60,10 @@ def with_outputs(text: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def main() -> int:
     os.environ |= {"MPLBACKEND": "Agg", "COLUMNS": "80"}
-    for path in [Path(p).resolve() for p in sys.argv[1:]]:
+    check, differ = "--check" in sys.argv, 0
+    for path in [Path(p).resolve() for p in sys.argv[1:] if p != "--check"]:
         with tempfile.TemporaryDirectory() as folder:
             here = os.getcwd()
             os.chdir(folder)
@@ -72,8 +74,13 @@ def main() -> None:
             finally:
                 os.chdir(here)
                 sys.path.remove(folder)
-        path.write_text(text, encoding="utf-8")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif text != path.read_text(encoding="utf-8"):
+            print(f"{path}: the outputs differ")
+            differ = 1
+    return differ
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

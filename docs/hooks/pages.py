@@ -290,5 +290,5 @@ def mathematics(markdown: str) -> str:
     from latex2mathml.converter import convert
 
     display = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-    markdown = display.sub(lambda m: f"<div>{convert(m[1], display='block')}</div>", markdown)
+    markdown = display.sub(lambda m: f"<div style='overflow-x: auto'>{convert(m[1], display='block')}</div>", markdown)
     return re.sub(r"\$`(.+?)`\$", lambda m: convert(m[1]), markdown)

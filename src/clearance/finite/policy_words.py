@@ -82,7 +82,7 @@ def _namer(what: str, names: Names) -> Any:
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """What it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
+    """Return what it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
         return ""
