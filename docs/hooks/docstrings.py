@@ -29,14 +29,19 @@ def _part(text: str) -> str:
 def _arguments(text: str) -> str:
     """`name  meaning` with indented lines that continue the meaning; a line at the margin ends the list."""
     rows: list[list[str]] = []
-    lines = text.splitlines()
-    while lines and (ENTRY.match(lines[0]) or (rows and lines[0].startswith(" "))):
-        line = lines.pop(0)
-        entry = ENTRY.match(line)
+    lines, first = text.splitlines(), ENTRY.match(text.splitlines()[0])
+    assert first is not None
+    column = first.start(2)  # where the meanings begin; a long name leaves one space before it
+    while lines:
+        line = lines[0]
+        entry = ENTRY.match(line) or re.match(rf"^(\w[\w., *]{{{column - 2}}}) (\S.*)$", line)
         if entry:
-            rows.append([entry[1], entry[2]])
-        else:
+            rows.append([entry[1].strip(), entry[2]])
+        elif line.startswith(" "):
             rows[-1][1] += " " + " ".join(line.split())
+        else:
+            break
+        lines.pop(0)
     cells = (f"| {', '.join(f'`{n}`' for n in name.split(', '))} | {_cell(told)} |" for name, told in rows)
     rest = _plain("\n".join(lines))
     return "\n".join(["| argument | meaning |", "|---|---|", *cells]) + (f"\n\n{rest}" if rest else "")

@@ -290,5 +290,9 @@ def mathematics(markdown: str) -> str:
     from latex2mathml.converter import convert
 
     display = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-    markdown = display.sub(lambda m: f"<div style='overflow-x: auto'>{convert(m[1], display='block')}</div>", markdown)
-    return re.sub(r"\$`(.+?)`\$", lambda m: convert(m[1]), markdown)
+    markdown = display.sub(
+        lambda m: f"<div style='overflow: auto hidden; padding: .4em 0'>{convert(m[1], display='block')}</div>",
+        markdown,
+    )
+    # A line that begins with <math would be taken for a block.
+    return re.sub(r"(\n?)\$`(.+?)`\$", lambda m: (" " if m[1] else "") + convert(m[2]), markdown)

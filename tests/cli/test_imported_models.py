@@ -84,7 +84,7 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("optimum plant.umb --gamma 0.9 --limit energy=4", "plant.umb: limits: there is no 'energy'"),
         ("optimum plant.umb --gamma 0.9 --limit 4", "plant.umb: limits must say which number limits what"),
         ("optimum plant.umb --gamma 0.9 --initial worn-99", "plant.umb: initial: there is no state 'worn-99'"),
-        ("optimum plant.umb --gamma 0.9 --limit breakdowns=1 --limit breakdowns=2", "give each limit once, by name"),
+        ("optimum plant.umb --gamma 0.9 --limit breakdowns=1 --limit breakdowns=2", "must be given once for each name"),
         ("optimum none.drn --gamma 0.9", "none.drn: no such file"),
         ("optimum plant.lab", "plant.lab: not an .npz file"),
         ("optimum two-state --reward profit", "reward: two-state has one reward only"),
@@ -97,8 +97,8 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("optimum plant.npz --initial worn-99", "plant.npz: initial: there is no state 'worn-99'"),
         ("frontier two-state --limit heat=1", "two-state: limit: 'heat' is no constraint"),
         ("plan two-state --epsilon 0.1 --gamma 2", "two-state: gamma must be in (0, 1), got 2"),
-        ("check two-state --horizon 5", "--horizon is for environments; two-state is a model"),
-        ("check plant.csv --gamma 0.9 --horizon 5", "--horizon is for environments; plant.csv is a model"),
+        ("check two-state --num_envs 5", "--num_envs is for environments; two-state is a model"),
+        ("check plant.csv --gamma 0.9 --num_envs 5", "--num_envs is for environments; plant.csv is a model"),
         ("solve gym:CartPole-v1 --initial 3", "--initial is for imported models"),
         ("compare plant.csv", "plant.csv: gamma is missing"),
         ("sweep plant.csv --grid seed=0:2 --out s", "plant.csv --gamma … --limit … --to model.npz"),
@@ -192,3 +192,28 @@ def test_a_reward_with_a_minus_is_minimised(plant: cl.CMDP, capsys: pytest.Captu
         found = json.loads(cli(f"optimum {file} {how} --json", capsys)[1])
         least = cl.optimum(cl.load_model(file, gamma=0.95, reward="-breakdowns"))
         assert found["J_r"] == pytest.approx(least.J_r) and -1e-9 <= -found["J_r"] < 0.2
+
+
+# ---------------------------------------------------------------------------------------------------------- units
+
+
+def test_units_stand_behind_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A unit is part of the name, in brackets; it may be left out where a name is given."""
+    file = tmp_path / "shop.csv"
+    file.write_text("state,action,next_state,probability,profit [EUR],energy [kWh]\na,fast,a,1,3,2\na,slow,a,1,1,0\n")
+    how = "--gamma 0.9 --reward profit --limit energy=5"
+    status, out, _ = cli(f"optimum {file} {how} --out {tmp_path}/p.csv", capsys)
+    assert status == 0 and "energy [kWh]" in out
+    said = json.loads(cli(f"optimum {file} {how} --json", capsys)[1])["limits"][0]
+    assert said["name"] == "energy [kWh]" and said["unit"] == "kWh" and said["limit"] == 5
+    model = cl.load_model(file, gamma=0.9, reward="profit", limits={"energy": 5})
+    assert "energy: 5 ≤ 5 kWh (slack" in str(cl.certify(model, cl.optimum(model)))
+    assert "energy ≤ 5 kWh" in repr(model) and model.names == ("energy [kWh]",)
+    assert "energy ≤ 4 kWh" in repr(model.replace(limit={"energy": 4}))
+    for suffix in (".csv", ".umb", ".npz"):
+        cl.save_model(model, tmp_path / f"m{suffix}")
+        again = cl.load_model(tmp_path / f"m{suffix}", gamma=0.9, limits={"energy": 5})
+        assert again.names == model.names and np.array_equal(again.h, model.h)
+    assert cl.frontier(model, "energy", points=2).name == "energy [kWh]"
+    with pytest.raises(cl.InputError, match="'heat' is no constraint"):
+        model.replace(limit={"heat": 4})

@@ -236,3 +236,27 @@ def test_learners_see_a_slope_and_keep_the_chance_itself():
     sampler = Practical(sloped, mixture.policy)
     J = sampler.batch(np.uint64(1), sampler.begin(), mixture.policy.init(), 256 * H)[1]
     assert abs(-J[1] - chance_above(2, BOLD)) < 5 * np.sqrt(0.25 / 256)
+
+
+def test_policies_with_another_memory_are_not_learned_from():
+    env = jax_coins({"cost": cl.Chance(7, 0.3)}, lanes=16)
+    other = jax_coins({"cost": cl.Chance(5, 0.3)}, lanes=16)  # its unit of cost is 5, not 7
+    assert other.obs_shape == env.obs_shape and other.memory != env.memory
+    with pytest.raises(cl.InputError, match=r"give problem\.remembering\(policy\.memory\)"):
+        cl.solve(env, policy=any_policy(other).policy, budget=2e4)
+    assert env.remembering(other.memory).memory == other.memory
+    assert jax_coins({"cost": 4.0}).with_limits({"cost": 3.0}).memory is None
+
+
+def test_vector_environments_count_alike():
+    import gymnasium
+
+    vector = gymnasium.vector.SyncVectorEnv([Coins] * 3)
+    env = cl.gymnasium(vector, limits={"cost": [4.0, cl.Chance(5, 0.3)]}, horizon=H, bounds=(0.0, 1.0))
+    steps = env.walk(lambda obs, t: np.ones(3, int), [1, 2, 3], 3 * H)
+    done = np.cumsum(steps.truncated & steps.valid, 0) - (steps.truncated & steps.valid)
+    for lane in range(3):
+        for episode in range(2):
+            h = steps.h[(done[:, lane] == episode) & steps.valid[:, lane], lane]
+            assert len(h) == H and -h[:, 2].sum() == float(-h[:, 1].sum() > 5)
+    env.close()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearance.core.criterion import Criterion, sum_words
-from clearance.core.text import visible
+from clearance.core.text import split_unit, visible
 
 MEANING = {
     "CERTIFIED": "every limit is met",
@@ -47,13 +47,17 @@ def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool 
 
     >>> limit_words("waiting", -39.98, -40.0, cost=True)
     'waiting: 39.98 ≤ 40 (slack 0.02)'
+    >>> limit_words("energy [kWh]", -39.98, -40.0, cost=True)
+    'energy: 39.98 ≤ 40 kWh (slack 0.02)'
     """
+    name, unit = split_unit(name)
+    of_unit = f" {unit}" if unit else ""
     value, limit = as_written(J_g, cost=cost), as_written(b, cost=cost)
     if not math.isfinite(J_g):
-        return f"{name}: no finite value, limit {limit:.6g}"
+        return f"{name}: no finite value, limit {limit:.6g}{of_unit}"
     kept, broken = ("≤", ">") if cost else ("≥", "<")
     about = "estimated " if estimated else ""
-    return f"{name}: {about}{value:.6g} {kept if J_g >= b else broken} {limit:.6g} (slack {J_g - b:.3g})"
+    return f"{name}: {about}{value:.6g} {kept if J_g >= b else broken} {limit:.6g}{of_unit} (slack {J_g - b:.3g})"
 
 
 def bound_words(name: str, b: float, *, cost: bool) -> str:
@@ -62,7 +66,8 @@ def bound_words(name: str, b: float, *, cost: bool) -> str:
     >>> bound_words("waiting", -40.0, cost=True)
     'waiting ≤ 40'
     """
-    return f"{name} {'≤' if cost else '≥'} {as_written(b, cost=cost):.6g}"
+    name, unit = split_unit(name)
+    return f"{name} {'≤' if cost else '≥'} {as_written(b, cost=cost):.6g} {unit}".rstrip()
 
 
 def join_some(parts: Sequence[str], most: int = 6) -> str:
@@ -101,6 +106,7 @@ def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     cost = bool(said["costs"][i])
     found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}
+    found |= {"unit": unit} if (unit := split_unit(found["name"])[1]) else {}
     found["limit"] = as_written(float(said["b"][i]), cost=cost)
     signed, plain = {"J_g": "value", "J_g_lower": "at_worst"}, {"slack": "slack", "lam": "price"}
     for key, name in (signed | plain).items():

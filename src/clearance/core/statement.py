@@ -17,10 +17,12 @@ from clearance.core.atomic_files import without_non_finite
 from clearance.core.criterion import DISCOUNTED, TOTAL, Criterion, check_horizon
 from clearance.core.errors import InputError
 from clearance.core.tail_limits import TailLimit, describe_tail, restore_tail, tail_offsets
+from clearance.core.text import find_name
 from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
 
 Bounds = tuple[Array, Array]
 PROBLEM = "clearance/problem/1"  # the schema of problem.json
+MOST_TELLING = 64  # episodes that rare events may ask of one batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,12 @@ class Statement:
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
 
     @property
+    def telling_episodes(self) -> int:
+        """How many episodes an estimate of every chance and tail needs, to see some in which it is lost; else 1."""
+        rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
+        return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
+
+    @property
     def tail_words(self) -> list[str]:
         """What the limits on chances and tails are about, a sentence for each."""
         return [tail.rule.explain(tail.cost) for tail in self.tails if tail is not None]
@@ -165,6 +173,7 @@ def _finite(name: str, x: Any) -> float:
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
     """Return b [I] with other limits, as their user writes them: of the costs by a number or a vector, or by name."""
     if isinstance(limit, Mapping):
+        limit = {find_name(name, names) or name: x for name, x in limit.items()}
         unknown = [name for name in limit if name not in names]
         if unknown:
             raise InputError(f"limit: {unknown[0]!r} is no constraint; there are: {', '.join(names) or 'none'}")
@@ -186,6 +195,7 @@ def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Seque
     """Return b [I] with other lower limits of the utilities: numbers for all of them, or by name."""
     free = [i for i, cost in enumerate(costs) if not cost]
     if isinstance(b, Mapping):
+        b = {find_name(name, names) or name: x for name, x in b.items()}
         wrong = [name for name in b if name in names and costs[list(names).index(name)]]
         if wrong:
             raise InputError(f"b: {wrong[0]!r} is a cost; give its upper limit (limit)")

@@ -50,6 +50,11 @@ class Chance:
 
     offset, one_sided = 0.0, False
 
+    @property
+    def share(self) -> float:
+        """The share of the episodes that decide."""
+        return max(self.at_most, 1e-9)
+
     def label(self, name: str) -> str:
         """What is limited, in a formula."""
         return f"P({name} > {self.above:g})"
@@ -107,6 +112,11 @@ class CVaR:
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu
+
+    @property
+    def share(self) -> float:
+        """The share of the episodes that decide."""
+        return 1 - self.level
 
     def label(self, name: str) -> str:
         """What is limited, in a formula."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -22,6 +23,27 @@ def distinct(texts: Iterable[str]) -> list[str]:
         copies = (text, *(f"{text}_{n}" for n in range(2, len(found) + 3)))
         found.append(next(copy for copy in copies if copy not in found))
     return found
+
+
+def split_unit(name: str) -> tuple[str, str]:
+    """Return a name and its unit, which stands in brackets at its end; nothing where there is none.
+
+    >>> split_unit("energy [kWh]"), split_unit("energy")
+    (('energy', 'kWh'), ('energy', ''))
+    """
+    found = re.fullmatch(r"(.*\S)\s*\[([^\[\]]+)\]", name)
+    return (found[1], found[2]) if found else (name, "")
+
+
+def find_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is meant: the same one, or the only one that is the same but for its unit.
+
+    >>> find_name("energy", ["energy [kWh]", "wear"])
+    'energy [kWh]'
+    """
+    known = list(known)
+    near = [other for other in known if split_unit(other)[0] == name]
+    return name if name in known else near[0] if len(near) == 1 else None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

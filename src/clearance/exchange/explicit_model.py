@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from clearance.core.array_files import free_memory
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
+from clearance.core.text import find_name
 from clearance.core.validation import SUM_TOLERANCE, read_number
 from clearance.finite.cmdp import CMDP
 from clearance.finite.transition_rows import transitions
@@ -73,7 +74,7 @@ def build_cmdp(
     gamma, criterion, horizon  what J is, as in `CMDP`
     """
     try:
-        limits, b = check_limits("limits", limits), check_limits("b", b)
+        limits, b = (_full_names(model, check_limits(*given)) for given in (("limits", limits), ("b", b)))
         for name in (*limits, *b):
             _require(model, "limits" if name in limits else "b", name)
         r = reward_signal(model, reward, (*limits, *b))
@@ -88,6 +89,11 @@ def build_cmdp(
         )  # fmt: skip
     except InputError as e:
         raise InputError(str(e) if str(e).startswith(model.source) else f"{model.source}: {e}") from None
+
+
+def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
+    """Limits by the names in the file, where a unit may have been left out: `energy` for `energy [kWh]`."""
+    return {find_name(name, model.rewards) or name: value for name, value in limits.items()}
 
 
 def check_limits(field: str, limits: Any) -> dict[str, float]:
@@ -118,6 +124,7 @@ def split_reward(reward: str, names: Sequence[str]) -> tuple[float, str]:
 def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> Array:
     """Return r [S, A], what is maximised."""
     sign, name = (1.0, None) if reward is None else split_reward(reward, list(model.rewards))
+    name = None if name is None else find_name(name, model.rewards) or name
     return sign * model.rewards[choose_reward(model, name, limited)] + 0.0
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
+from clearance.core.text import find_name
 from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
@@ -69,6 +70,7 @@ def from_table(
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
     """Return the transitions of a table, with the wanted reward columns."""
     source, places, header, rows = _open(table)
+    wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)
     cells: dict[str, list[Any]] = {name: [] for name in columns}
     lines: list[int] = []
@@ -123,7 +125,9 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
     """Return where each column is; the message on a missing one names those that are there."""
     for name in (*KEYS, *wanted):
         if name not in header:
-            raise InputError(f"{source}, line 1: the column {name} is missing; there are {', '.join(header) or 'none'}")
+            other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
+            known = f"there are {', '.join(header) or 'none'}{other}"
+            raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
             raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
     start = [START] if START in header and START not in wanted else []

@@ -88,7 +88,7 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
         return ""
     runs = [(a, list(part)) for a, part in groupby(sure.tolist(), key=lambda s: int(act[s]))]
     if len(runs) == 1:
-        also = " in which it does not randomise" if random.any() else ""
+        also = ", except where it randomises" if random.any() else ""
         return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
     if len(runs) <= MOST_RUNS and len(runs) < len(sure):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)

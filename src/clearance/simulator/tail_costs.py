@@ -115,7 +115,7 @@ def limit_tails(
     b = np.array([-(x.at_most if isinstance(x, Rule) else x) for _, x in asked])
     bounds = _signal_bounds(plain, columns, rules, low, high)
     told = replace(plain, b=b, names=names, bounds=bounds, costs=(True,) * len(b), tails=tails)
-    memory = _memory(plain, columns, rules, obs_shape) if cost_so_far else None
+    memory = _memory(plain, columns, rules, obs_shape) if cost_so_far and any(rules) else None
     return told, TailCosts(plain, columns, rules, memory, slip)
 
 

@@ -20,7 +20,7 @@ from clearance.core.arrays import Array
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
 from clearance.core.figures import GREEN, SKY, finish_figure, load_pyplot, plain_text
-from clearance.core.text import visible
+from clearance.core.text import find_name, visible
 from clearance.core.validation import read_numbers
 
 FIRST = 2.0  # the first run has so many times the budget of each run after it
@@ -132,8 +132,9 @@ def simulator_frontier(
 
 def constraint_index(names: Sequence[str], constraint: int | str | None) -> int:
     """A name first, since a name may be a number; then an index; the first unless given."""
-    if constraint in names:
-        return list(names).index(str(constraint))
+    found = find_name(constraint, names) if isinstance(constraint, str) else None
+    if found is not None:
+        return list(names).index(found)
     text = "0" if constraint is None else str(constraint)
     if text.isdecimal() and int(text) < len(names):
         return int(text)

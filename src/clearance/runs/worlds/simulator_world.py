@@ -139,6 +139,7 @@ class SimulatorWorld(World):
             policy = policy.fitted(simulator.obs_shape, simulator.action, seed, simulator.memory)
         if not isinstance(policy, NetworkPolicy):
             raise InputError(f"policy must be gaussian(…) or categorical(…), got {type(policy).__name__}")
+        check_memory(simulator, policy)
         if not unbiased:
             return Practical(simulator.for_learning(), policy)
         own: Any = simulator  # `Unbiased` refuses what is no JAX environment
@@ -158,7 +159,8 @@ class SimulatorWorld(World):
         decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
-            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, sampler.smallest_batch)
+            least = max(sampler.smallest_batch, s.telling_episodes * sampler.steps_per_lane)
+            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, least)
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
             sampler = replace(sampler, warm=warm)
         else:
@@ -356,6 +358,17 @@ class SimulatorWorld(World):
 # ---------------------------------------------------------------------------------------------------- what it rests on
 
 
+def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
+    """An error unless the simulator shows the policy as much of the costs so far as it was made for.
+
+    Else what is certified would act on other numbers than what is saved.
+    """
+    if policy.memory != simulator.memory:
+        kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
+        told = f"policy sees {kinds[0]}, {simulator.statement.name} shows {kinds[1]}"
+        raise InputError(f"{told}: give problem.remembering(policy.memory), or a policy for this problem")
+
+
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
     """Return the mixture, if it is for these observations and actions."""
     if not isinstance(mixture, NetworkMixture):
@@ -363,6 +376,7 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
         raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
     policy, actions = mixture.policy, describe_space(simulator.action)
+    check_memory(simulator, policy)
     if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
         raise InputError(
             f"policy is for observations {policy.obs_shape} and actions {describe_space(policy.space)}, "
