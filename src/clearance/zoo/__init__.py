@@ -10,16 +10,17 @@ from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
 from clearance.zoo.inventory import inventory
 from clearance.zoo.maintenance import maintenance
-from clearance.zoo.queues import lazar, queue_power
+from clearance.zoo.queues import lazar, lazar_discounted, queue_power
 from clearance.zoo.random_cmdp import bai2023, bai2023_policy, ding2020, ding2023, random_cmdp
 from clearance.zoo.robots import ROBOTS, crpo_acrobot, crpo_cartpole, velocity
-from clearance.zoo.small import altman_queue, two_state
+from clearance.zoo.small import altman_queue, altman_queue_discounted, two_state
 from clearance.zoo.streaming import streaming
 from clearance.zoo.toy_text import cliff, frozen_lake, taxi
 
 # What the command line calls a zoo name: a model that needs no arguments.
 MODELS = {
     "altman-queue": altman_queue,
+    "altman-queue-discounted": altman_queue_discounted,
     "bai2023": bai2023,
     "cliff": cliff,
     "ding2020": ding2020,
@@ -30,6 +31,7 @@ MODELS = {
     "harvesting": harvesting,
     "inventory": inventory,
     "lazar": lazar,
+    "lazar-discounted": lazar_discounted,
     "maintenance": maintenance,
     "queue-power": queue_power,
     "streaming": streaming,
@@ -85,6 +87,7 @@ __all__ = [
     "SIMULATORS",
     "about",
     "altman_queue",
+    "altman_queue_discounted",
     "bai2023",
     "bai2023_policy",
     "cliff",
@@ -100,6 +103,7 @@ __all__ = [
     "harvesting",
     "inventory",
     "lazar",
+    "lazar_discounted",
     "maintenance",
     "queue_power",
     "random_cmdp",
