@@ -43,7 +43,9 @@ def problem(i: int) -> cl.CMDP:
     if i % 4 == 1:
         return cl.zoo.garnet(seed=i)
     if i % 4 == 3:
-        return (cl.zoo.altman_queue, cl.zoo.streaming, cl.zoo.inventory, cl.zoo.lazar)[(i // 4) % 4]()
+        return (cl.zoo.altman_queue_discounted, cl.zoo.streaming, cl.zoo.inventory, cl.zoo.lazar_discounted)[
+            (i // 4) % 4
+        ]()
     rng, S, A = np.random.default_rng(1000 + i), 8, 3
     P, r = rng.dirichlet(np.ones(S), size=(S, A)), rng.uniform(size=(S, A))
     model = cl.CMDP(P, r, rng.uniform(-1, 1, size=(2, S, A)), [0.0, 0.0], gamma=0.9)

@@ -205,7 +205,7 @@ def _rare(p: float) -> tuple[cl.CMDP, cl.Mixture]:
 
 def _policies() -> dict[str, tuple[cl.CMDP, cl.Mixture]]:
     """Policies whose J_g is known, each with its limit moved to where the policy just breaks it."""
-    bai, queue = cl.zoo.bai2023(), cl.zoo.altman_queue()
+    bai, queue = cl.zoo.bai2023(), cl.zoo.altman_queue_discounted()
     mixed = cl.Mixture([0.5, 0.5], np.stack([cl.optimum(bai).policy, np.full((10, 5), 0.2)]))
     found = {
         "optimum of the paper's instance": (bai, cl.Mixture.single(cl.optimum(bai).policy)),

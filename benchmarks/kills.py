@@ -89,8 +89,8 @@ def pole():
     return cl.gymnasium(make, limits=15.0, horizon=20, num_envs=8, bounds=(0.0, 1.0), name="pole")
 """
 RUNS = {
-    "finite, exact": "altman-queue --budget 5e4 --checkpoint-every 50",
-    "finite, samples": "altman-queue --evidence samples --budget 3e5 --delta 0.05 --checkpoint-every 50",
+    "finite, exact": "altman-queue-discounted --budget 5e4 --checkpoint-every 50",
+    "finite, samples": "altman-queue-discounted --evidence samples --budget 3e5 --delta 0.05 --checkpoint-every 50",
     "Gymnasium": "mine:pole --allow-import . --K 4 --N 160 --budget 1e4 --checkpoint-every 1",
     "JAX": "mine:point --allow-import . --K 4 --N 400 --budget 3e4 --checkpoint-every 1",
 }

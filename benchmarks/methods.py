@@ -26,7 +26,7 @@ from clearance.learning.loop import iterate
 from clearance.studies import compare as side
 
 DATA = Path("results/methods")
-PROBLEMS = ("ding2023", "bai2023", "altman-queue")
+PROBLEMS = ("ding2023", "bai2023", "altman-queue-discounted")
 BUDGETS = np.geomspace(1e4, 1e6, 5)
 BASE = 1e5  # where the settings of the slopes are found
 

@@ -41,8 +41,8 @@ PAGE, NOTES = ROOT / "docs" / "research" / "reliability.md", "## Notes"
 RUNS = (
     "two-state --K 200 --N 200 --checkpoint-every 10",
     "bai2023 --policy bai2023 --method cnpgpd --K 1000 --N 50 --checkpoint-every 50",
-    "altman-queue --budget 5e4 --checkpoint-every 50",
-    "altman-queue --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 100",
+    "altman-queue-discounted --budget 5e4 --checkpoint-every 50",
+    "altman-queue-discounted --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 100",
     "two-state --evidence samples --method cnpgpd --K 1000 --N 20 --budget 5e5 --checkpoint-every 50",
 )
 
@@ -403,7 +403,7 @@ def overflow(work: Path, quick: bool) -> str:
     """Settings that lead out of the finite numbers."""
     rows = []
     for flags in ("two-state --method cnpgpd --sampler exact --eta1 1e308 --kappa 0.1",
-                  "altman-queue --method cnpgpd --sampler exact --eta1 1e307 --kappa 0",
+                  "altman-queue-discounted --method cnpgpd --sampler exact --eta1 1e307 --kappa 0",
                   "two-state --method cnpgpd --eta1 1e308 --kappa 0.1"):  # fmt: skip
         says, k = _fails(work / "run", flags)
         finite = not k or bool(np.isfinite(cl.run.load(work / "run").trace.theta).all())

@@ -91,7 +91,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def certified(ray: cl.Ray) -> dict[str, float]:
     """Episodes of a finite model, far from a verdict: all of the budget."""
-    cmdp = cl.zoo.altman_queue()
+    cmdp = cl.zoo.altman_queue_discounted()
     pi = cl.optimum(cmdp).policy
     how: dict[str, Any] = {"evidence": "samples", "budget": 2e7}
     found = {"alone, s": seconds(lambda: cl.certify(cmdp, pi, **how))}

@@ -280,7 +280,9 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The table of the zoo leads to its pages; files beside docs/ are not on the site, and only named."""
     if page.file.src_uri == "reference/zoo.md":
-        markdown = re.sub(r"^\| `([\w-]+)` \|", r"| [`\1`](zoo/\1.md) |", markdown, flags=re.MULTILINE)
+        known = "|".join(sorted(cl.zoo.MODELS, key=len, reverse=True))
+        markdown = re.sub(rf"^(\| |- .*?)`({known})`", r"\1[`\2`](zoo/\2.md)", markdown, flags=re.MULTILINE)
+        markdown = re.sub(rf"^(- \[.*?, )`({known})`", r"\1[`\2`](zoo/\2.md)", markdown, flags=re.MULTILINE)
     outside = r"\]\((?:\.\./)+(?!figures/)(?:benchmarks|examples|tests|src|README|SECURITY|LICENSE)[^)]*\)"
     return mathematics(re.sub(rf"\[([^\]]+){outside}", r"\1", markdown))
 

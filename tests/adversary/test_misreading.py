@@ -283,7 +283,7 @@ RUNS = [
     "solve two-state --evidence samples --budget 3e5 --single never",
     "optimum bai2023",
     "optimum inventory",
-    "optimum altman-queue",
+    "optimum altman-queue-discounted",
 ]
 
 

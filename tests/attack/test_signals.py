@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,16 @@ from clearance.runs import progress
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP"]
 LONG = "solve two-state --method cnpgpd --K 400000 --N 20 --checkpoint-every 200 --json"
+
+
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """The signals arrive here: in a background job, or under nohup, they would be ignored."""
+    usual = signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL
+    before = [signal.signal(getattr(signal, name), how) for name, how in zip(ALL, usual, strict=True)]
+    yield
+    for name, how in zip(ALL, before, strict=True):
+        signal.signal(getattr(signal, name), how)
 
 
 def start(folder: Path, argv: str = LONG, **how: Any) -> subprocess.Popen[str]:
@@ -120,7 +130,7 @@ def drain(terminal: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_resumed_to_the_same_bits(name: str, tmp_path: Path) -> None:
-    flags = "solve altman-queue --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 50 --json"
+    flags = "solve altman-queue-discounted --evidence samples --budget 1e6 --delta 0.05 --checkpoint-every 50 --json"
     (tmp_path / "calm").mkdir()
     assert finish(tmp_path / "calm", flags) in (0, 4)
     with start(tmp_path, flags) as process:
@@ -244,7 +254,12 @@ def test_an_error_that_a_library_made_of_an_interrupt(
 @pytest.mark.parametrize("name", ALL)
 def test_random_instants_of_the_start(name: str, tmp_path: Path) -> None:
     """No traceback and no crash at 8 instants of a start that imports and compiles."""
-    command = [sys.executable, "-c", LISTENING, *["solve", "altman-queue", "--K", "20", "--N", "20", "--json"]]
+    command = [
+        sys.executable,
+        "-c",
+        LISTENING,
+        *["solve", "altman-queue-discounted", "--K", "20", "--N", "20", "--json"],
+    ]
     env = os.environ | {"PYTHONFAULTHANDLER": "1"}
     for i in range(8):
         with subprocess.Popen(

@@ -428,7 +428,7 @@ METHODS = [kind(K=400, N=20, lam_max=1e9) for kind in (cl.RegularisedCNPGPD, cl.
 
 
 @pytest.mark.parametrize("method", METHODS, ids=["regularised", "plain"])
-@pytest.mark.parametrize("name", ["bai2023", "altman-queue"])
+@pytest.mark.parametrize("name", ["bai2023", "altman-queue-discounted"])
 def test_the_path_of_the_multipliers_bounds_what_was_seen(name: str, method: cl.CNPGPD | cl.RegularisedCNPGPD) -> None:
     """mean_k (Ĵ_g − b) ≥ κ − mean_k Δλ/η₂: sure, for every run in which Λ was not met."""
     cmdp = cl.zoo.MODELS[name]()

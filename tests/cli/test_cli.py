@@ -64,7 +64,7 @@ def infeasible(path: str = "infeasible.npz") -> str:
 
 
 def test_check(cli: Cli) -> None:
-    status, said = cli.json("check altman-queue")
+    status, said = cli.json("check altman-queue-discounted")
     assert status == 0 and said["status"] == "done" and said["verdict"] is None
     assert (said["states"], said["actions"], said["constraints"]) == (5, 16, 2)
     assert said["b"] == [0.0, 0.0] and said["slater"] > 0
@@ -78,8 +78,8 @@ def test_optimum(cli: Cli) -> None:
 
 
 def test_the_written_optimum_is_certified(cli: Cli) -> None:
-    assert cli.json("optimum altman-queue --out best.npz")[0] == 0
-    status, said = cli.json("certify altman-queue best.npz")
+    assert cli.json("optimum altman-queue-discounted --out best.npz")[0] == 0
+    status, said = cli.json("certify altman-queue-discounted best.npz")
     assert status == 0 and said.keys() >= CERTIFICATE and said["verdict"] == "CERTIFIED"
     assert said["evidence"] == "exact" and said["gap"] == pytest.approx(0, abs=1e-6)
 
@@ -183,7 +183,7 @@ def test_reproduce(cli: Cli) -> None:
 
 
 def test_solve_writes_the_run_folder_and_certify_agrees(cli: Cli) -> None:
-    status, said = cli.json("solve altman-queue --K 100 --out a/run")
+    status, said = cli.json("solve altman-queue-discounted --K 100 --out a/run")
     run = Path("a/run")
     assert said["run"] == "a/run"
     assert {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()} == RUN_FILES

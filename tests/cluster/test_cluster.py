@@ -187,7 +187,7 @@ def test_nobody_answers(pair: Any, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        pytest.param("frontier altman-queue --points 9 --learned 2", marks=pytest.mark.slow),
+        pytest.param("frontier altman-queue-discounted --points 9 --learned 2", marks=pytest.mark.slow),
         "frontier two-state --points 7",
         pytest.param("compare two-state --methods cnpgpd --seeds 2 --budget 2e3 --K 20", marks=pytest.mark.slow),
     ],

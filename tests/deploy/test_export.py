@@ -104,6 +104,36 @@ print(json.dumps([action[0].tolist(), said["verdict"], "clearance" in sys.module
 # ------------------------------------------------------------------------------------------------------------- JSON
 
 
+def convolve(conv: dict[str, Any], slots: dict[str, Any], theta: list[float], z: list[float]) -> list[float]:
+    """The convolutions by what docs/how_to/deploy_a_policy.md says of them, one number at a time."""
+    shape, axes = conv["shape"], conv["axes"]
+    steps = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
+    sizes = [shape[a] for a in axes]
+    rest = [(i, steps[a]) for a in axes[2:] for i in [shape[a]]]
+
+    def pixel(y: int, x: int, c: int) -> float:
+        at = y * steps[axes[0]] + x * steps[axes[1]]
+        for n, step in reversed(rest):
+            c, i = divmod(c, n)
+            at += i * step
+        return z[at]
+
+    height, width, channels = sizes[0], sizes[1], math.prod(sizes[2:])
+    grid = [[[pixel(y, x, c) for c in range(channels)] for x in range(width)] for y in range(height)]
+    for i, (outputs, k, stride) in enumerate(conv["layers"]):
+        at, bias, inputs = slots[f"conv.{i}.weight"]["offset"], slots[f"conv.{i}.bias"]["offset"], len(grid[0][0])
+        rows, columns = (len(grid) - k) // stride + 1, (len(grid[0]) - k) // stride + 1
+
+        def value(o: int, y: int, x: int, at: int = at, k: int = k, s: int = stride, inputs: int = inputs,
+                  bias: int = bias, grid: Any = grid) -> float:  # fmt: skip
+            terms = ((a, b, c) for a in range(k) for b in range(k) for c in range(inputs))
+            w = lambda a, b, c: theta[at + ((o * k + a) * k + b) * inputs + c]  # noqa: E731
+            return math.tanh(sum(w(a, b, c) * grid[s * y + a][s * x + b][c] for a, b, c in terms) + theta[bias + o])
+
+        grid = [[[value(o, y, x) for o in range(outputs)] for x in range(columns)] for y in range(rows)]
+    return [v for row in grid for column in row for v in column]
+
+
 def most_likely(data: dict[str, Any], m: int, obs: list[float]) -> list[float]:
     """The mean or the logits at an observation, as docs/how_to/deploy_a_policy.md describes the file, without NumPy."""
     theta, norm = data["theta"][m], data["normaliser"]
@@ -111,7 +141,8 @@ def most_likely(data: dict[str, Any], m: int, obs: list[float]) -> list[float]:
     z = [(x - a) / math.sqrt(v) for x, a, v in zip(obs, norm["mean"], norm["var"], strict=True)]
     if norm["clip"] is not None:
         z = [min(max(x, -norm["clip"]), norm["clip"]) for x in z]
-    count = sum(name.endswith("weight") for name in slots)
+    z = z if data["conv"] is None else convolve(data["conv"], slots, theta, z)
+    count = sum(name.startswith("layers") and name.endswith("weight") for name in slots)
     for i in range(count):
         rows, columns = slots[f"layers.{i}.weight"]["shape"]
         at, bias = slots[f"layers.{i}.weight"]["offset"], slots[f"layers.{i}.bias"]["offset"]

@@ -48,7 +48,7 @@ def test_whole_zoo_both_ways() -> None:
         "bai2023",
         "ding2020",
         "ding2023",
-        "altman-queue",
+        "altman-queue-discounted",
         "frozen-lake",
         "inventory",
         "queue-power",

@@ -110,7 +110,7 @@ def test_sparse_and_dense_agree() -> None:
 
 
 def test_at_most_I_randomised_states() -> None:
-    for cmdp in (zoo.frozen_lake(), zoo.altman_queue(), BAI):
+    for cmdp in (zoo.frozen_lake(), zoo.altman_queue_discounted(), BAI):
         pi = cl.optimum(cmdp).policy
         assert np.sum(pi.max(1) < 1 - 1e-9) <= cmdp.I
 

@@ -45,7 +45,16 @@ def test_a_stack_of_one_matrix_per_action_is_not_read_as_ours() -> None:
     assert np.array_equal(dense(with_rows(P, model, order="action")), dense(model))
 
 
-LOCAL = ["altman-queue", "cliff", "frozen-lake", "grid-obstacles", "harvesting", "lazar", "maintenance", "queue-power"]
+LOCAL = [
+    "altman-queue-discounted",
+    "cliff",
+    "frozen-lake",
+    "grid-obstacles",
+    "harvesting",
+    "lazar-discounted",
+    "maintenance",
+    "queue-power",
+]
 LOCAL += ["streaming", "sutton-barto", "taxi"]
 
 

@@ -37,7 +37,7 @@ def test_the_papers_instance_is_the_published_one() -> None:
 
 
 def test_altmans_queue_moves_as_described() -> None:
-    P = cl.zoo.altman_queue().P
+    P = cl.zoo.altman_queue_discounted().P
     a = 4 * 1 + 2  # service 0.4, flow 0.6
     assert P[2, a, 3] == pytest.approx(0.6 * 0.6)
     assert P[2, a, 1] == pytest.approx(0.4 * 0.4)

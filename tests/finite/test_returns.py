@@ -18,7 +18,11 @@ from clearance.core.random_streams import key_of
 from clearance.finite.evaluation import evaluate
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
-ZOO = {"bai2023": cl.zoo.bai2023, "two-state": cl.zoo.two_state, "altman-queue": cl.zoo.altman_queue}
+ZOO = {
+    "bai2023": cl.zoo.bai2023,
+    "two-state": cl.zoo.two_state,
+    "altman-queue-discounted": cl.zoo.altman_queue_discounted,
+}
 ZOO["frozen-lake"] = cl.zoo.frozen_lake
 
 

@@ -117,7 +117,7 @@ def test_kappa_moves_the_average_to_the_safe_side() -> None:
 
 
 def test_several_constraints_and_one_that_does_not_bind() -> None:
-    cmdp = cl.zoo.altman_queue()
+    cmdp = cl.zoo.altman_queue_discounted()
     best = cl.optimum(cmdp)
     solution = exact_run(cmdp, 3000, eta1=0.2, eta2=0.02)
     assert solution.trace.J.mean(0)[0] == pytest.approx(best.J_r, abs=0.05)
@@ -146,7 +146,7 @@ def test_infeasible_and_too_conservative_problems_are_told_before_time_is_spent(
 
 
 def test_default_bound_of_multipliers_holds_lambda_star() -> None:
-    for cmdp in (cl.zoo.bai2023(), cl.zoo.ding2020(), cl.zoo.altman_queue()):
+    for cmdp in (cl.zoo.bai2023(), cl.zoo.ding2020(), cl.zoo.altman_queue_discounted()):
         solution = cl.solve(cmdp, cl.CNPGPD(K=1, N=1))
         assert cl.optimum(cmdp).lam.sum() <= solution.lam_max / 2
 

@@ -45,6 +45,14 @@ def test_solve_is_certified_and_near_the_optimum(kind: str, tmp_path: Path) -> N
     assert main(["report", str(tmp_path / "run0")]) == 0
 
 
+def test_a_queue_is_learned_to_a_thousandth_of_its_long_run_optimum() -> None:
+    queue = cl.zoo.lazar()
+    best = cl.optimum(queue).J_r
+    for seed in range(2):
+        found = cl.solve(queue, seed=seed, budget=3e5).certificate
+        assert found.verdict == "CERTIFIED" and found.J_r > 0.98 * best
+
+
 def test_solve_keeps_what_must_never_be_paid() -> None:
     lake = cl.zoo.frozen_lake(8).replace(limit=0.0)
     found = cl.solve(lake, budget=2e5).certificate

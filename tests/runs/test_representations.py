@@ -20,7 +20,7 @@ def large() -> cl.CMDP:
     return cl.CMDP(model.P, model.r, cost=-model.g, limit=-model.b, gamma=0.8, names=[f"cost\n{i}" for i in range(10)])
 
 
-MODELS = {"two_state": cl.zoo.two_state, "queue": cl.zoo.altman_queue, "large": large}
+MODELS = {"two_state": cl.zoo.two_state, "queue": cl.zoo.altman_queue_discounted, "large": large}
 
 
 def shown(model: cl.CMDP) -> Iterator[Any]:

@@ -25,7 +25,6 @@ import pytest
 from runs import KINDS, Bomb, begin, bits, cli, spoiled
 
 import clearance as cl
-from clearance.certificates.candidate_search import CandidateSearch
 from clearance.cli.command_line import main
 from clearance.core import atomic_files
 from clearance.learning import loop
@@ -37,6 +36,7 @@ from clearance.runs.method_table import METHODS, restore_method
 from clearance.runs.run_folder import create_run
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.finite_world import SAMPLERS
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import Task
 
 SRC = Path(cl.__file__).parent
@@ -68,6 +68,18 @@ def test_interrupted_again_and_again(kind: str, monkeypatch: pytest.MonkeyPatch)
         except KeyboardInterrupt:
             interrupts += 1
     assert interrupts >= (1 if "samples" in kind else 2) and bits("run") == bits("whole")
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_an_interrupt_while_the_margin_is_measured(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the run; once, the game for the margin ended early instead, and the run went on to other bits."""
+    begin("samples", "whole")
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(loop, "_advance", Bomb(loop._advance, n, KeyboardInterrupt))
+        begin("samples", "run")
+    assert not Path("run/margin.npz").exists()
+    begin("samples", "run")
+    assert bits("run") == bits("whole")
 
 
 @pytest.mark.parametrize("method", METHODS_OF_MODELS, ids=lambda k: k.__name__)
@@ -193,7 +205,8 @@ def test_kill_9_of_a_real_process(flags: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", ["bai2023 --method cnpgpd --policy bai2023 --K 2000 --N 50 --checkpoint-every 50",
-                                   "altman-queue --evidence samples --budget 1e6 --checkpoint-every 50"])  # fmt: skip
+                                   "altman-queue-discounted --evidence samples --budget 1e6 --checkpoint-every 50",
+                                   ])  # fmt: skip
 def test_kill_9_many_times(flags: str) -> None:
     killed_and_resumed(flags, kills=12, seed=2)
 
@@ -621,9 +634,9 @@ def test_a_problem_is_the_same_after_the_disk(name: str) -> None:
 
 def test_resume_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--method cnpgpd --K 300 --N 10 --kappa 0.1,0.2 --alpha 0.07 --seed 3"
-    assert cli(f"solve altman-queue {flags} --out whole --json", capsys)[0] in (0, 4)
+    assert cli(f"solve altman-queue-discounted {flags} --out whole --json", capsys)[0] in (0, 4)
     monkeypatch.setattr(loop, "_advance", Bomb(loop._advance, 5, KeyboardInterrupt))
-    status, out, err = cli(f"solve altman-queue {flags} --out run --json", capsys)
+    status, out, err = cli(f"solve altman-queue-discounted {flags} --out run --json", capsys)
     assert status == 130 and json.loads(out)["status"] == "interrupted"
     assert err.endswith("saved in run: resume with: clearance solve --resume run\n")
     for wrong, says in (
@@ -633,11 +646,13 @@ def test_resume_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         ("--eta1 1", "--eta1 1.0 is not as in the run in run, where it was not given"),
         ("--out other", "--out other and --resume run are two folders"),
     ):
-        status, out, err = cli(f"solve altman-queue --resume run {wrong}", capsys)
+        status, out, err = cli(f"solve altman-queue-discounted --resume run {wrong}", capsys)
         assert (status, out) == (2, "") and says in err and len(err.splitlines()) == 1
     status, out, err = cli("solve two-state --resume run", capsys)
     assert status == 2 and "is a run on another problem" in err
-    again = f"solve altman-queue {flags} --delta 0.01 --policy tabular --resume run --checkpoint-every 7 --json"
+    again = (
+        f"solve altman-queue-discounted {flags} --delta 0.01 --policy tabular --resume run --checkpoint-every 7 --json"
+    )
     assert cli(again, capsys)[0] in (0, 4)
     assert bits("run").keys() == bits("whole").keys()
     assert {n: h for n, h in bits("run").items() if n != "settings.json"} == {
@@ -645,7 +660,7 @@ def test_resume_at_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     }
     asked = cl.run.load("run").settings
     assert asked["flags"] == {"method": "cnpgpd", "K": 300, "N": 10, "kappa": [0.1, 0.2], "alpha": 0.07, "seed": 3}
-    assert asked["command"][:3] == ["clearance", "solve", "altman-queue"] and "0.1,0.2" in asked["command"]
+    assert asked["command"][:3] == ["clearance", "solve", "altman-queue-discounted"] and "0.1,0.2" in asked["command"]
 
 
 def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -653,7 +668,7 @@ def test_resume_alone_is_enough(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     flags = "two-state --evidence samples --budget 1e5 --delta 0.1"
     whole = json.loads(cli(f"solve {flags} --resume whole --json", capsys)[1])
     with monkeypatch.context() as m:
-        m.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, KeyboardInterrupt))
+        m.setattr(PlannedSearch, "run", Bomb(PlannedSearch.run, 1, KeyboardInterrupt))
         status, out, err = cli(f"solve {flags} --out run --json", capsys)
     assert (status, json.loads(out)["status"]) == (130, "interrupted")
     assert err == "clearance: interrupted; saved in run: resume with: clearance solve --resume run\n"

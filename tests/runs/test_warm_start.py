@@ -109,3 +109,36 @@ def test_the_command_line_continues_a_run(tmp_path: Path, capsys: pytest.Capture
     assert status == 0 and "Learning began from run" in out
     status, out, err = cli(f"solve two-state --init {tmp_path}/nowhere", capsys)
     assert status == 2 and "nowhere" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_is_imitated(kind: str, tmp_path: Path) -> None:
+    """The clone acts as the rule does, and is where learning begins; the folder asks for the rule again."""
+    simulator, rule = KINDS[kind](), lean if kind == "Gymnasium" else home
+    found = learn(simulator, tmp_path / "run", init=rule)
+    clone = cl.NetworkMixture.single(found.policy_class, found.trace.theta[0], found.last.normaliser)
+    seen, truth = (cl.evaluate(simulator, p, episodes=60) for p in (clone, rule))
+    spread = np.abs(np.diff(truth.interval, axis=0))[0] + np.abs(np.diff(seen.interval, axis=0))[0]
+    first = cl.evaluate(
+        simulator, cl.NetworkMixture.single(found.policy_class, found.policy_class.init(), identity(clone))
+    )
+    assert abs(seen.mean[0] - truth.mean[0]) < max(3 * spread[0], 0.5 * abs(first.mean[0] - truth.mean[0]))
+    assert found.certificate.origin == f"the rule {rule.__module__}.{rule.__qualname__}, imitated"
+    assert found.learning_steps > int(found.trace.steps.sum())  # the rollouts are counted
+    with pytest.raises(cl.InputError, match="give init=rule"):
+        cl.resume(tmp_path / "run", simulator)
+    assert cl.resume(tmp_path / "run", simulator, init=rule).recalled
+
+
+def identity(mixture: cl.NetworkMixture) -> Any:
+    return type(mixture.normaliser).identity(mixture.policy.inputs)
+
+
+def lean(obs: Any) -> int:
+    """Keep the pole up."""
+    return int(obs[2] + 0.5 * obs[3] > 0)
+
+
+def home(obs: Any) -> Any:
+    """Drive towards the goal at (.8, .8)."""
+    return np.clip(4.0 * (np.array([0.8, 0.8]) - np.asarray(obs)[:2]), -1.0, 1.0).astype(np.float32)

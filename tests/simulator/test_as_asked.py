@@ -109,7 +109,7 @@ class Counting:
 
 @pytest.mark.parametrize(("horizon", "J"), [(None, 10.0), (25, 9.282), (10, 6.513)])
 def test_the_time_limit_of_gymnax_is_no_end(horizon: int | None, J: float) -> None:
-    env = cl.from_gymnax(Counting(), "cost", 50.0, gamma=0.9, horizon=horizon, bounds=([0.0, 0.0], [0.0, 1.0]))
+    env = cl.from_gymnax(Counting(), "cost", 1.03 * J, gamma=0.9, horizon=horizon, bounds=([0.0, 0.0], [0.0, 1.0]))
     c = cl.certify(env, at_first(env, cl.categorical(hidden=())), budget=3e5)
     assert c.verdict == "CERTIFIED" and c.J_g[0] == pytest.approx(-J, rel=0.03 if horizon is None else 1e-4)
 
@@ -273,7 +273,7 @@ def test_discounted_episodes_end_where_their_own_length_does() -> None:
     taken = {}
     for lanes in (1, 16):
         problem = cl.gymnasium(
-            lambda: Still(cost=lambda a: 0.5), limits=20.0, gamma=0.9, bounds=(0.0, 1.0), num_envs=lanes
+            lambda: Still(cost=lambda a: 0.5), limits=5.0, gamma=0.9, bounds=(0.0, 1.0), num_envs=lanes
         )
         c = cl.certify(problem, at_first(problem, cl.categorical(hidden=())), budget=1e4)
         taken[lanes] = c.env_steps / c.episodes

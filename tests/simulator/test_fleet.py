@@ -33,7 +33,7 @@ def on(pair: Any, **how: Any) -> cl.Ray:
 def test_a_certificate_of_a_model_by_many(policy: str, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of the evidence: verdict, bounds, episodes and steps, in blocks that do not divide the looks."""
     monkeypatch.setattr("clearance.certificates.distributed_episodes.BLOCK", 1000)
-    cmdp = cl.zoo.altman_queue()
+    cmdp = cl.zoo.altman_queue_discounted()
     pi = cl.optimum(cmdp.tightened(0.2 if policy == "certified" else 1e-6)).policy
     how: dict[str, Any] = {"evidence": "samples", "budget": 3e5, "seed": 7}
     here = cl.certify(cmdp, pi, **how)

@@ -178,6 +178,8 @@ def test_wrong_costs_are_errors_and_not_missed():
     ("more", "what"),
     [
         ({"gamma": 0.9}, "whole episode: give horizon"),
+        ({"criterion": "average"}, "cannot be certified from samples, since no number of steps"),
+        ({"criterion": "never"}, "criterion must be one of"),
         ({"limits": {"cost": cl.Chance(5, 0.0)}}, "cannot be shown by samples"),
         ({"limits": {"noise": cl.Chance(5, 0.1)}, "names": ["cost"]}, "names|entries|no cost"),
         ({"limits": None, "b": {"cost": cl.Chance(5, 0.1)}}, "must be"),

@@ -22,7 +22,7 @@ Case = tuple[cl.CMDP, int | None]
 def cases() -> dict[str, Case]:
     """Over one limit of one or several, and over κ."""
     three = with_limits(random_cmdp(5, I=3), 0.3)
-    names = ("inventory", "bai2023", "lazar", "altman-queue", "sutton-barto")
+    names = ("inventory", "bai2023", "lazar-discounted", "altman-queue-discounted", "sutton-barto")
     known = {f"{n} {i}": (cl.zoo.MODELS[n](), i) for n in names for i in (0, None)}
     return known | {f"three {i}": (three, i) for i in (0, 1, 2, None)}
 
@@ -179,9 +179,9 @@ def test_infeasible() -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["frontier", "altman-queue", "--constraint", "flow", "--points", "4", "--json"]) == 0
+    assert main(["frontier", "altman-queue-discounted", "--constraint", "flow", "--points", "4", "--json"]) == 0
     said = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    expected = cl.frontier(cl.zoo.altman_queue(), "flow", points=4)
+    expected = cl.frontier(cl.zoo.altman_queue_discounted(), "flow", points=4)
     assert (said["status"], said["over"], said["constraint"], said["out"]) == ("done", "b", "flow", None)
     for key in ("limit", "J_r", "lam", "bound", "paid"):
         assert said[key] == getattr(expected, key).tolist()

@@ -121,7 +121,7 @@ def test_another_grid_in_the_same_folder_is_refused(capsys: pytest.CaptureFixtur
 def test_a_model_that_has_changed_is_refused() -> None:
     cl.zoo.two_state().save("m.npz")
     cl.sweep("m.npz", {"seed": [0]}, out="g", method="cnpgpd", K=30, N=5)
-    cl.zoo.altman_queue().save("m.npz")
+    cl.zoo.altman_queue_discounted().save("m.npz")
     with pytest.raises(cl.InputError, match=r"m\.npz: is not the model that the grid in .* was begun with"):
         cl.sweep(out="g")
 

@@ -23,7 +23,12 @@ HEADS: dict[str, tuple[Design, Space]] = {
     "scale by state": (gaussian((7,), scale="state"), Box(np.full(4, -1.0), np.full(4, 3.0), form=(2, 2))),
     "fixed scale": (gaussian((), scale="fixed", std=0.3), Box(np.array([-1.0]), np.array([1.0]))),
 }
+HEADS |= {
+    "image": (categorical((6,)), Discrete(3)),
+    "stacked frames": (gaussian((5,), conv=((4, 3, 2),)), Box(np.array([-1.0]), np.array([1.0]))),
+}
 SHAPES: dict[str, tuple[int, ...]] = {name: (2, 2) if name == "scale by state" else (3,) for name in HEADS}
+SHAPES |= {"image": (9, 8, 2), "stacked frames": (2, 8, 9)}
 
 
 def network_mixture(head: str, M: int, seed: int = 0) -> cl.NetworkMixture:

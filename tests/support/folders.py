@@ -24,7 +24,7 @@ def solved(cmdp: cl.CMDP, folder: Path, *, K: int = 100, N: int = 10, seed: int 
 
 def small_run(folder: Path, *, seed: int = 0) -> Path:
     """Two limits, five states; certified."""
-    return solved(cl.zoo.altman_queue(), folder, K=300, N=20, seed=seed)
+    return solved(cl.zoo.altman_queue_discounted(), folder, K=300, N=20, seed=seed)
 
 
 def hostile_run(folder: Path) -> Path:

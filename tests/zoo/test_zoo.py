@@ -27,7 +27,7 @@ KNOWN: dict[str, tuple[float, list[float], float]] = {
     "grid-obstacles": (564.271632, [0.2104029], 4.978806),
     "harvesting": (-2.608189, [0.0769121, 2.479652], 0.2),
     "inventory": (67.666479, [4.725649], 1.65),
-    "lazar": (31.019777, [0.02593913], 150.0),
+    "lazar-discounted": (31.019777, [0.02593913], 150.0),
     "maintenance": (10.869951, [11.79914], 0.2),
     "queue-power": (-158.819828, [17.16248], 4.6),
     "streaming": (-11.850047, [0.6519962], 10.0),
@@ -201,7 +201,7 @@ OUTCOMES: dict[str, Callable[[int, int], Outcomes]] = {
     "grid-obstacles": grid_outcomes,
     "harvesting": harvesting_outcomes,
     "inventory": inventory_outcomes,
-    "lazar": lazar_outcomes,
+    "lazar-discounted": lazar_outcomes,
     "maintenance": maintenance_outcomes,
     "queue-power": queue_outcomes,
     "streaming": streaming_outcomes,
@@ -224,7 +224,7 @@ def test_model_is_what_its_definition_says(name: str) -> None:
 def test_limits_are_shares_of_the_discounted_total() -> None:
     """b = −share/(1−γ) of what is counted per step; the fill rate is a share of a demand that no policy changes."""
     assert model("queue-power").b == pytest.approx([-0.1 / 0.02])
-    assert model("lazar").b == pytest.approx([-3 / 0.02])
+    assert model("lazar-discounted").b == pytest.approx([-3 / 0.02])
     assert model("streaming").b == pytest.approx([-0.5 / 0.05])
     assert model("maintenance").b == pytest.approx([-0.01 / 0.05])
     assert model("harvesting").b == pytest.approx([-3 / 0.05, -0.01 / 0.05])
@@ -261,12 +261,14 @@ def test_a_long_buffer_changes_nothing_and_is_sparse() -> None:
 
 
 def test_lazar_admits_below_one_threshold() -> None:
-    best = best_of("lazar")
-    admit = best.policy[visited("lazar"), 1]
+    best = best_of("lazar-discounted")
+    admit = best.policy[visited("lazar-discounted"), 1]
     assert np.all(np.diff(admit) <= 1e-9) and admit[0] == 1 and admit[-1] == 0
     everybody = np.eye(2)[np.ones(21, int)]
-    J = cl.evaluate(model("lazar"), everybody).J
-    assert J[1] < model("lazar").b[0] and best.slack[0] == pytest.approx(0, abs=1e-6), "tight, since it can be broken"
+    J = cl.evaluate(model("lazar-discounted"), everybody).J
+    assert J[1] < model("lazar-discounted").b[0] and best.slack[0] == pytest.approx(0, abs=1e-6), (
+        "tight, since it can be broken"
+    )
 
 
 def test_streaming_is_fast_in_a_band() -> None:

@@ -77,6 +77,15 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
     return Criterion(DISCOUNTED, discount, None)
 
 
+def check_sampled(criterion: Any) -> None:
+    """Refuse what samples of a simulator cannot tell: the long-run mean per step."""
+    if criterion == AVERAGE:
+        why = "no number of steps bounds what comes after them"
+        raise InputError(f"criterion 'average' cannot be certified from samples, since {why}: give horizon=H steps")
+    if criterion not in (None, DISCOUNTED, TOTAL):
+        raise InputError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
+
+
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
     """Return the one criterion of all signals, given once or for each of them: in order, or by name."""
     if criterion is None or isinstance(criterion, str):

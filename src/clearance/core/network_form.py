@@ -2,7 +2,9 @@
 
     z = clip((obs − mean)/√var, ±10),     z ← tanh(W z + b) layer by layer, the last one without tanh
 
-θ [d] holds, layer by layer, W [outputs, inputs] row by row and b [outputs]; last log σ [m], where the scale is "free".
+Images go through convolutions first (`clearance.core.convolution`). θ [d] holds their kernels [outputs, width, width,
+inputs] and biases [outputs], if there are any; then, layer by layer, W [outputs, inputs] row by row and b [outputs];
+last log σ [m], where the scale is "free".
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 from clearance.core.action_draws import NormalDraws, draws_of
 from clearance.core.array_files import max_memory
 from clearance.core.atomic_files import parse_json
+from clearance.core.convolution import Front, Layer, apply_convolutions, find_image, read_layers
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, describe_space, restore_space
@@ -39,8 +42,10 @@ class Architecture:
     scale: Scale = "free"
     std: float = 0.6
     normalise: bool = True
+    conv: tuple[Layer, ...] | None = None  # None: as the observations ask for
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "conv", read_layers(self.conv))
         object.__setattr__(self, "hidden", tuple(int(n) for n in self.hidden))
         if any(n < 1 for n in self.hidden):
             raise InputError(f"hidden must hold widths of at least 1, got {self.hidden}")
@@ -64,10 +69,13 @@ class Slot(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """θ as its arrays: (W [outputs, inputs], b [outputs]) of each layer, and log σ [m] where it has its own."""
+    """θ as its arrays: (W [outputs, inputs], b [outputs]) of each layer, log σ [m] where it has its own, and
+    kernels and biases of the convolutions.
+    """
 
     layers: list[tuple[Any, Any]]
     log_std: Any
+    conv: list[tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +99,32 @@ class NetworkForm:
     def inputs(self) -> int:
         return math.prod(int(n) for n in self.obs_shape)
 
+    @cached_property
+    def front(self) -> Front | None:
+        """The convolutions, where there are any."""
+        if not self.design.conv:
+            return None
+        image = find_image(self.obs_shape if self.memory is None else self.memory.obs_shape)
+        return Front(image, self.design.conv, self.inputs - image.size)
+
     @property
     def layer_sizes(self) -> tuple[int, ...]:
         head = self.head
         outputs = head.size if not isinstance(head, NormalDraws) or self.design.scale == "state" else head.m
-        return (self.inputs, *self.design.hidden, outputs)
+        return (self.inputs if self.front is None else self.front.features, *self.design.hidden, outputs)
 
     @property
     def weight_count(self) -> int:
         """Weights and biases, known before any memory is taken; d is this, and the learned σ."""
-        return sum((a + 1) * b for a, b in pairwise(self.layer_sizes))
+        kernels = [] if self.front is None else self.front.shapes
+        return sum((a + 1) * b for a, b in pairwise(self.layer_sizes)) + sum(math.prod(s) + s[0] for s in kernels)
 
     @property
     def layout(self) -> list[Slot]:
         """Where each array lies in θ [d], in order and without gaps."""
         shapes: dict[str, tuple[int, ...]] = {}
+        for i, kernel in enumerate([] if self.front is None else self.front.shapes):
+            shapes |= {f"conv.{i}.weight": kernel, f"conv.{i}.bias": kernel[:1]}
         for i, (a, b) in enumerate(pairwise(self.layer_sizes)):
             shapes |= {f"layers.{i}.weight": (b, a), f"layers.{i}.bias": (b,)}
         if isinstance(self.head, NormalDraws) and self.design.scale == "free":
@@ -125,7 +144,9 @@ class NetworkForm:
         """θ [d] as its arrays."""
         parts = {s.name: theta[s.offset : s.end].reshape(s.shape) for s in self.layout}
         layers = [(parts[f"layers.{i}.weight"], parts[f"layers.{i}.bias"]) for i in range(len(self.layer_sizes) - 1)]
-        return Parameters(layers, parts.get("log_std"))
+        kernels = 0 if self.front is None else len(self.front.layers)
+        conv = [(parts[f"conv.{i}.weight"], parts[f"conv.{i}.bias"]) for i in range(kernels)]
+        return Parameters(layers, parts.get("log_std"), conv)
 
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
         """Outputs of the network as the head reads them: with log σ beside the mean."""
@@ -153,6 +174,8 @@ class NetworkForm:
 
         def out(obs: Any) -> Any:
             z = normalise(self.flat(np.asarray(obs, np.float32)), mean, var, count, np)
+            if self.front is not None:
+                z = apply_convolutions(z, self.front, parameters.conv)
             for weight, bias in layers[:-1]:
                 z = np.tanh(z @ weight + bias)
             return self.complete(z @ layers[-1][0] + layers[-1][1], parameters.log_std, np)
@@ -163,6 +186,7 @@ class NetworkForm:
         """The policy as JSON, all that is needed beside θ and the normaliser."""
         d = self.design
         design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
+        design |= {"conv": [list(layer) for layer in d.conv]} if d.conv else {}
         more = {} if self.memory is None else {"memory": self.memory.describe()}
         said = {"obs_shape": list(self.obs_shape), "action": describe_space(self.space), "design": design}
         return json.dumps(said | more)
@@ -171,7 +195,7 @@ class NetworkForm:
     def from_description(cls, text: str) -> Self:
         try:
             data = parse_json(text)
-            design = cls.architecture(**{**data["design"], "hidden": tuple(data["design"]["hidden"])})
+            design = cls.architecture(**{"conv": (), **data["design"], "hidden": tuple(data["design"]["hidden"])})
             memory = CostMemory.restore(data["memory"]) if data.get("memory") is not None else None
             policy = cls(tuple(data["obs_shape"]), restore_space(data["action"]), design, memory=memory)
             if memory is not None and policy.inputs != memory.inputs:

@@ -9,6 +9,7 @@ from typing import Any
 
 from clearance.certificates.certificate_fields import certificate_text
 from clearance.core.atomic_files import save_json, write_whole
+from clearance.core.convolution import Front
 from clearance.core.errors import InputError
 from clearance.core.network_form import CLIP, LOG_STD
 from clearance.core.spaces import describe_space
@@ -45,6 +46,13 @@ def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
     return common | {"kind": "network", **_describe_network(policy)}
 
 
+def _describe_front(front: Front | None) -> dict[str, Any] | None:
+    """Which axes of an observation are height, width and channels, and (channels, kernel, stride) of each layer."""
+    if front is None:
+        return None
+    return {"shape": list(front.image.shape), "axes": list(front.image.axes), "layers": [list(x) for x in front.layers]}
+
+
 def _describe_network(policy: NetworkRunner) -> dict[str, Any]:
     form = policy.form
     mean, var, count = policy.normaliser
@@ -56,6 +64,7 @@ def _describe_network(policy: NetworkRunner) -> dict[str, Any]:
         "action": describe_space(form.space),
         "normaliser": {"mean": mean.tolist(), "var": var.tolist(), "clip": CLIP if count > 0 else None},
         "activation": "tanh",
+        "conv": _describe_front(form.front),
         "gaussian": design if form.design.kind == "gaussian" else None,
         "layout": layout,
         "theta": policy.theta.tolist(),

@@ -13,8 +13,9 @@ import numpy as np
 
 from clearance.certificates.certificate_fields import certificate_text
 from clearance.core.action_draws import NormalDraws
+from clearance.core.convolution import Front
 from clearance.core.errors import MissingExtraError
-from clearance.core.network_form import CLIP, LOG_STD
+from clearance.core.network_form import CLIP, LOG_STD, Parameters
 from clearance.core.spaces import Box, Discrete, MultiDiscrete
 from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
 
@@ -101,6 +102,7 @@ def _add_network(graph: Graph, policy: NetworkRunner) -> None:
     z = _normalised(graph, policy)
     component = graph.input("component", TensorProto.INT64) if policy.M > 1 else None
     parameters = [policy.form.split(theta) for theta in policy.theta]
+    z = z if policy.form.front is None else _convolved(graph, policy.form.front, z, parameters, component)
     for i in range(len(parameters[0].layers)):
         weight, bias = (np.stack([p.layers[i][k] for p in parameters]) for k in (0, 1))
         z = graph.node("Tanh", z) if i else z
@@ -118,6 +120,31 @@ def _normalised(graph: Graph, policy: NetworkRunner) -> str:
     mean, var, count = policy.normaliser
     z = graph.node("Div", graph.node("Sub", obs, graph.constant(mean)), graph.constant(np.sqrt(var)))
     return _clipped(graph, z, np.float32(-CLIP), np.float32(CLIP)) if count > 0 else z
+
+
+def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters], component: str | None) -> str:
+    """The vectors behind the convolutions; of a mixture all components are computed, and each row takes its own."""
+    size, (height, width, channels) = front.image.size, front.image.pixels
+    order = [*(a + 1 for a in front.image.axes[2:]), *(a + 1 for a in front.image.axes[:2])]
+    x = graph.reshape(graph.columns(z, 0, size), *front.image.shape)
+    image = graph.reshape(graph.node("Transpose", x, perm=[0, *order]), channels, height, width)
+    found = []
+    for own in parameters:
+        x = image
+        for (weight, bias), (_, k, s) in zip(own.conv, front.layers, strict=True):
+            kernel = graph.constant(np.transpose(weight, (0, 3, 1, 2)))
+            x = graph.node("Conv", x, kernel, graph.constant(bias), kernel_shape=[k, k], strides=[s, s])
+            x = graph.node("Tanh", x)
+        found.append(graph.reshape(graph.node("Transpose", x, perm=[0, 2, 3, 1]), front.features - front.rest))
+    x = found[0]
+    if component is not None:
+        M, features = len(found), front.features - front.rest
+        ends = graph.constant(np.array([0, 1], np.float32))
+        chosen = graph.node("OneHot", component, graph.constant(np.array([M], np.int64)), ends, axis=1)
+        all_of_them = graph.reshape(graph.node("Concat", *found, axis=1), M, features)
+        each = graph.node("Mul", all_of_them, graph.reshape(chosen, M, 1))
+        x = graph.node("ReduceSum", each, graph.constant(np.array([1], np.int64)), keepdims=0)
+    return x if not front.rest else graph.node("Concat", x, graph.columns(z, size, size + front.rest), axis=1)
 
 
 def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None) -> str:

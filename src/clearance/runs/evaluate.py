@@ -31,7 +31,7 @@ from clearance.runs.episode_figure import draw_episodes
 
 EPISODES = 1000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-STREAM = 2**42  # none of those that learn or certify
+STREAM = 2**43  # none of those that learn or certify
 HEADS = ("", "mean", "interval", *(f"{q:.0%}" for q in QUANTILES), "worst", "limit", "episodes beyond it")
 
 

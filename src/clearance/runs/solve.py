@@ -70,8 +70,8 @@ def solve(
               on its own. "prefer": where it loses nothing (exact evidence, tabular softmax: the averaged-occupancy
               policy), or at most 1 % of what the mixture earns beyond the safest policy; "require"; or "never"
     init      where to begin instead of from nothing: a run folder or a `Solution` (policy, λ and critics continue), a
-              policy or its file, or on a simulator a rule `observation -> action`, which is imitated first and is
-              itself a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
+              policy or its file, or on a simulator a rule `observation -> action`, which is imitated first; the
+              imitation is a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
     progress  is called as progress(part, state, K) while the run learns: `part` is the trace of the iterations since
               the last call, `state` has k, θ and λ, and K is the number of iterations to come to; an exception that
               it raises ends the run
@@ -96,7 +96,7 @@ def solve(
         policy = source.policy_class
     sampler = world.make_sampler(method, policy, sampler, seed)
     key_of(seed)
-    start = None if source is None else world.begin_from(source, sampler, int(seed))
+    start = None if source is None else world.begin_from(source, sampler, int(seed), budget)
     task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single, start)
     with watchers(world.statement, progress, tensorboard) as watch:
         if out is None:
@@ -170,6 +170,8 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     facts = {"d_sum": settled.d_sum, "budget": settled.budget, "record": writer}
     facts["first"] = _first_position(task, settled)
     run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
+    if run.status == "interrupted":
+        raise KeyboardInterrupt
     steps = writer.env_steps - world.spent_before(margin) - run.steps
     tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
     solution = _solution(task, settled, run, margin, writer)

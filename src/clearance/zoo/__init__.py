@@ -10,16 +10,17 @@ from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
 from clearance.zoo.inventory import inventory
 from clearance.zoo.maintenance import maintenance
-from clearance.zoo.queues import lazar, queue_power
+from clearance.zoo.queues import lazar, lazar_discounted, queue_power
 from clearance.zoo.random_cmdp import bai2023, bai2023_policy, ding2020, ding2023, random_cmdp
 from clearance.zoo.robots import ROBOTS, crpo_acrobot, crpo_cartpole, velocity
-from clearance.zoo.small import altman_queue, two_state
+from clearance.zoo.small import altman_queue, altman_queue_discounted, two_state
 from clearance.zoo.streaming import streaming
 from clearance.zoo.toy_text import cliff, frozen_lake, taxi
 
 # What the command line calls a zoo name: a model that needs no arguments.
 MODELS = {
     "altman-queue": altman_queue,
+    "altman-queue-discounted": altman_queue_discounted,
     "bai2023": bai2023,
     "cliff": cliff,
     "ding2020": ding2020,
@@ -30,6 +31,7 @@ MODELS = {
     "harvesting": harvesting,
     "inventory": inventory,
     "lazar": lazar,
+    "lazar-discounted": lazar_discounted,
     "maintenance": maintenance,
     "queue-power": queue_power,
     "streaming": streaming,
@@ -48,6 +50,7 @@ SIMULATORS: dict[str, Callable[[], Any]] = {
 # What each problem is, in a few words.
 ABOUT = {
     "altman-queue": "a queue with service and admission control (Altman 1999)",
+    "altman-queue-discounted": "the same with discounted sums",
     "bai2023": "the random instance of Bai et al. (2023): 10 states, 5 actions",
     "cliff": "walk along a cliff; few falls allowed",
     "ding2020": "the random instance of Ding et al. (2020)",
@@ -58,6 +61,7 @@ ABOUT = {
     "harvesting": "a solar sensor sends data; limits on delay and on loss",
     "inventory": "a shop orders stock; few lost sales allowed",
     "lazar": "admit customers; the queue must stay short",
+    "lazar-discounted": "the same with discounted sums",
     "maintenance": "replace a machine in time; few breakdowns allowed",
     "queue-power": "serve a queue within a power budget",
     "streaming": "keep a video buffer filled; little fast service allowed",
@@ -85,6 +89,7 @@ __all__ = [
     "SIMULATORS",
     "about",
     "altman_queue",
+    "altman_queue_discounted",
     "bai2023",
     "bai2023_policy",
     "cliff",
@@ -100,6 +105,7 @@ __all__ = [
     "harvesting",
     "inventory",
     "lazar",
+    "lazar_discounted",
     "maintenance",
     "queue_power",
     "random_cmdp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,15 +48,13 @@ def queue_power(
     return CMDP(P, r, rho=rho / rho.sum(), gamma=gamma, cost=cost, limit=power / (1 - gamma), names=["power"])
 
 
-def lazar(
-    buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
-) -> CMDP:
-    """Flow control: the most throughput for which the mean queue stays short.
+def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6) -> CMDP:
+    """Flow control: the most throughput for which the mean queue stays short, in the long run (criterion: average).
 
     State: customers x = 0..L (L = `buffer`, 20). Action: 0 refuse, 1 admit. In a step a customer comes with probability
     p = .7, and joins if admitted and x < L; a service ends with probability μ = .6 if x > 0; both may happen.
 
-        r = p 1{admit, x < L} (customers admitted),   cost = x,   limit = holding / (1−γ)
+        r = p 1{admit, x < L} (customers admitted),   cost = x,   limit = holding
 
     Starts empty.
 
@@ -65,10 +64,24 @@ def lazar(
     Source: Lazar 1983 (continuous time, networks); in discrete time, with the theorem by Lagrangian arguments from the
     discounted problem: Ma 1988 (thesis with Makowski). The numbers are this library's.
     """
+    return _flow_control(buffer, arrival, service, holding, criterion="average")
+
+
+def lazar_discounted(
+    buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
+) -> CMDP:
+    """Flow control as in `lazar`, with discounted sums: limit = holding / (1−γ).
+
+    In the long run more customers wait than `holding`: the first steps, from an empty queue, count most.
+    """
+    return _flow_control(buffer, arrival, service, holding / (1 - gamma), gamma=gamma)
+
+
+def _flow_control(buffer: int, arrival: float, service: float, limit: float, **criterion: Any) -> CMDP:
     S = buffer + 1
     x, a, came, served = np.ogrid[:S, :2, :2, :2]
     joins = came * a * (x < buffer)
     prob = np.where(came, arrival, 1 - arrival) * np.where(served, service, 1 - service)
     P = transitions(S, 2, x, a, x + joins - served * (x > 0), prob)
     r, cost = np.broadcast_arrays(arrival * (a * (x < buffer))[:, :, 0, 0], 1.0 * x[:, :, 0, 0])
-    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=holding / (1 - gamma), names=["holding"])
+    return CMDP(P, r, rho=start_at(S, 0), cost=cost, limit=limit, names=["holding"], **criterion)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
@@ -25,13 +27,22 @@ def two_state() -> CMDP:
 
 
 def altman_queue() -> CMDP:
-    """Single-server queue with service and flow control (Altman 1999, ch. 5; numbers of the CSPDA code).
+    """Single-server queue with service and flow control, in the long run (Altman 1999, ch. 5; criterion: average).
 
     s = 0..4 customers; an action is a service probability a ∈ {.2, .4, .6, .8} and a flow (arrival) probability
     f ∈ {.4, .5, .6, .7}, index 4·i_a + i_f. Up with f(1−a), down with a(1−f), else stay; at 4 only down, with a; at 0
     only up. r = 5 − s;  g₁ = 3 − 10a (service costs);  g₂ = 1.2 − 8(f−1)² (turning customers away costs);  b = 0,
-    γ = 1/2, ρ uniform.
+    ρ uniform. The numbers are those of the CSPDA code.
     """
+    return _controlled_queue(criterion="average")
+
+
+def altman_queue_discounted() -> CMDP:
+    """The queue of `altman_queue` with discounted sums, γ = 1/2, as the CSPDA code states it."""
+    return _controlled_queue(gamma=0.5)
+
+
+def _controlled_queue(**criterion: Any) -> CMDP:
     service, flow = np.repeat([0.2, 0.4, 0.6, 0.8], 4), np.tile([0.4, 0.5, 0.6, 0.7], 4)
     S, A = 5, 16
     P = np.zeros((S, A, S))
@@ -45,4 +56,4 @@ def altman_queue() -> CMDP:
         P[s, :, s] = 1 - up - down
     r = np.broadcast_to(5.0 - np.arange(S)[:, None], (S, A))
     g = np.stack([np.broadcast_to(3 - 10 * service, (S, A)), np.broadcast_to(1.2 - 8 * (flow - 1) ** 2, (S, A))])
-    return CMDP(P, r, g, 0.0, gamma=0.5, names=["service", "flow"])
+    return CMDP(P, r, g, 0.0, names=["service", "flow"], **criterion)

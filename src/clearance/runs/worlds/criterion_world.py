@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearance.certificates.certificate import EvidenceKind
 from clearance.core.arrays import Array
@@ -29,20 +30,27 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 from clearance.runs.worlds.finite_world import FiniteWorld, Iterates, PolicyTables
 from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
 
+MOST = 200  # candidates whose values under the true criterion are computed
+
 
 @dataclass(frozen=True, eq=False)
 class BackCandidates:
-    """Candidates on the stand-in, as policies of the model itself."""
+    """Candidates on the stand-in, or some of them, as policies of the model itself."""
 
     stand_in: StandIn
     inner: Iterates | PolicyTables
+    some: NDArray[np.int64] | None = None
 
     @property
     def count(self) -> int:
-        return self.inner.count
+        return self.inner.count if self.some is None else len(self.some)
 
     def mixture(self, weights: Array) -> Mixture:
-        return self.stand_in.back(self.inner.mixture(weights))
+        share = weights
+        if self.some is not None:
+            share = np.zeros(self.inner.count)
+            share[self.some] = weights
+        return self.stand_in.back(self.inner.mixture(share))
 
     def episodes(self, mixture: Mixture) -> MixtureEpisodes:
         return self.inner.episodes(self.stand_in.forward(mixture))
@@ -98,24 +106,21 @@ class CriterionWorld(FiniteWorld):
 
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Any, ExactValues]:
         inner, values = super().exact_choice(settled, run, margin)
-        index = np.arange(inner.count)
-        if not self.stand_in.exact:
-            index = np.unique(np.linspace(0, inner.count - 1, min(inner.count, 200)).astype(np.int64))
-        values = replace_J(values, self._true_values(inner, values.J, index))
-        never = zero_limits(self.problem)
-        values.size[never] = 0.0
-        values.J[:, [1 + i for i in never]] = 0.0
-        return BackCandidates(self.stand_in, inner), values
-
-    def _true_values(self, inner: Iterates, J: Array, index: Array) -> Array:
-        """J [n, 1+I] under the true criterion: as it is where the stand-in has it; far below for what was left out."""
         if self.stand_in.exact:
-            return J.copy()
-        found = np.full(J.shape, -np.inf)
-        for n in index:
-            one = self.stand_in.back(inner.mixture(np.eye(inner.count)[n]))
-            found[n] = one.weights @ np.array([evaluate(self.problem, pi).J for pi in one.pi])
-        return np.maximum(found, -1e12)
+            found, J = BackCandidates(self.stand_in, inner), values.J.copy()
+        else:  # the values that were recorded are those of the stand-in
+            some = np.unique(np.linspace(0, inner.count - 1, min(inner.count, MOST)).astype(np.int64))
+            found = BackCandidates(self.stand_in, inner, some)
+            J = np.array([self._true_values(found.mixture(one)) for one in np.eye(len(some))])
+            finite = np.isfinite(J).all(axis=1)
+            found, J = BackCandidates(self.stand_in, inner, some[finite]), J[finite]
+        never, size = zero_limits(self.problem), np.array(values.size, float)
+        J[:, [1 + i for i in never]], size[never] = 0.0, 0.0
+        return found, ExactValues(J, values.error, size)
+
+    def _true_values(self, one: Mixture) -> Array:
+        """J [1+I] of a candidate under the true criterion."""
+        return one.weights @ np.array([evaluate(self.problem, pi).J for pi in one.pi])
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
         found = super().sampled_choice(settled, run, margin, budget)
@@ -143,7 +148,3 @@ class CriterionWorld(FiniteWorld):
         """π̄; its guarantee is about the stand-in."""
         found = super().alternatives(solution)
         return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}
-
-
-def replace_J(values: ExactValues, J: Array) -> ExactValues:
-    return ExactValues(J, values.error, np.array(values.size, float))

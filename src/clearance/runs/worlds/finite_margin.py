@@ -186,6 +186,8 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
     """The game for so many steps: its run, the safest mixture of its iterates, and the critic's V."""
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
+    if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run
+        raise KeyboardInterrupt
     index = spread_evenly(len(run.trace), 50, first=0.3)
     w = safest_weights(run.trace.J_hat[index], critic.cmdp.b)  # a game may circle: its best is a mixture
     used = np.flatnonzero(w)

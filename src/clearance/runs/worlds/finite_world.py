@@ -177,7 +177,7 @@ class FiniteWorld(World):
     def read_init(self, init: Any) -> FiniteSource:
         return read_finite_source(init, self.model)
 
-    def begin_from(self, source: FiniteSource, sampler: Any, seed: int) -> Start:
+    def begin_from(self, source: FiniteSource, sampler: Any, seed: int, budget: float | None) -> Start:
         return begin_finite(source, self.model, sampler)
 
     def measure_margin(self, task: Task) -> FiniteMargin:

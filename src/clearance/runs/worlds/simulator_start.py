@@ -23,12 +23,14 @@ from clearance.learning.state import State
 from clearance.runs import run_reader
 from clearance.runs.run_reader import RunFolder
 from clearance.runs.solution import Solution
-from clearance.runs.start_file import describe_run, describe_verdict, last_state, same_shapes
+from clearance.runs.start_file import BY_RULE, describe_run, describe_verdict, last_state, same_shapes
 from clearance.runs.worlds.world import Start
 from clearance.simulator.jax_backend import real
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
 from clearance.simulator.samplers.actor_critic import Practical
+from clearance.simulator.samplers.imitation import imitate
+from clearance.simulator.simulator import Simulator
 
 KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by load_policy or a rule"
 
@@ -64,7 +66,15 @@ def read_source(init: Any) -> Source:
         return Source(_network(init.policy), origin, lam, lambda sampler: init.state)
     if isinstance(init, NetworkRunner):
         return _from_policy(as_mixture(init), init.certificate)
+    if callable(init):
+        return Source(None, f"{BY_RULE}{rule_name(init)}, imitated", rule=init)
     return _from_policy(_network(init), None)
+
+
+def rule_name(rule: Any) -> str:
+    """Return the name of a rule, by which its user knows it again."""
+    named = rule if hasattr(rule, "__qualname__") else type(rule)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def as_mixture(policy: NetworkRunner) -> NetworkMixture:
@@ -94,6 +104,15 @@ def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
     origin = f"policy {digest(mixture.policy.description(), arrays)[:12]}{describe_verdict(seen)}"
     lam = {} if seen is None or seen.lam is None or seen.names is None else dict(zip(seen.names, seen.lam, strict=True))
     return Source(mixture, origin, lam)
+
+
+def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: np.uint64, most: float) -> Start:
+    """Return the start of a run at a network that acts as the rule does; it is a candidate too."""
+    assert source.rule is not None
+    near = getattr(simulator, "near", simulator)
+    theta, normaliser, steps = imitate(near, sampler.policy, source.rule, key, most)
+    lam = np.zeros(simulator.statement.I)
+    return Start(theta, lam, _begin_memory(sampler, normaliser), theta[None], steps, source.origin, source.rule)
 
 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:

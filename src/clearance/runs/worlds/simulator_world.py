@@ -34,7 +34,7 @@ from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
-from clearance.runs.worlds.simulator_start import Source, begin_at, read_source
+from clearance.runs.worlds.simulator_start import Source, begin_at, begin_by_imitation, read_source
 from clearance.runs.worlds.world import (
     Choice,
     ExactValues,
@@ -69,6 +69,8 @@ LEARNING = 0.5  # the share of them for learning
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
+IMITATE = 2**40 + 9  # the stream of the rollouts of a rule
+ROLLOUTS = 0.05  # the share of the budget for them, at most
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
 LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
@@ -148,7 +150,10 @@ class SimulatorWorld(World):
     def read_init(self, init: Any) -> Source:
         return read_source(init)
 
-    def begin_from(self, source: Source, sampler: Any, seed: int) -> Start:
+    def begin_from(self, source: Source, sampler: Any, seed: int, budget: float | None) -> Start:
+        if source.rule is not None:
+            most = ROLLOUTS * (BUDGET if budget is None else budget)
+            return begin_by_imitation(source, self.problem, sampler, fold(key_of(seed), IMITATE), most)
         check_fits(self.problem, source.mixture)
         return begin_at(source, sampler, self.statement.names)
 

@@ -175,7 +175,7 @@ class World(Protocol):
         """Return what `init` of `solve` holds; its `policy_class` is the class to learn in, None: the world's own."""
         raise InputError("init is for finite models and simulators: leave it out")
 
-    def begin_from(self, source: Any, sampler: Sampler, seed: int) -> Start:
+    def begin_from(self, source: Any, sampler: Sampler, seed: int, budget: float | None) -> Start:
         """Return where a run with this sampler begins; `source` is what `read_init` gave."""
         raise InputError("init is for finite models and simulators: leave it out")
 

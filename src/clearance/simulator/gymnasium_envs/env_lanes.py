@@ -26,6 +26,9 @@ class Fault(Exception):
         self.lane, self.what, self.value = lane, what, value
 
 
+CHOICES = 10_000  # of an integer box, all entries together
+
+
 class Row:
     """One step of n lanes: after [n, …], reward [n], cost [n, I], terminated, truncated and valid [n]."""
 
@@ -269,8 +272,15 @@ def action(space: Any) -> tuple[dict[str, Any], Any]:
         native = lambda a: (np.asarray(a) + start).reshape(-1, *space.shape).astype(space.dtype)  # noqa: E731
         first = {"start": np.broadcast_to(start, nvec.shape).tolist()} if start.any() else {}
         return {"kind": "multi-discrete", "nvec": nvec.tolist(), **first, **_form(space)}, native
+    if kind == "Box" and np.issubdtype(space.dtype, np.integer):
+        start, count = np.ravel(space.low).astype(int), np.ravel(space.high).astype(float) - np.ravel(space.low) + 1
+        if count.sum() > CHOICES:
+            raise TypeError(f"action space {space} has more than {CHOICES:,} choices: wrap the environment")
+        whole = lambda a: (np.asarray(a) + start).reshape(-1, *space.shape).astype(space.dtype)  # noqa: E731
+        said = {"kind": "multi-discrete", "nvec": count.astype(int).tolist(), "start": start.tolist(), **_form(space)}
+        return said, whole
     if kind != "Box" or not np.issubdtype(space.dtype, np.floating):
-        raise TypeError(f"action space {space} is none of Discrete, MultiDiscrete, MultiBinary and a real Box")
+        raise TypeError(f"action space {space} is none of Discrete, MultiDiscrete, MultiBinary and Box")
     low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
     listed = {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in (("low", low), ("high", high))}
     cut = lambda a: np.clip(a, low, high).astype(space.dtype).reshape(-1, *space.shape)  # noqa: E731
@@ -293,7 +303,8 @@ def _fits(space: Any, action: Any) -> bool:
         return False
     if kind == "Discrete":
         return x.size == 1 and x.dtype.kind in "iub" and space.start <= x.item() < space.start + space.n
-    if x.shape != space.shape or x.dtype.kind not in ("iuf" if kind == "Box" else "iub"):
+    real = kind == "Box" and np.issubdtype(space.dtype, np.floating)
+    if x.shape != space.shape or x.dtype.kind not in ("iuf" if real else "iu" if kind == "Box" else "iub"):
         return False
     if kind == "Box":
         with np.errstate(over="ignore"):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from clearance.core.arrays import Array
-from clearance.core.criterion import check_horizon
+from clearance.core.criterion import check_horizon, check_sampled
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.spaces import Space, restore_space
 from clearance.core.statement import Statement
@@ -129,7 +129,9 @@ def gymnasium(
     names: Sequence[str] | None = None,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     name: str | None = None,
+    frames: int | None = None,
     cost_so_far: bool = True,
+    criterion: str | None = None,
 ) -> Gym:
     """Return a problem from a Gymnasium environment: id, factory, object, vector environment or `SideProcess`.
 
@@ -141,12 +143,16 @@ def gymnasium(
     gamma        discount; with a horizon 1 unless given
     horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
     num_envs     environments side by side (8; an object is one)
+    frames       observations are the last so many of the environment's own, stacked in front: [frames, …]
     bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
                  [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
     cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
+    criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
+    check_sampled(criterion)
     if has_tails(limits):
         rest = {"constraints": constraints, "gamma": gamma, "horizon": horizon, "num_envs": num_envs, "names": names}
+        rest |= {"frames": frames}
         plain = gymnasium(env, limits=plain_limits(limits), b=b, bounds=bounds, name=name, **rest)
         return plain.with_limits(limits, cost_so_far=cost_so_far)
     labels, limit, sign = _limits(constraints, b, limits, names)
@@ -159,7 +165,7 @@ def gymnasium(
             "b is for utilities that `constraints` gives; what the environment reports is a cost: use limits"
         )
     least = np.inf if horizon is None else horizon
-    lanes, found = _lanes(env, num_envs, labels, own, least)
+    lanes, found = _lanes(env, num_envs, labels, own, least, frames)
     statement = Statement(
         name=name or found,
         gamma=1.0 if gamma is None else gamma,
@@ -170,7 +176,7 @@ def gymnasium(
         costs=(sign < 0,) * len(limit),
     )
     settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
-    settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name}
+    settings |= {"num_envs": num_envs, "names": names, "bounds": bounds, "name": name, "frames": frames}
     again = None if is_object(env) else partial(gymnasium, env, **settings)
     return Gym(statement, lanes, sign, restore_space(lanes.action), again)
 
@@ -245,19 +251,35 @@ def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
 # ------------------------------------------------------------------------------------------------ lanes
 
 
-def _lanes(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float) -> tuple[Lanes, str]:
+def _lanes(
+    env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float, frames: int | None
+) -> tuple[Lanes, str]:
     """The lanes, and the environment's name. TimeLimits below `least` steps are taken off."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")
     if isinstance(env, SideProcess):
+        if frames is not None:
+            raise InputError("frames cannot go to a side process: let it wrap its environment in FrameStackObservation")
         if own is not None:
             raise InputError("constraints cannot go to a side process: let the environment give info['cost']")
         return RemoteEnvLanes(env, n or LANES, names, min(least, 1e18)), env.name
     made = _make_envs(env, n)
     if hasattr(made[0], "num_envs"):
+        if frames is not None:
+            raise InputError("frames is not for a vector environment: wrap its parts in FrameStackObservation")
         return _vector(made[0], n, names, own, least), _name(made[0])
-    made = [lift_time_limit(e, least) for e in made]
+    made = [_stack_frames(lift_time_limit(e, least), frames) for e in made]
     return _build_lanes(lambda: EnvLanes(made, names, own)), _name(made[0])
+
+
+def _stack_frames(env: Any, frames: int | None) -> Any:
+    if frames is None:
+        return env
+    if isinstance(frames, bool) or not isinstance(frames, int | np.integer) or frames < 2:
+        raise InputError(f"frames must be a whole number of at least 2, got {frames!r}")
+    from gymnasium.wrappers import FrameStackObservation
+
+    return FrameStackObservation(env, int(frames))
 
 
 def _make_envs(env: Any, n: int | None) -> list[Any]:

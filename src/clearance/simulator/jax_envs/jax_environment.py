@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clearance.core.criterion import check_sampled
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, restore_space
 from clearance.core.statement import Statement, read_vector
@@ -95,6 +96,7 @@ def environment(
     name: str = "environment",
     lanes: int = LANES,
     cost_so_far: bool = True,
+    criterion: str | None = None,
 ) -> Environment:
     """Return a problem made from three pure JAX functions.
 
@@ -102,7 +104,9 @@ def environment(
                costs `step` gives (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance` or
                `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
     cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
+    criterion  follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
+    check_sampled(criterion)
     if has_tails(limits):
         rest = {"action": action, "gamma": gamma, "b": b, "limits": plain_limits(limits), "horizon": horizon}
         plain = environment(reset, step, observe, **rest, names=names, bounds=bounds, name=name, lanes=lanes)

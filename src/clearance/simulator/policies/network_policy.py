@@ -18,6 +18,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from clearance.core.arrays import Array
+from clearance.core.convolution import Front, Layer, apply_convolutions, choose_layers
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.network_form import Architecture, NetworkForm, Scale, normalise
@@ -52,12 +53,21 @@ class Normaliser(NamedTuple):
 
 
 class Net(eqx.Module):
-    """Layers with tanh between them, and log σ where that does not depend on the state."""
+    """Convolutions if there are any, layers with tanh between them, log σ where that does not depend on the state."""
 
+    conv: list[Any]
     layers: list[Any]
     log_std: Any
+    front: Front | None = eqx.field(static=True, default=None)
+
+    def features(self, z: Any) -> Any:
+        """What the layers see [n, features] of observations z [n, inputs]."""
+        if self.front is None:
+            return z
+        return apply_convolutions(z, self.front, self.conv, jnp)
 
     def __call__(self, z: Any) -> Any:
+        z = z if self.front is None else self.features(z[None])[0]
         for layer in self.layers[:-1]:
             z = jnp.tanh(layer(z))
         return self.layers[-1](z)
@@ -74,6 +84,16 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     return layers
 
 
+def kernels(key: Any, front: Front | None) -> list[Any]:
+    """Kernels with orthogonal weights, gain √2, and biases 0."""
+    found = []
+    for i, shape in enumerate([] if front is None else front.shapes):
+        rows = shape[0], int(np.prod(shape[1:]))
+        weight = jax.nn.initializers.orthogonal(2**0.5)(jax.random.fold_in(key, 1000 + i), rows)
+        found.append((weight.reshape(shape), jnp.zeros(shape[0])))
+    return found
+
+
 class Design(Architecture):
     """A policy before it knows its simulator; see `categorical` and `gaussian`."""
 
@@ -84,23 +104,40 @@ class Design(Architecture):
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
-        return NetworkPolicy(tuple(obs_shape), space, replace(self, kind=kind), int(seed), memory=memory)
+        conv = (
+            choose_layers(tuple(obs_shape) if memory is None else memory.obs_shape) if self.conv is None else self.conv
+        )
+        design = replace(self, kind=kind, conv=conv)
+        return NetworkPolicy(tuple(obs_shape), space, design, int(seed), memory=memory)
 
 
-def categorical(hidden: Sequence[int] = (64, 64), normalise: bool | None = None) -> Design:
-    """Softmax over discrete or multi-discrete actions; `hidden=()` is linear in the observation."""
-    return Design("categorical", tuple(hidden), normalise=bool(hidden) if normalise is None else normalise)
+def categorical(
+    hidden: Sequence[int] = (64, 64), normalise: bool | None = None, conv: Sequence[Layer] | None = None
+) -> Design:
+    """Softmax over discrete or multi-discrete actions; `hidden=()` is linear in the observation.
+
+    conv  convolutions (channels, kernel, stride) for images; unless given, two small layers for observations [height,
+          width, channels] or [frames, height, width] of 8 pixels or more, none for others; () for none
+    """
+    layers = None if conv is None and hidden else tuple(conv or ())
+    return Design("categorical", tuple(hidden), normalise=bool(hidden) if normalise is None else normalise, conv=layers)
 
 
 def gaussian(
-    hidden: Sequence[int] = (64, 64), scale: Scale = "free", std: float = 0.6, normalise: bool | None = None
+    hidden: Sequence[int] = (64, 64),
+    scale: Scale = "free",
+    std: float = 0.6,
+    normalise: bool | None = None,
+    conv: Sequence[Layer] | None = None,
 ) -> Design:
     """Return a Gaussian policy class for real actions, squashed where they are bounded; `hidden=()` is linear.
 
     scale  "free": σ is learned, the same in all states;  "state": σ is a second output of the network;  "fixed"
     std    σ at the beginning, in units of the squashed box's half width, or of the action where it is not bounded
+    conv   convolutions for images, as in `categorical`
     """
-    return Design("gaussian", tuple(hidden), scale, std, bool(hidden) if normalise is None else normalise)
+    layers = None if conv is None and hidden else tuple(conv or ())
+    return Design("gaussian", tuple(hidden), scale, std, bool(hidden) if normalise is None else normalise, layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +162,8 @@ class NetworkPolicy(NetworkForm):
         d, head = self.design, self.head
         layers = network(jax.random.key(self.seed), self.layer_sizes, 0.01 if d.hidden else 0.0)
         free = isinstance(head, Gaussian) and d.scale == "free"
-        return Net(layers, jnp.full(head.m, np.log(d.std)) if free else None)  # type: ignore[union-attr]
+        log_std = jnp.full(head.m, np.log(d.std)) if free else None  # type: ignore[union-attr]
+        return Net(kernels(jax.random.key(self.seed), self.front), layers, log_std, self.front)
 
     @cached_property
     def _ravelled(self) -> tuple[Array, Callable[[Any], Net]]:

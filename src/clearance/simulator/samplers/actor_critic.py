@@ -134,7 +134,9 @@ class Practical(Sampler):
     @cached_property
     def critics(self) -> Critics:
         inputs = self.policy.inputs + self.timed
-        return Critics(inputs, 1 + self.statement.I, self.hidden, self.rate, self.epochs, self.batch_rows)
+        return Critics(
+            inputs, 1 + self.statement.I, self.hidden, self.rate, self.epochs, self.batch_rows, front=self.policy.front
+        )
 
     def begin(self) -> Memory:
         one = jnp.ones(1 + self.statement.I)

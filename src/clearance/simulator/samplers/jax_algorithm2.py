@@ -55,7 +55,7 @@ class Algorithm2(Sampler):
 
     @cached_property
     def critics(self) -> Critics:
-        return Critics(self.policy.inputs, 1 + self.statement.I, self.hidden)
+        return Critics(self.policy.inputs, 1 + self.statement.I, self.hidden, front=self.policy.front)
 
     def begin(self) -> Values:
         return self.critics.begin(self.policy.seed + 1)

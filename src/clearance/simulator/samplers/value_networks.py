@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from clearance.core.convolution import Front
 from clearance.simulator.jax_backend import eqx, jax, jnp, optax
-from clearance.simulator.policies.network_policy import Net, network
+from clearance.simulator.policies.network_policy import Net, kernels, network
 
 CHUNK = 256  # rows of which values are computed together
 FLOOR = 1e-6  # the least spread of a target, so that a constant signal divides by something
@@ -44,6 +45,7 @@ class Critics:
     rate: float = 1e-3
     epochs: float = 4
     batch: int = 512
+    front: Front | None = None  # convolutions, as the policy has them
 
     @cached_property
     def _unravel(self) -> Any:
@@ -52,7 +54,9 @@ class Critics:
 
     def _net(self, key: Any) -> Net:
         """A network that begins at V = 0, whatever the units of the signals are."""
-        return Net(network(key, (self.inputs, *self.hidden, 1), 0.0), None)
+        front = None if self.front is None else self.front._replace(rest=self.inputs - self.front.image.size)
+        inputs = self.inputs if front is None else front.features
+        return Net(kernels(key, front), network(key, (inputs, *self.hidden, 1), 0.0), None, front)
 
     @cached_property
     def adam(self) -> Any:

@@ -1,0 +1,121 @@
+"""Convolutions in front of a network, without a framework: how observations are images, shapes, outputs in NumPy.
+
+    x ← tanh(conv(x) + b) layer by layer, without padding; then the pixels of all channels, row by row, as a vector
+
+An image is [height, width, channels]. Frames that are stacked in front, [frames, height, width] or [frames, height,
+width, channels], become channels. What a policy sees beside the image, costs so far for example, follows the vector.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clearance.core.errors import InputError
+
+Layer = tuple[int, int, int]  # channels, width of the kernel, stride
+LEAST = 8  # pixels on each side from which on an observation with three axes is taken for an image
+FRAMES = 16  # a first axis up to this size, smaller than the last, holds stacked frames or channels
+SMALL: tuple[Layer, ...] = ((16, 3, 2), (32, 3, 2))
+LARGE: tuple[Layer, ...] = ((16, 8, 4), (32, 4, 2))  # from 40 pixels on
+
+
+class Image(NamedTuple):
+    """How observations of one shape are images: `axes` lists height, width, then the axes that are channels."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def pixels(self) -> tuple[int, int, int]:
+        """(height, width, channels)."""
+        height, width, *rest = (self.shape[a] for a in self.axes)
+        return height, width, math.prod(rest)
+
+
+class Front(NamedTuple):
+    """Convolutions for images; `rest` numbers follow the image in the flat observation."""
+
+    image: Image
+    layers: tuple[Layer, ...]
+    rest: int
+
+    @property
+    def shapes(self) -> list[tuple[int, int, int, int]]:
+        """Of the kernels: [outputs, width, width, inputs]."""
+        inputs = (self.image.pixels[2], *(c for c, _, _ in self.layers))
+        return [(c, k, k, i) for (c, k, _), i in zip(self.layers, inputs, strict=False)]
+
+    @property
+    def features(self) -> int:
+        """Entries of the vector behind the convolutions."""
+        height, width, _ = self.image.pixels
+        for _, kernel, stride in self.layers:
+            height, width = ((n - kernel) // stride + 1 for n in (height, width))
+            if min(height, width) < 1:
+                raise InputError(f"conv {self.layers} does not fit images of {self.image.pixels[:2]} pixels")
+        return height * width * self.layers[-1][0] + self.rest
+
+
+def read_layers(conv: Any) -> tuple[Layer, ...] | None:
+    """Layers (channels, kernel, stride), checked; None stays None."""
+    if conv is None:
+        return None
+    try:
+        layers = tuple((int(c), int(k), int(s)) for c, k, s in conv)
+    except (TypeError, ValueError):
+        raise InputError(f"conv must be layers (channels, kernel, stride), got {conv!r}") from None
+    if any(n < 1 for layer in layers for n in layer):
+        raise InputError(f"conv must hold numbers of at least 1, got {conv!r}")
+    return layers
+
+
+def choose_layers(shape: tuple[int, ...]) -> tuple[Layer, ...]:
+    """A small network for images, none for other observations."""
+    if len(shape) not in (3, 4):
+        return ()
+    least = min(find_image(shape).pixels[:2])
+    return () if least < LEAST else LARGE if least >= 40 else SMALL
+
+
+def find_image(shape: tuple[int, ...]) -> Image:
+    """Which axes of an observation are height, width and channels."""
+    shape = tuple(int(n) for n in shape)
+    if len(shape) == 2:
+        return Image(shape, (0, 1))
+    if len(shape) == 3:
+        first = shape[0] <= FRAMES and shape[0] < shape[2]
+        return Image(shape, (1, 2, 0) if first else (0, 1, 2))
+    if len(shape) == 4:
+        return Image(shape, (1, 2, 0, 3))
+    raise InputError(f"conv is for images: observations of shape {shape} have neither two, three nor four axes")
+
+
+def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
+    """Flat observations [n, inputs] as images [n, height, width, channels], and what follows them [n, rest]."""
+    x = z[..., : image.size].reshape(-1, *image.shape)
+    x = xp.transpose(x, (0, *(a + 1 for a in image.axes)))
+    return x.reshape(-1, *image.pixels), z[..., image.size :].reshape(len(x), -1)
+
+
+def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np) -> Any:
+    """The vectors [n, features] behind the convolutions, at z [n, inputs], in NumPy or JAX.
+
+    A convolution is a product of matrices, of patches and kernels: compiled convolutions inside a loop, where critics
+    learn, take a hundred times as long on a CPU.
+    """
+    x, rest = split_image(z, front.image, xp)
+    for (weight, bias), (_, k, stride) in zip(parameters, front.layers, strict=True):
+        height, width = ((n - k) // stride + 1 for n in x.shape[1:3])
+        ends = stride * (height - 1) + 1, stride * (width - 1) + 1
+        parts = [
+            x[:, a : a + ends[0] : stride, b : b + ends[1] : stride] for a in range(k) for b in range(k)
+        ]  # in the order of the kernel's own entries
+        x = xp.tanh(xp.concatenate(parts, -1) @ weight.reshape(len(weight), -1).T + bias)
+    return xp.concatenate([x.reshape(len(x), -1), rest], -1)
