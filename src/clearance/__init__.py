@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from clearance.simulator.gymnasium_envs.env_check import check_env
     from clearance.simulator.gymnasium_envs.env_client import SideProcess
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
+    from clearance.simulator.gymnasium_envs.tabular_problem import tabular
     from clearance.simulator.jax_envs.jax_adapters import from_brax, from_gymnax
     from clearance.simulator.jax_envs.jax_environment import environment
     from clearance.simulator.policies.network_mixture import NetworkMixture
@@ -164,6 +165,7 @@ _HOME = {
     "frontier": "studies.frontier",
     "gaussian": "simulator.policies.network_policy",
     "gymnasium": "simulator.gymnasium_envs.gymnasium_problem",
+    "tabular": "simulator.gymnasium_envs.tabular_problem",
     "limit_episodes": "exact.episode_optimum",
     "limit_reach": "finite.reachability",
     "linear_softmax": "finite.softmax_policy",
@@ -281,6 +283,7 @@ __all__ = [
     "softmax",
     "solve",
     "sweep",
+    "tabular",
     "theory",
     "two_layer",
     "zoo",

@@ -122,13 +122,13 @@ def test_cleaned_names_stay_distinct(names: list[str]) -> None:
 
 
 def shown_command(command: list[str]) -> str:
-    """What the report of a run with this stored command shows below "To repeat it"."""
+    """What the report of a run with this stored command shows below "Repeat this run"."""
     path = Path("run/settings.json")
     data = json.loads(path.read_text())
     path.write_text(json.dumps(data | {"command": command}))
     seal(Path("run"))
     page = cl.report("run", price=False).read_text("utf-8")
-    return html.unescape(page.partition("To repeat it</h4>")[2].partition("<details>")[0])
+    return html.unescape(page.partition("Repeat this run</h4>")[2].partition("<details>")[0])
 
 
 def test_a_stored_command_is_quoted_or_not_shown() -> None:

@@ -601,7 +601,7 @@ LIBRARY: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "gamma": (lambda: cl.CMDP(P1, R1, gamma=1), "gamma must be in (0, 1), got 1"),
     "gamma above 1": (lambda: cl.CMDP(P1, R1, gamma=1 + 1e-9), "gamma must be in (0, 1), got 1.000000001"),
-    "gamma None": (lambda: cl.CMDP(P1, R1, gamma=None), "gamma must be one real number, got None"),  # type: ignore[arg-type]
+    "gamma None": (lambda: cl.CMDP(P1, R1, gamma=None), "gamma is missing: give gamma below 1"),
     "gamma far too large": (lambda: cl.CMDP(P1, R1, gamma=10**400), "gamma must be one real number, got 1000"),
     "ragged r": (lambda: cl.CMDP(P1, SHORT, gamma=0.5), "r must be an array of real numbers with 2 axes"),
     "ragged g": (lambda: cl.CMDP(P1, R1, SHORT, gamma=0.5), "g must be an array of real numbers with 3 axes"),

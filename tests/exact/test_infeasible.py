@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -207,7 +208,7 @@ def test_command_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert ("relaxed_J_r" in said) == (command == "optimum")
     assert main([*command.split(), path]) == 3
     shown = capsys.readouterr().out
-    assert "INFEASIBLE" in shown and "conflict" in shown and "[a, b]" in shown and "cannot help" in shown
+    assert "INFEASIBLE" in shown and re.search(r"conflict +a, b\b", shown) and "cannot help" in shown
 
 
 def test_the_amount_that_is_printed_is_enough(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -388,7 +388,7 @@ def test_slips_are_told_in_one_line() -> None:
     problem = cl.gymnasium(Still, limits=1.0, horizon=5, num_envs=2)
     same = Still()
     refused("the problem must be a CMDP or a simulator", lambda: cl.solve("CartPole-v1"))  # type: ignore[call-overload]
-    functions: list[Any] = [cl.optimum, cl.frontier, cl.diagnose, cl.slater_margin]
+    functions: list[Any] = [cl.optimum, cl.diagnose, cl.slater_margin]
     for function in functions:
         refused("needs a finite model", lambda f=function: f(problem))
     refused("the factory raised ZeroDivisionError", lambda: cl.gymnasium(lambda: 1 / 0, **pole))

@@ -193,7 +193,7 @@ def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr()
     for part in (
         "J_r over the lower limit of utility",
-        "price of one unit",
+        "price λ",
         "0.333333",
         "1.33333",
         "learned at",

@@ -81,7 +81,7 @@ def test_a_grid_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         ("two-state --grid K=1.5 --out g", "grid K: must be a whole number"),
         ("two-state --grid nu=1,2 --method crpo --out g", "--nu is not for --method crpo"),
         ("two-state --grid seed=0:9 --grid K=1:99999 --out g", "points, at most 100000 are allowed"),
-        ("nonsense --grid seed=0:2 --out g", "PROBLEM 'nonsense' is no model file"),
+        ("nonsense --grid seed=0:2 --out g", "PROBLEM 'nonsense' is not a model file"),
         ("two-state --grid seed=0:2", "--out is missing"),
         ("two-state --grid seed=0:2 --out g --tensorboard t", "--tensorboard is for a single run"),
         ("--resume g", "there is no grid to resume"),

@@ -94,6 +94,10 @@ class Search(Protocol):
         """What a certified policy that is no mixture may earn less than the best certified mixture."""
         ...
 
+    def explain(self, attempt: Attempt, /) -> str:
+        """Return where the reward of the chosen policy went, in words; empty where that is not known."""
+        ...
+
 
 def least_episodes(candidates: int) -> int:
     """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
@@ -138,6 +142,9 @@ class CandidateSearch:
     def episodes(self, policy: Any) -> Episodes:
         """A source of episodes of a mixture of the candidates."""
         return self.candidates.episodes(policy)
+
+    def explain(self, attempt: Attempt) -> str:
+        return ""
 
     # ------------------------------------------------------------------------------------------------- the estimates
 

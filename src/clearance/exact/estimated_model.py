@@ -25,11 +25,15 @@ DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
 
 @dataclass(frozen=True, eq=False)
 class EstimatedModel:
-    """The model `cmdp` with P̂ and ρ̂, visits n [S·A] of its pairs, and how many walks began."""
+    """The model `cmdp` with P̂ and ρ̂, visits n [S·A] of its pairs, and how many walks began.
+
+    scatter  the standard deviation of the signals at each pair [S·A, 1+I], where they are random themselves
+    """
 
     cmdp: CMDP
     n: Array
     starts: float
+    scatter: Array | float = 0.0
 
     def evaluate(self, pi: Array) -> PolicyEstimate:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
@@ -73,8 +77,9 @@ class PolicyEstimate:
     def doubt(self) -> Array:
         """The standard error of Ĵ [1+I]: Σ (x(s, a) γ)² Var V̂(s')/n(s, a), with x the discounted visits."""
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
-        by_pair = (x * gamma) ** 2 / np.maximum(self.model.n, 0.5)
-        return np.sqrt(by_pair @ self._noise + self._start / max(self.model.starts, 1.0))
+        by_pair = x**2 / np.maximum(self.model.n, 0.5)
+        step = (gamma * np.sqrt(self._noise) + self.model.scatter) ** 2
+        return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
     def spread(self, power: float) -> Array:
         """The standard deviation [1+I] of one episode's estimate whose control variate is V̂, q = γ^power.
@@ -84,7 +89,7 @@ class PolicyEstimate:
         cmdp = self.model.cmdp
         rate = cmdp.gamma ** (2 - power)
         x = occupancy(cmdp.replace(gamma=rate), self.pi).ravel() / (1 - rate)
-        step = cmdp.gamma**2 * self._noise + self.at.A.reshape(len(self.J), -1).T ** 2
+        step = (cmdp.gamma * np.sqrt(self._noise) + self.model.scatter) ** 2 + self.at.A.reshape(len(self.J), -1).T ** 2
         return np.sqrt(self._start + x @ step)
 
 

@@ -46,14 +46,15 @@ class Never:
     def allowed(self) -> Mask:
         """The pairs that are left, [S, A] or [H, S, A]."""
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
-        safe, found = np.ones(self.cmdp.S, bool), []
+        safe: Mask = np.ones(self.cmdp.S, bool)
+        found: list[Mask] = []
         while True:
             left = free & ~rows.leading_to(~safe)
             found.append(left)
             done = np.array_equal(left.any(1), safe) if self.cmdp.horizon is None else len(found) == self.cmdp.horizon
             if done:
                 return left if self.cmdp.horizon is None else np.stack(found[::-1])
-            safe = left.any(1)
+            safe = np.asarray(left.any(1))
 
     @property
     def lost(self) -> Labels:

@@ -44,7 +44,13 @@ class PairRows:
         entries = P.tocoo()
         used = entries.data > 0
         row, column = entries.coords
-        return cls(cmdp.S, cmdp.A, row[used].astype(np.int64), column[used].astype(np.int64), entries.data[used])
+        return cls(
+            cmdp.S,
+            cmdp.A,
+            row[used].astype(np.int64),
+            column[used].astype(np.int64),
+            np.asarray(entries.data[used], float),
+        )
 
     @cached_property
     def source(self) -> Labels:

@@ -13,6 +13,7 @@ from clearance.finite.mixture import Mixture
 from clearance.finite.support_graph import Labels, closed_classes, reachable
 
 # Up to this many states, steps of a horizon, and components of a mixture, the exact values take less than a second.
+NONE, ONE = np.array(Fraction(0), object), np.array(Fraction(1), object)
 MOST_STATES, MOST_STEPS, MOST_COMPONENTS = 24, 16, 8
 
 
@@ -61,7 +62,7 @@ def _chain(cmdp: CMDP, pi: Array) -> tuple[Matrix, Matrix, Labels]:
     P, weights = _rows(cmdp), to_fractions(pi)
     total, mass = P.sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
     weights = weights / mass
-    P_pi = (weights[..., None] * (P / np.where(total == 0, Fraction(1), total))).sum(1)
+    P_pi = (weights[..., None] * (P / np.where(total == 0, ONE, total))).sum(1)
     label = closed_classes((P_pi != 0).astype(float))
     return P_pi, (weights * to_fractions(cmdp.h)).sum(-1).T, label
 
@@ -71,8 +72,8 @@ def _total(cmdp: CMDP, pi: Array) -> Matrix | None:
     closed, seen = label >= 0, reachable(cmdp, pi > 0)
     if np.any(h[closed & seen] != 0):
         return None
-    system = to_fractions(np.eye(cmdp.S)) - np.where(closed[:, None] | closed, Fraction(0), P)
-    right = np.where(closed[:, None], Fraction(0), np.hstack([to_fractions(np.ones((cmdp.S, 1))), h]))
+    system = to_fractions(np.eye(cmdp.S)) - np.where(closed[:, None] | closed, NONE, P)
+    right = np.where(closed[:, None], NONE, np.hstack([to_fractions(np.ones((cmdp.S, 1))), h]))
     w, *V = solve_exactly(system, right).T
     return np.array([[v, v, w] for v in V], object)
 

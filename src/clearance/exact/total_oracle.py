@@ -60,7 +60,7 @@ class TotalOracle:
     @cached_property
     def zero(self) -> tuple[Labels, Mask]:
         """The zero components [S], and their pairs."""
-        return end_components(self.cmdp, ~self.cmdp.h.any(axis=0))
+        return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
     @cached_property
     def ending(self) -> Mask:
@@ -140,7 +140,7 @@ class TotalOracle:
 
     def _at_nodes(self, x: Array, quotient: Quotient) -> Array:
         part = quotient.node >= 0
-        return np.bincount(quotient.node[part], x[part], quotient.S)
+        return np.bincount(quotient.node[part], x[part], quotient.S).astype(float)
 
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
         """The policy [S] of the rows chosen: inside a component walk to where it is left, or to where runs may end."""

@@ -62,7 +62,7 @@ class Mixture:
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:
         """Return a mixture of one policy [S, A], or [H, S, A] where it depends on the time."""
-        return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if np.ndim(pi) == 3 else 2)[None])
+        return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if _depends_on_time(pi) else 2)[None])
 
     @classmethod
     def of(cls, policy: Mixture | ArrayLike) -> Mixture:
@@ -188,3 +188,10 @@ class Actor:
             raise InputError(f"the policy is for {len(self.pi)} steps: the episode is over, reset it")
         p = self.pi[t, s] if self.pi.ndim == 3 else self.pi[s]
         return int(self.rng.choice(len(p), p=p / p.sum()))
+
+
+def _depends_on_time(pi: ArrayLike) -> bool:
+    try:
+        return np.ndim(pi) == 3
+    except ValueError:  # rows of different lengths, which the reader of numbers refuses
+        return False

@@ -114,7 +114,7 @@ def _with_flag(cmdp: CMDP, goal: Mask, name: str) -> CMDP:
     P = sparse.csr_array(cmdp.rows)
     keep, turn = (sparse.diags_array(mask.astype(float)) for mask in (~goal, goal))
     blank = sparse.csr_array(P.shape)
-    rows = sparse.block_array([[P @ keep, P @ turn], [blank, P]], format="csr")
+    rows: Any = sparse.block_array([[P @ keep, P @ turn], [blank, P]], format="csr")
     rho = np.concatenate([np.where(goal, 0.0, cmdp.rho), np.where(goal, cmdp.rho, 0.0)])
     h, available = np.concatenate([cmdp.h, cmdp.h], axis=1), np.concatenate([cmdp.available, cmdp.available])
     names = None if cmdp.states is None else [*cmdp.states, *_entered(cmdp.states, name)]

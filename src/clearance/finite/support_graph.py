@@ -56,10 +56,9 @@ def spread(source: Labels, target: Labels, start: Mask) -> Mask:
 
 def closed_classes(P_pi: Any) -> Labels:
     """Return the closed class [S] of each state under P_π, numbered from 0; −1 for transient states."""
-    P = sparse.coo_array(P_pi)
-    row, column = P.coords
-    row, column = row[P.data > 0], column[P.data > 0]
-    S = P.shape[0]
+    P: Any = sparse.coo_array(P_pi)
+    row, column = (x[P.data > 0].astype(np.int64) for x in P.coords)
+    S = int(P.shape[0])
     n, label = _components(row, column, S)
     leaves = np.zeros(n, bool)
     leaves[label[row[label[row] != label[column]]]] = True

@@ -114,6 +114,7 @@ def _by_samples(task: Task, search: Search, lam: Array, spent: float) -> Selecti
     if best is None:
         raise InputError("nothing was tested: give a larger budget")
     note = f"policy {attempts.index(best) + 1} of {len(attempts)} that were tested, at level {best.delta:.3g}"
+    note = "; ".join(words for words in (note, search.explain(best)) if words)
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))

@@ -16,6 +16,7 @@ from clearance.core.errors import InputError
 from clearance.finite.cmdp import CMDP
 from clearance.runs.worlds.world import World
 from clearance.simulator.simulator import Simulator
+from clearance.simulator.table_problem import TableProblem
 
 
 @singledispatch
@@ -40,3 +41,12 @@ def _(problem: Simulator) -> World:
     from clearance.runs.worlds.simulator_world import SimulatorWorld
 
     return SimulatorWorld(problem)
+
+
+@world_of.register
+def _(problem: TableProblem) -> World:
+    from clearance.runs.worlds.tabular_world import TabularWorld
+    from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
+
+    assert isinstance(problem, TabularProblem)
+    return TabularWorld(problem)

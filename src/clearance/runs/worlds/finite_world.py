@@ -259,10 +259,9 @@ class FiniteWorld(World):
             counts.add(margin.hits, margin.starts)
         if isinstance(memory, Tables):
             counts.add(memory.hits, memory.starts)
-        reserve = 0.0 if margin.policy is None else min(max(3.0 * margin.tested, 0.02 * budget), 0.1 * budget)
         last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
-        others, safe = policy.pi(run.trace.theta[last]), {"fallback": margin.policy, "reserve": reserve}
-        return PlannedSearch(FiniteExplored(cmdp, policy, counts), cmdp.b, key, budget, delta, others, **safe)
+        others, explored = policy.pi(run.trace.theta[last]), FiniteExplored(cmdp, policy, counts)
+        return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""

@@ -30,8 +30,10 @@ ROUND = 0.04  # share of the budget for walks by one plan before the next one is
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
 CURIOUS = 0.3  # share of these walks that look for better pairs
 SOFT = 0.05  # share of uniform actions in these walks
-FIRST_TEST = 0.72  # share of what is left that the first test may take
-PASSING = 0.9  # probability with which a test should pass, if all its limits are as close as planned
+# Each test may take a share of what is left, and should pass with a probability, if all limits are as close as planned.
+# The first is bold or thorough, whichever needs less slack: thorough where the range of the samples decides, not luck.
+BOLD, THOROUGH = (0.65, 0.65), (0.88, 0.97)
+LATER = (BOLD, (0.7, 0.9), (0.8, 0.97), (1.0, 0.995))
 HALF, TRUST = (
     0.5,
     0.5,
@@ -88,7 +90,7 @@ class PlannedSearch:
 
     others    further policies [n, S, A] that were learned, as candidates beside the plans
     plans     whether the policy class has plans: a linear program
-    fallback  a mixture that is known to be safe, tested last if nothing else has passed; reserve: steps kept for it
+    fallback  a mixture that is known to be safe, tested last if no plan has enough room
     """
 
     explored: Explored
@@ -99,10 +101,10 @@ class PlannedSearch:
     others: Array
     plans: bool = True
     fallback: Mixture | None = None
-    reserve: float = 0.0
     single: Single = "prefer"
     steps: int = 0
     spent: int = 0
+    passing: float = BOLD[1]
     tolerated_loss: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
     tested: list[Planned | None] = field(default_factory=list)
@@ -111,6 +113,20 @@ class PlannedSearch:
         """The source that a policy was tested with."""
         planned = next(p for p, a in zip(self.tested, self.attempts, strict=True) if a.policy is policy)
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
+
+    def explain(self, attempt: Attempt) -> str:
+        """What the slack costs on the estimated model, at the prices λ of the limits, and what is left to learn."""
+        model = self.explored.model()
+        plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
+        if plan is None or not plan.room or not len(self.b):
+            return ""
+        most, J = model.evaluate(plan.pi), attempt.policy.weights @ [model.evaluate(p).J for p in attempt.policy.pi]
+        price = float(plan.lam @ np.maximum(J[1:] - self.b, 0.0))
+        rest = max(float(most.J[0] - J[0]) - price, 0.0)
+        return (
+            f"on the estimated model the slack that the certificate needs costs {price:.3g} of the reward, and "
+            f"{rest:.3g} is left to the learner: without slack {most.J[0]:.6g} ± {most.doubt[0]:.2g} could be earned"
+        )
 
     @property
     def certified(self) -> list[int]:
@@ -134,7 +150,7 @@ class PlannedSearch:
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
             model = self.explored.model()
-            planned = self._plan(model, delta, FIRST_TEST * (self.budget - self.steps))
+            planned, _ = self._open(model, delta, self.budget - self.steps)
             if k >= ROUNDS[0] and not self._pays(planned, delta, share, np.sqrt(k / (k + 1))):
                 break
             weights = np.append(1.0, planned.lam)
@@ -143,29 +159,39 @@ class PlannedSearch:
 
     def _pays(self, planned: Planned, delta: float, share: float, smaller: float) -> bool:
         """Whether the test needs less slack after another round, which leaves so much of the doubt."""
-        left = FIRST_TEST * (self.budget - self.steps)
+        left = BOLD[0] * (self.budget - self.steps)
         now, then = (
             float(planned.lam @ self._need(planned.seen, planned.power, delta, steps, factor, planned.lam))
-            for steps, factor in ((left, 1.0), (left - FIRST_TEST * share, smaller))
+            for steps, factor in ((left, 1.0), (left - BOLD[0] * share, smaller))
         )
         return then < now
 
     def _next(self, j: int, delta: float, left: float) -> bool:
         """Plan and test one more policy; False where another test promises nothing."""
-        last = j == len(LEVELS) - 1
-        if self.fallback is not None and not self.certified and (last or left <= 2 * self.reserve):
-            self._test(j, self.fallback, None, left, delta)
-            return False
-        left -= 0.0 if self.certified or self.fallback is None else self.reserve
-        part = FIRST_TEST if not self.attempts else 1.0
+        part, self.passing = (1.0, BOLD[1]) if self.certified else LATER[j]
         model = self.explored.model()
-        planned = self._plan(model, delta, part * left)
+        planned, part = (self._plan(model, delta, part * left), part) if j else self._open(model, delta, left)
         if self.certified:
             best = max((model.evaluate(self.attempts[i].policy.pi[0]) for i in self.certified), key=lambda e: e.J[0])
             if planned.seen.J[0] - best.J[0] <= WORTH * float(planned.lam @ planned.need):
                 return False
-        self._test(j, Mixture.single(planned.seen.pi), planned, part * left, delta)
+        hopeless = j == len(LEVELS) - 1 and self._merit(planned)[0] < 0
+        if hopeless and self.fallback is not None and not self.certified:
+            self._test(j, self.fallback, None, left, delta)
+        else:
+            self._test(j, Mixture.single(planned.seen.pi), planned, part * left, delta)
         return True
+
+    def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
+        """The plan for the first test, bold or thorough, and the share of what is left that it may take."""
+        part, self.passing = BOLD
+        bold = self._plan(model, delta, part * left)
+        more, self.passing = THOROUGH
+        need = self._need(bold.seen, bold.power, delta, more * left, 1.0, bold.lam)
+        if bold.lam @ need < bold.lam @ bold.need:
+            return self._plan(model, delta, more * left), more
+        self.passing = BOLD[1]
+        return bold, part
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
         """The best policy on the model that a test of so many steps should pass; else the one closest to that."""
@@ -216,7 +242,7 @@ class PlannedSearch:
         """The slack [I] that a test of so many steps needs, if the doubt of the model is by this factor smaller."""
         source = self.explored.episodes(Mixture.single(seen.pi), seen.V, power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
-        errors = float(norm.ppf(PASSING ** (1 / max(1, np.count_nonzero(lam)))))
+        errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
         return slack_needed(seen.spread(power)[1:], reach, n, delta, errors, smaller * seen.doubt[1:])
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
@@ -227,7 +253,7 @@ class PlannedSearch:
             source = planned.source(self.explored)
             likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.seen.spread(planned.power)[1:]
         patient, key = planned is None, fold(self.key, j)
-        seen = gather(source, self.b, delta, key, HALF * budget, likely=likely, impatient=not patient)
+        seen = gather(source, self.b, delta, key, HALF * budget, likely=likely)
         if patient or should_pass(seen, self.b, affordable_episodes(budget, source.episode_steps), TRUST):
             seen = gather(source, self.b, delta, key, budget, impatient=not patient, start=seen.standing)
         self.steps += seen.steps

@@ -1,0 +1,43 @@
+"""Learning a table without a model: plan on what was counted, walk by the plan and where more could be, and repeat.
+
+Every iteration walks N environment steps: mostly by a policy that takes every pair which was seen too rarely for better
+than it looks (at first all of them), and by the best policy on the estimated model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.exact.planning import plan_best, plan_exploration
+from clearance.learning.methods.method_base import first_state, setting
+from clearance.learning.state import Info, State
+
+CURIOUS = 0.7  # share of the walks that look for better pairs
+
+
+@dataclass(frozen=True)
+class TabularExploration:
+    """The method of `cl.tabular`."""
+
+    K: int = setting(12, "iterations")
+    N: int | None = setting(None, "environment steps of an iteration; as many as the budget allows")
+
+    draw_kind: ClassVar[str] = "table"
+
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        return first_state(theta, I, memory)
+
+    def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
+        """Plan once, and walk."""
+        explored, N = sampler.explored, self.N or 10_000
+        model = explored.model()
+        plan = plan_best(model.cmdp, sampler.statement.b)
+        seen = model.evaluate(plan.pi)
+        curious = plan_exploration(model, seen.V, np.append(1.0, plan.lam), explored.high)
+        steps = explored.walk_both(key, plan.pi, curious, N, CURIOUS)
+        theta = np.log(np.maximum(plan.pi, 1e-300)).ravel()
+        return State(theta, plan.lam, state.k + 1, state.sampler_memory), Info(seen.J, 0.0, steps)

@@ -1,0 +1,154 @@
+"""An environment with finitely many observations, with its transitions counted; and its episodes for certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from clearance.certificates.episode_source import Batch
+from clearance.core.arrays import Array
+from clearance.core.random_streams import fold
+from clearance.exact.estimated_model import EstimatedModel, estimate_model
+from clearance.finite.cmdp import CMDP
+from clearance.finite.mixture import Mixture
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes, out_of_bounds_error
+from clearance.finite.softmax_policy import SoftmaxPolicy
+from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
+
+SURE = 1e9  # how often it counts that nothing happens after the end
+
+
+@dataclass(eq=False)
+class ExploredTable:
+    """What was seen of an environment: transitions by pair, Σ h and Σ h² of every pair [S·A, 1+I], and starts [S]."""
+
+    problem: TabularProblem
+    policy: SoftmaxPolicy
+    transitions: dict[tuple[int, int], int] = field(default_factory=dict)
+    total: Array = field(init=False)
+    squares: Array = field(init=False)
+    starts: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        S, A, H = self.problem.S, self.problem.A, 1 + self.problem.statement.I
+        self.total, self.squares, self.starts = np.zeros((S * A, H)), np.zeros((S * A, H)), np.zeros(S)
+
+    @property
+    def available(self) -> NDArray[np.bool_]:
+        return np.ones((self.problem.S, self.problem.A), bool)
+
+    @property
+    def high(self) -> Array:
+        return self.problem.bounds[1]
+
+    def count(self, pair: int, after: int, h: Array) -> None:
+        self.transitions[pair, after] = self.transitions.get((pair, after), 0) + 1
+        self.total[pair] += h
+        self.squares[pair] += h * h
+
+    def like(self, h: Array) -> CMDP:
+        """A model with the shape of the problem and signals h [S·A, 1+I], whose P nobody reads."""
+        S, A, s = self.problem.S, self.problem.A, self.problem.statement
+        stay = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
+        signals = h.T.reshape(1 + s.I, S, A)
+        return CMDP(stay, signals[0], signals[1:], s.b, gamma=s.gamma, names=s.names, order="state")
+
+    def model(self) -> EstimatedModel:
+        S, A, end = self.problem.S, self.problem.A, self.problem.S - 1
+        pairs = np.array(list(self.transitions), int).reshape(-1, 2)
+        n = np.array(list(self.transitions.values()), float)
+        over = end * A + np.arange(A)  # nothing happens after the end
+        rows, columns = np.append(pairs[:, 0], over), np.append(pairs[:, 1], np.full(A, end))
+        counts = sparse.csr_array((np.append(n, np.full(A, SURE)), (rows, columns)), shape=(S * A, S))
+        seen = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
+        mean = self.total / seen
+        scatter = np.sqrt(np.maximum(self.squares / seen - mean**2, 0.0))
+        found = estimate_model(counts, self.starts, self.like(mean), self.problem.bounds[0])
+        return EstimatedModel(found.cmdp, found.n, found.starts, scatter)
+
+    def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
+        """Episodes from reset, cut off with probability 1 − γ at every step, for about so many steps."""
+        taken, episode, gamma = 0, 0, self.problem.statement.gamma
+        while taken < steps:
+            rng = np.random.default_rng(int(fold(key, episode)))
+            T = int(rng.geometric(1 - gamma))
+            taken += sum(1 for _ in self.follow(rng, int(fold(key, episode)) >> 1, pi, T))
+            episode += 1
+        return taken
+
+    def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
+        """Walk by two policies, softened by a few uniform actions; `share` of the steps by the curious one."""
+        soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
+        parts = ((1 - share) * steps, share * steps)
+        return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
+
+    def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
+        """Yield (row, signals, row after) of at most T steps of one episode, and count them."""
+        problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
+        s = problem.reset(seed)
+        self.starts[s] += 1
+        for u in rng.random(T).tolist():
+            a = min(int(np.searchsorted(cdf[s], u * cdf[s, -1], side="right")), A - 1)
+            after, h = problem.step(a)
+            self.count(s * A + a, after, h)
+            yield s, h, after
+            if after == end:
+                return
+            s = after
+
+    def episodes(self, mixture: Mixture, base: Array | None, power: float) -> TableEpisodes:
+        return TableEpisodes(self, mixture, base, power)
+
+
+@dataclass(frozen=True, eq=False)
+class TableEpisodes:
+    """Bounded unbiased estimates of J as `finite_episodes` has them, from an environment that is reset and stepped."""
+
+    explored: ExploredTable
+    mixture: Mixture
+    base: Array | None
+    power: float
+
+    @cached_property
+    def _like(self) -> MixtureEpisodes:
+        """Bounds and lengths of the same estimator on a model of this shape."""
+        like = self.explored.like(np.zeros_like(self.explored.total))
+        return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        return self._like.bounds
+
+    @property
+    def bias(self) -> Array:
+        return self._like.bias
+
+    @property
+    def episode_steps(self) -> float:
+        return self._like.episode_steps
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        """Episodes begin .. begin + n − 1 of the stream `key`; an ended episode adds nothing more."""
+        like, (low, high) = self._like, self.explored.problem.bounds
+        X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
+        gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights
+        V[-1] = 0.0
+        for i in range(n):
+            stream = fold(key, begin + i)
+            rng = np.random.default_rng(int(stream))
+            T, m = int(rng.geometric(1 - like.q)), int(rng.choice(len(weights), p=weights / weights.sum()))
+            component[i], weight = m, 1.0
+            for t, (s, h, after) in enumerate(self.explored.follow(rng, int(stream) >> 1, self.mixture.pi[m], T)):
+                if np.any(h < low) or np.any(h > high):
+                    raise out_of_bounds_error(begin + i, t)
+                if t == 0:
+                    X[i] = V[s]
+                X[i] += weight * (h + gamma * V[after] - V[s])
+                weight *= gamma / like.q
+                steps += 1
+        return X, component, steps

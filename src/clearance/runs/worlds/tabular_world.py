@@ -1,0 +1,129 @@
+"""Environments with finitely many observations as the pipeline sees them: a table, learned and certified by samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clearance.certificates.best_mixture import Single
+from clearance.certificates.candidate_search import Search
+from clearance.certificates.certificate import Certificate, EvidenceKind
+from clearance.certificates.ledger import run_test
+from clearance.certificates.statistical_certificate import certificate_from
+from clearance.core.arrays import Array
+from clearance.core.atomic_files import digest, save_json
+from clearance.core.errors import InputError
+from clearance.core.inside_folder import AnyPath
+from clearance.core.random_streams import fold, key_of
+from clearance.core.statement import Statement, describe_statement
+from clearance.exact.tabular_exploration import TabularExploration
+from clearance.finite.mixture import Mixture
+from clearance.finite.softmax_policy import SoftmaxPolicy, softmax
+from clearance.learning.draws import Draws
+from clearance.learning.loop import Run
+from clearance.learning.methods.method_base import Method
+from clearance.learning.sampler import Sampler
+from clearance.learning.state import State
+from clearance.runs.worlds.explored_table import ExploredTable
+from clearance.runs.worlds.planned_search import PlannedSearch
+from clearance.runs.worlds.world import PolicyDescription, ProblemDescription, Settled, Task, World
+from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
+
+BUDGET = 1e6  # environment steps for everything, unless given
+LEARNING = 0.3  # the share of them for learning
+LEARN, FRESH = 2**40 + 30, 2**41
+NOT_RESUMED = "a run on a table cannot be resumed: solve it again"
+
+
+@dataclass(frozen=True, eq=False)
+class TableSampler(Sampler):
+    """What `TabularExploration` walks in; it draws nothing for gradients."""
+
+    problem: TabularProblem
+    policy: SoftmaxPolicy
+    explored: ExploredTable = field(repr=False)
+
+    @property
+    def statement(self) -> Statement:
+        return self.problem.statement
+
+    def batch(self, key: np.uint64, memory: Any, theta: Array, N: int) -> tuple[Draws, Array, Any, int]:
+        raise InputError("a table is learned by TabularExploration: leave out method")
+
+
+@dataclass(frozen=True, eq=False)
+class TabularWorld(World):
+    """A black box with a table of observations."""
+
+    problem: TabularProblem
+
+    @property
+    def statement(self) -> Statement:
+        return self.problem.statement
+
+    def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
+        if asked not in (None, "samples") or exact_J is not None:
+            raise InputError("a table has evidence from samples only: leave out evidence and exact_J")
+        return "samples"
+
+    def default_method(self) -> Method:
+        return TabularExploration()
+
+    def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> TableSampler:
+        if not isinstance(method, TabularExploration) or policy is not None or sampler is not None:
+            raise InputError("a table is learned by TabularExploration: leave out method, policy and sampler")
+        own = softmax(self.problem.S, self.problem.A)
+        return TableSampler(self.problem, own, ExploredTable(self.problem, own))
+
+    def settle(self, task: Task, margin: Any) -> Settled:
+        method: Any = task.method
+        learning = LEARNING * (task.budget or BUDGET)
+        method = replace(method, N=max(1, int(learning / method.K))) if method.N is None else method
+        return Settled(task.sampler, method, np.inf, fold(key_of(task.seed), LEARN), 2 * learning)
+
+    def search_budget(self, task: Task, spent: int) -> float:
+        return (task.budget or BUDGET) - spent
+
+    def search(
+        self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
+    ) -> Search:
+        sampler: Any = settled.sampler
+        none = np.zeros((0, self.problem.S, self.problem.A))
+        return PlannedSearch(sampler.explored, self.statement.b, key, budget, delta, none)
+
+    def scope(self, policy: Mixture) -> str:
+        return f"{self.statement.name} as it was stepped; {self.statement.meaning}"
+
+    def last_policy(self, settled: Settled, state: State) -> Mixture:
+        return Mixture.single(settled.sampler.policy.pi(state.theta))
+
+    def certify_policy(self, policy: Any, **how: Any) -> Certificate:
+        """Certify a table [S, A], or a mixture of tables."""
+        mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
+        explored, delta = ExploredTable(self.problem, softmax(self.problem.S, self.problem.A)), how["delta"]
+        source, key = explored.episodes(mixture, None, 0.5), fold(key_of(how["seed"]), FRESH)
+        seen, spent, note = run_test(source, self.statement.b, delta, key, how["budget"], None, how.get("ledger"))
+        facts: dict[str, Any] = {"components": mixture.M, "scope": self.scope(mixture), "note": note, "spent": spent}
+        return certificate_from(seen, self.statement.b, delta, **facts, **self.limits())
+
+    def describe(self) -> ProblemDescription:
+        data = describe_statement(self.statement)
+        return ProblemDescription(digest(["table", data], {}), "problem.json", lambda path: save_json(path, data))
+
+    def describe_policy(self, policy: SoftmaxPolicy) -> PolicyDescription:
+        return PolicyDescription({"kind": "tabular", "S": self.problem.S, "A": self.problem.A})
+
+    def describe_sampler(self, sampler: Any) -> dict[str, Any]:
+        return {"kind": "TableSampler"}
+
+    def restore_policy(self, folder: Path, data: dict[str, Any]) -> Any:
+        raise InputError(NOT_RESUMED)
+
+    def restore_sampler(self, data: dict[str, Any], policy: Any) -> Sampler:
+        raise InputError(NOT_RESUMED)
+
+    def read_margin(self, path: AnyPath) -> None:
+        return None

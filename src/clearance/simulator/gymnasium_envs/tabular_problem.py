@@ -1,0 +1,129 @@
+"""Problems given as Gymnasium environments with finitely many observations and actions, whose model nobody wrote down.
+
+    cl.tabular("FrozenLake-v1", constraints=f, limits=0.3, bounds=([0, 0], [1, 1]), gamma=0.95)
+
+An observation is a row of a table: a number (`Discrete`), or a small tuple of numbers (`MultiDiscrete`, `Tuple` of
+`Discrete`). The environment is only reset and stepped, never put into a chosen state; which rows occur is discovered on
+the way. After the last row stands one for episodes that have ended, where all signals are 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.core.statement import Statement
+from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium
+from clearance.simulator.table_problem import TableProblem
+
+MOST_ROWS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class TableShape:
+    """How observations are rows: the number of values of each part, and the first of them."""
+
+    sizes: tuple[int, ...]
+    first: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return int(np.prod(self.sizes))
+
+    def row(self, obs: Any) -> int:
+        """The row of an observation."""
+        at = 0
+        parts = (obs,) if len(self.sizes) == 1 and np.ndim(obs) == 0 else obs
+        for x, n, first in zip(parts, self.sizes, self.first, strict=True):
+            k = int(x) - first
+            if not 0 <= k < n:
+                raise InputError(f"the observation {obs!r} does not fit its space")
+            at = at * n + k
+        return at
+
+
+@dataclass(frozen=True, eq=False)
+class TabularProblem(TableProblem):
+    """An environment with finitely many observations and actions, made by `cl.tabular`.
+
+    S, A  rows of the table, the last one for episodes that have ended, and actions
+    """
+
+    gym: Gym
+    shape: TableShape
+    A: int
+    first_action: int = 0
+
+    @property
+    def statement(self) -> Statement:
+        return self.gym.statement
+
+    @property
+    def S(self) -> int:
+        return self.shape.rows + 1
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(low, high) of the signals [1+I], as declared."""
+        assert self.statement.bounds is not None
+        return self.statement.bounds
+
+    def reset(self, seed: int) -> int:
+        """Begin an episode; the row of its first observation."""
+        return self.shape.row(self.gym.lanes.reset_first(seed))
+
+    def step(self, action: int) -> tuple[int, Array]:
+        """One step; the row after it, the last one if the episode has ended, and the signals [1+I]."""
+        obs, row = self.gym.lanes.step_first(action + self.first_action)
+        costs = np.ravel(row.cost[0]) if self.statement.I else np.zeros(0)
+        h = np.append(row.reward[0], self.gym.sign * costs)
+        if row.truncated[0] and not row.terminated[0]:
+            raise InputError(f"{self.statement.name} cuts episodes off by itself, but J has no time limit: remove it")
+        return (self.shape.rows if row.terminated[0] else self.shape.row(obs)), h
+
+    def close(self) -> None:
+        self.gym.close()
+
+
+def tabular(env: Any, **settings: Any) -> TabularProblem:
+    """A finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
+
+    The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
+    gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
+    bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each
+    """
+    if settings.get("horizon") is not None:
+        raise InputError(
+            "horizon is not for tables: give gamma (J is discounted, and ends where an episode terminates)"
+        )
+    gym = gymnasium(env, num_envs=1, **settings)
+    bounds = gym.statement.bounds
+    if bounds is None or not np.all(np.isfinite(bounds)):
+        raise InputError(f"bounds must be (low, high) with {1 + gym.statement.I} finite numbers each, reward first")
+    inner: Any = gym.lanes
+    space, actions = inner.envs[0].observation_space, inner.envs[0].action_space
+    if type(actions).__name__ != "Discrete":
+        raise InputError(f"action space {actions} is not Discrete: use cl.gymnasium")
+    shape = _shape(space)
+    if shape.rows > MOST_ROWS:
+        raise InputError(f"observation space {space} has {shape.rows:,} values, a table {MOST_ROWS:,} at most")
+    return TabularProblem(gym, shape, int(actions.n), int(getattr(actions, "start", 0)))
+
+
+def _shape(space: Any) -> TableShape:
+    kind = type(space).__name__
+    parts = list(space.spaces) if kind == "Tuple" else [space]
+    if all(type(p).__name__ == "Discrete" for p in parts):
+        return TableShape(tuple(int(p.n) for p in parts), tuple(int(getattr(p, "start", 0)) for p in parts))
+    if kind == "MultiDiscrete":
+        nvec: NDArray[np.int64] = np.asarray(space.nvec).ravel()
+        start = np.broadcast_to(np.asarray(getattr(space, "start", 0)), np.shape(space.nvec)).ravel()
+        return TableShape(tuple(int(n) for n in nvec), tuple(int(x) for x in start))
+    raise InputError(
+        f"observation space {space} is neither Discrete, MultiDiscrete nor a Tuple of Discrete: use cl.gymnasium"
+    )

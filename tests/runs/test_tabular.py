@@ -1,0 +1,107 @@
+"""`cl.tabular`: a black box with finitely many observations through the one pipeline, judged by its true model."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import clearance as cl
+from clearance.core.errors import InputError
+from clearance.simulator.gymnasium_envs.tabular_problem import TableShape
+
+gymnasium = pytest.importorskip("gymnasium")
+spaces = gymnasium.spaces
+
+
+class Corridor(gymnasium.Env):
+    """Cells 0..3; action 1 moves right but slips by 20 %, and pays 1 from cell 3 on, which ends half of the time.
+
+    Action 1 costs 1 in every step; action 0 stays and pays 0.1.
+    """
+
+    kind: ClassVar[str] = "discrete"
+
+    def __init__(self) -> None:
+        whole = {"discrete": spaces.Discrete(4), "multi": spaces.MultiDiscrete([2, 2])}
+        whole["tuple"] = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2)))
+        self.observation_space, self.action_space = whole[self.kind], spaces.Discrete(2)
+        self.s = 0
+
+    def _obs(self) -> Any:
+        pair = self.s // 2, self.s % 2
+        return {"discrete": self.s, "multi": np.array(pair), "tuple": pair}[self.kind]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.s = 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> Any:
+        reward, cost, over = 0.1, float(action), False
+        if action == 1 and self.s == 3:
+            reward, over = 1.0, bool(self.np_random.random() < 0.5)
+        elif action == 1 and self.np_random.random() < 0.8:
+            self.s += 1
+        return self._obs(), reward, over, False, {"cost": cost}
+
+
+class Pairs(Corridor):
+    kind = "multi"
+
+
+class Tuples(Corridor):
+    kind = "tuple"
+
+
+def true_model(limit: float) -> cl.CMDP:
+    P, r, c = np.zeros((5, 2, 5)), np.full((5, 2), 0.1), np.zeros((1, 5, 2))
+    for s in range(4):
+        P[s, 0, s] = 1.0
+        P[s, 1, min(s + 1, 3)] += 0.8
+        P[s, 1, s] += 0.2
+    P[3, 1] = [0, 0, 0, 0.5, 0.5]
+    P[4, :, 4], r[3, 1], r[4] = 1.0, 1.0, 0.0
+    c[0, :4, 1] = 1.0
+    return cl.CMDP(P, r, cost=c, limit=limit, rho=[1, 0, 0, 0, 0], gamma=0.8)
+
+
+@pytest.mark.parametrize("env", [Corridor, Pairs, Tuples])
+def test_a_black_box_is_solved_and_certified(env: Any) -> None:
+    limit = 1.5
+    problem = cl.tabular(env, limits=limit, bounds=([0, 0], [1, 1]), gamma=0.8)
+    found, truth = cl.solve(problem, budget=3e4, seed=1), true_model(limit)
+    best, J = cl.optimum(truth), found.policy.J(truth)
+    assert found.certificate.verdict == "CERTIFIED" and -J[1] <= limit and found.policy.M == 1
+    assert 0.8 * best.J_r < J[0] <= best.J_r and found.env_steps <= 3.3e4
+    assert "estimated model" in found.certificate.message
+
+
+def test_certify_a_table_of_a_black_box() -> None:
+    problem = cl.tabular(Corridor, limits=1.0, bounds=([0, 0], [1, 1]), gamma=0.8)
+    run, stay = np.tile([0.0, 1.0], (5, 1)), np.tile([1.0, 0.0], (5, 1))
+    assert cl.certify(problem, stay, budget=1e4).verdict == "CERTIFIED"
+    assert cl.certify(problem, run, budget=3e4).verdict == "VIOLATED"
+
+
+def test_rows() -> None:
+    shape = TableShape((3, 2), (1, 0))
+    assert [shape.row((x, y)) for x in (1, 2, 3) for y in (0, 1)] == list(range(6)) and shape.rows == 6
+    with pytest.raises(InputError, match="does not fit"):
+        shape.row((4, 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"horizon": 10}, "horizon is not for tables"),
+        ({}, "reward first"),
+        ({"bounds": ([0], [1])}, "reward first"),
+    ],
+)
+def test_what_a_table_cannot_be(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        cl.tabular(Corridor, limits=1.0, gamma=0.8, **settings)
+    with pytest.raises(InputError, match="neither Discrete"):
+        cl.tabular("CartPole-v1", constraints=lambda *_: 0.0, limits=1.0, gamma=0.8, bounds=([0, 0], [1, 1]))
