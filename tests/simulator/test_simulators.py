@@ -25,7 +25,7 @@ from clearance.learning.loop import iterate
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.methods.practical_crpo import PracticalCRPO
 from clearance.learning.natural_direction import Natural
-from clearance.runs.worlds.simulator_world import TESTED, _with_kappa
+from clearance.runs.worlds.simulator_plan import TESTED, learning_share, rarity, with_kappa
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.linear_quadratic import LQR, LinearPolicy
 from clearance.simulator.policies.network_mixture import NetworkMixture
@@ -323,7 +323,7 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     )
     method = PracticalCNPGPD(K=10, N=400, kappa=0.0)  # no policy can keep this limit: the cost is not negative
     state, info = method.step(np.uint64(0), sampler, method.init(sampler.policy.init(), 1, sampler.begin()), np.inf)
-    short = state.method_memory[0]
+    short = state.method_memory.short
     assert np.allclose(short, 1.0 - info.J_hat[1]) and state.lam == 0
     state, info = method.step(np.uint64(1), sampler, state, np.inf)
     assert state.lam > 0 or info.J_hat[1] > 1.0 - method.relaxed_at(1) * short
@@ -356,7 +356,8 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
         PracticalCRPO(K=1, N=400, std_last=0.5, kappa=0.0),
     ):
         begin = method.init(sampler.policy.init(), 1, sampler.begin())
-        memory = (np.zeros(1), 1.0) if isinstance(method, PracticalCNPGPD) else 1.0
+        known = begin.method_memory
+        memory = known._replace(quiet=np.ones(())) if isinstance(method, PracticalCNPGPD) else 1.0
         late, _ = method.step(np.uint64(3), sampler, begin._replace(k=1, method_memory=memory), np.inf)
         assert np.all(late.theta[-2:] <= np.log(0.3) + 1e-12)
     with pytest.raises(InputError, match="std_last"):
@@ -376,12 +377,66 @@ def test_the_margin_grows_with_the_spread_of_episodes() -> None:
     assert found == [[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]
     assert method.margin(0, spread(9.0, 5.0, 5.0)).tolist() == [2.0, 4.0]
     statement = simulated.pendulum().statement
-    planned = _with_kappa(PracticalCNPGPD(), statement, 1e6, 0.01)
+    planned = with_kappa(PracticalCNPGPD(), statement, 1e6, 0.01)
     width, episodes, level = 200.0, TESTED * 1e6 / 200, LEVELS[0] * 0.01
     assert planned.kappa == tuple(slack_needed(0.05 * np.array([width]), np.array([width]), episodes, level))
     assert planned.kappa_sd == pytest.approx(slack_needed(np.array([50.0]), np.array([width]), episodes, level)[0] / 50)
-    tight = _with_kappa(PracticalCNPGPD(), replace(statement, b=np.array([-0.01])), 1e6, 0.01)
-    assert tight.kappa == (0.005,) and tight.kappa_sd == 0.0
+    tight = with_kappa(PracticalCNPGPD(), replace(statement, b=np.array([-0.01])), 1e6, 0.01)
+    assert tight.kappa == pytest.approx((0.0085,)) and tight.kappa_sd == 0.0
+
+
+def test_a_run_looks_for_the_safest_policy_first() -> None:
+    """Where the first policy breaks the limit, steps up J_g until two batches keep it; then the first policy again."""
+    env = simulated.navigation(limit=3.0, horizon=40)
+    sampler = Practical(env, gaussian(hidden=(8,)).fitted(env.obs_shape, env.action), hidden=(8,), epochs=1)
+    method = PracticalCNPGPD(K=100, N=800, kappa=0.0, search=0.5)
+    state = method.init(sampler.policy.init(), 1, sampler.begin())
+    first, costs = state.theta, []
+    while state.method_memory.searching and state.k < 50:
+        state, info = method.step(np.uint64(state.k), sampler, state, np.inf)
+        costs.append(-info.J_hat[1])
+    course = state.method_memory
+    if costs[0] > 3.0:
+        assert max(costs[-2:]) <= 3.0 and course.room >= 0 and course.met >= 2
+        z = sampler.normaliser(state.sampler_memory)
+        back, begin = (sampler.policy.plain(x, n) for x, n in ((state.theta, z), (first, sampler.begin().normaliser)))
+        obs = np.random.default_rng(0).normal(0, 0.3, (5, *env.obs_shape))
+        np.testing.assert_allclose(back(obs), begin(obs), rtol=1e-3, atol=1e-4)  # the same policy, renormalised
+
+
+def test_constant_policies_do_the_same_everywhere_and_a_renormalised_one_as_before() -> None:
+    box, rng = cl.Box([-1.0, -2.0], [3.0, 1.0]), np.random.default_rng(0)
+    policy = gaussian(hidden=(8,)).fitted((3,), box)
+    wanted = {"doing nothing": 0.0, "always the lowest action": box.low, "always the highest action": box.high}
+    found = policy.constants()
+    assert found.keys() == wanted.keys()
+    for name, theta in found.items():
+        out = policy.plain(theta, Normaliser.identity(3))(rng.normal(size=(4, 3)))
+        assert np.allclose(np.asarray(policy.head.action(out[:, :2], np)), wanted[name], atol=0.02)
+        assert np.allclose(np.exp(out[:, 2:]), 0.01)
+    assert gaussian(scale="fixed").fitted((3,), box).constants() == {}
+    assert len(categorical().fitted((3,), cl.Discrete(4)).constants()) == 4
+    assert categorical().fitted((3,), cl.Discrete(9)).constants() == {}
+    ones = np.ones(3, np.float32)
+    old, new = Normaliser(0 * ones, ones, ones[0]), Normaliser(2 * ones, 9 * ones, ones[0])
+    x, begin = rng.normal(size=(6, 3)), policy.init() + 0.1
+    moved = policy.renormalised(begin, old, new)
+    np.testing.assert_allclose(policy.plain(moved, new)(x), policy.plain(begin, old)(x), rtol=1e-4, atol=1e-5)
+
+
+def test_rare_costs_get_more_episodes_and_tests_that_need_slack_more_of_the_budget() -> None:
+    def asked(limit: float) -> Any:
+        return replace(simulated.navigation(limit=limit).statement, name="n")
+
+    assert rarity(asked(50.0)) == 0.5 and rarity(asked(1.0)) == pytest.approx(0.01)
+    few, many = (PracticalCNPGPD().fitted(20, 1e5, 1, rare).N for rare in (0.5, 0.001))
+    assert (few, many) == (200, 64 * 20)
+    assert learning_share(asked(50.0), 1e6, 0.01) == 0.5 and learning_share(asked(1.0), 1e5, 0.01) == 0.3
+
+
+def test_a_limit_of_nothing_is_refused_with_what_can_be_certified() -> None:
+    with pytest.raises(InputError, match=r"limit of hazard is 0.*cl\.Chance\(above=0\.0"):
+        cl.solve(simulated.navigation(limit=0.0), budget=1e5)
 
 
 def test_crpo_takes_the_reward_in_turn_with_the_limit_that_is_broken_most() -> None:

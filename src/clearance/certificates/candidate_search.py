@@ -304,12 +304,12 @@ class CandidateSearch:
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt that earns most, or the last one where none is certified.
+    """Return the certified attempt that earns most, or the one that came nearest where none is certified.
 
     One policy is taken in place of a mixture that earns at most `tolerated_loss` more.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:
-        return attempts[-1] if attempts else None
+        return max(attempts, key=lambda a: a.evidence.shortfall, default=None)
     close = [a for a in certified if a.worth >= certified[0].worth - tolerated_loss]
     return next((a for a in close if tolerated_loss and a.policy.M == 1), certified[0])

@@ -37,6 +37,8 @@ class Certificate:
                      a hair of its steps (10⁻⁶)
     names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
     origin           what learning began from, where it did not begin from nothing (`init` of `solve`)
+    neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
+                     safest one (simulators)
     proof            what an independent checker needs (exact evidence): tools/check_certificate.py
     """
 
@@ -66,6 +68,7 @@ class Certificate:
     level: float | None = None
     spent: float | None = None
     origin: str | None = None
+    neighbours: dict[str, list[float]] | None = None
     proof: dict[str, Any] | None = field(default=None, repr=False)
 
     @property

@@ -83,6 +83,7 @@ def parse_certificate(
     rules += [(k, is_count(said.get(k), n), f"a whole number from {n} on") for k, n in COUNTS.items()]
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     rules += [("origin", isinstance(said.get("origin", ""), str | None), "null, or a text")]
+    rules += [("neighbours", is_table(said.get("neighbours"), 1 + I), f"null, or lists of {1 + I} finite numbers")]
     rules += [(k, is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
     proven = said.get("proof") is None or is_proof is None or is_proof(said["proof"], I)
     hold(where, [*rules, ("proof", proven, "null, or arrays that fit b")])
@@ -104,6 +105,11 @@ def hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:
     for key, right, what in rules:
         if not right:
             raise InputError(f"{where}: {key} must be {what}; {REMEDY}")
+
+
+def is_table(x: Any, n: int) -> bool:
+    """Whether x is null, or a few lists of n finite numbers by name."""
+    return x is None or (isinstance(x, dict) and len(x) <= 8 and all(is_list(row, n) for row in x.values()))
 
 
 def is_number(x: Any) -> bool:

@@ -139,6 +139,16 @@ class Evidence:
         return self.bounds[1]
 
     @property
+    def shortfall(self) -> float:
+        """How far the test was from CERTIFIED: the smallest lower bound minus limit, in widths; ≥ 0 if it passed."""
+        return float(
+            min(
+                ((x - bets.given) / bets.width for x, bets in zip(self.lower[1:], self.tally.up[1:], strict=True)),
+                default=0.0,
+            )
+        )
+
+    @property
     def components(self) -> dict[int, Component]:
         return self.tally.parts
 

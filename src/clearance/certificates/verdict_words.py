@@ -22,7 +22,7 @@ MEANING = {
 def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     """Return the sentences for a certificate, given as `Certificate.asdict()`."""
     found = [f"{said['verdict']}: {said['message']}.", _limits(said), _scope(said["scope"])]
-    found += [_components(said), _greedy(said), _not_covered(said), _origin(said)]
+    found += [_components(said), _greedy(said), _not_covered(said), _neighbours(said), _origin(said)]
     return [sentence for sentence in found if sentence]
 
 
@@ -156,6 +156,16 @@ def _greedy(said: Mapping[str, Any]) -> str:
         return ""
     would = {"VIOLATED": "would violate a limit", "UNDECIDED": "might violate a limit"}[verdict]
     return f"Sample actions from this policy; always taking the most likely action {would}."
+
+
+def _neighbours(said: Mapping[str, Any]) -> str:
+    """Say what other policies earn, so that a policy which is safe and useless is seen."""
+    near = said.get("neighbours")
+    return (
+        f"For comparison: it earns {said['J_r']:.4g}; {join_some([f'{k} {J[0]:.4g}' for k, J in near.items()])}."
+        if near
+        else ""
+    )
 
 
 def _origin(said: Mapping[str, Any]) -> str:

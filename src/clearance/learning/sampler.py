@@ -73,6 +73,10 @@ class Sampler(Protocol):
         """Return draws for the direction, Ĵ [1+I] for the dual step, the memory after them, and their steps."""
         ...
 
+    def carry(self, theta: Array, before: Any, after: Any) -> Array:
+        """Return θ of the same policy once the memory has moved from `before` to `after`."""
+        return theta
+
     def measure(self, theta: Array) -> tuple[Array, Array] | None:
         """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]; None where they are not known."""
         return None

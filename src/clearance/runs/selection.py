@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clearance.certificates.advice import advise
 from clearance.certificates.best_mixture import Single, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import Attempt, Search, best_attempt
 from clearance.certificates.certificate import Certificate
@@ -63,7 +64,7 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
     share = ledger.open_search(task.delta, repeats=repeats)
     key = fold(key_of(task.seed), SEARCH)
     search = task.world.search(settled, run, margin, key, budget, share.level, task.single)
-    found = _by_samples(task, search, lam, ledger.spent)
+    found = _by_samples(task, run, search, run.steps + budget, lam, ledger.spent)
     ledger.close_search(share, [(attempt.subject, attempt.evidence) for attempt in found.attempts])
     return found
 
@@ -107,9 +108,9 @@ def _uncertified(task: Task, settled: Settled, run: Run, candidates: Any, exact:
     return task.world.uncertified(settled, run, candidates, exact)
 
 
-def _by_samples(task: Task, search: Search, lam: Array, spent: float) -> Selection:
-    world, b = task.world, task.world.statement.b
-    attempts = tuple(_identified(world, search, attempt) for attempt in search.run())
+def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, spent: float) -> Selection:
+    world, s = task.world, task.world.statement
+    b, attempts = s.b, tuple(_identified(world, search, attempt) for attempt in search.run())
     best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
         raise InputError("nothing was tested: give a larger budget")
@@ -118,6 +119,10 @@ def _by_samples(task: Task, search: Search, lam: Array, spent: float) -> Selecti
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}
     facts |= world.limits()
     certificate = world.complete(certificate_from(best.evidence, b, task.delta, **facts, spent=spent))
+    if best.evidence.verdict != "CERTIFIED":
+        words = advise(best.evidence, b, steps, sum(a.evidence.steps for a in attempts), s.names, s.costs)
+        certificate = replace(certificate, verdict="UNDECIDED", message=f"{words}; {note}")
+    certificate = replace(certificate, neighbours=world.neighbours(search, run) or None)
     return Selection(best.policy, certificate, attempts, search.steps + search.spent, len(attempts))
 
 

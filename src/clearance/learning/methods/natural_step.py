@@ -18,6 +18,7 @@ from clearance.learning.state import State
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
 QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
 ITERATIONS = 500  # at most, unless given
+EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at most so many rows; and for a rare cost
 
 
 class Sizes(Protocol):
@@ -43,7 +44,9 @@ class NaturalSteps:
     """Settings of the steps of θ, and of the margin."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
-    N: int | None = setting(None, "steps per iteration; 8 episodes or more, and what 500 iterations leave")
+    N: int | None = setting(
+        None, "steps per iteration; 8 episodes, more of short ones with rare costs, and what 500 iterations leave"
+    )
     kl: tuple[float, float] = setting(
         (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
     )
@@ -75,12 +78,15 @@ class NaturalSteps:
         if not 0 <= self.kappa_sd < np.inf:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
-    def fitted(self, episode: int, budget: float, least: int) -> Self:
+    def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
         """The same with K and N decided, for episodes of so many steps, and batches of `least` steps or more.
 
         K is at most what the budget allows: κ, steps and noise are planned for the iterations that there will be.
+        rare  the limit as a share of what an episode could cost: the rarer, the more episodes tell what an action costs
         """
-        N = max(int(max(8 * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
+        few, many, rows = EPISODES
+        episodes = np.clip(SEEN / max(rare, 1e-12), few, max(few, min(many, rows // episode)))
+        N = max(int(max(episodes * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
         most = max(1, int(budget / N))
         return replace(self, N=N, K=most if self.K is None else min(self.K, most))
 
@@ -115,14 +121,14 @@ class NaturalSteps:
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
-    def moved(self, draws: Draws, A: Array, state: State, quiet: float) -> tuple[Array, float]:
-        """θ after the step up the advantages A [N], and ‖ω‖.
+    def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
+        """θ after the step up the advantages A [N], bounded by kl (or by that of iteration k), and ‖ω‖.
 
         A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
         noise. The least is std · std_least: a cost of 0 or 1 per step has no slope without noise.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
-        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k))
+        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
         theta = draws.score.bound_noise(state.theta + step, min(self.std_least, self.std_last), self.std_last**quiet)
         return theta, float(np.linalg.norm(omega))
 

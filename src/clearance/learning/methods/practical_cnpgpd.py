@@ -17,6 +17,7 @@ Ranges tried: see docs/research/simulator_log.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +26,38 @@ from clearance.core.errors import InputError
 from clearance.core.validation import check_positive
 from clearance.learning import dual
 from clearance.learning.direction import lagrangian
-from clearance.learning.methods.method_base import setting
+from clearance.learning.draws import Draws
+from clearance.learning.methods.method_base import first_state, kappa_value, setting
 from clearance.learning.methods.natural_step import NaturalSteps, Sizes
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import Info, State
+
+SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
+SMOOTH = 0.15  # weight of a new batch in the running slack
+LATEST = 0.15  # share of the iterations within which a run may turn back
+KEPT = "first", "safe"  # the policies that a course holds
+
+
+class Course(NamedTuple):
+    """What the method carries beside θ and λ, all of it arrays.
+
+    short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
+    quiet      share of its way that the noise has gone down;  met  batches in a row that kept the margin
+    searching  1 while the safest policy is looked for;  began  iteration in which Algorithm 1 began
+    first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of `miss`
+    back       1: the next θ is the first one;  −1: the run has gone back to the safe one
+    """
+
+    short: Any
+    quiet: Any
+    searching: Any
+    slack: Any
+    first: Any
+    safe: Any
+    room: Any
+    began: Any
+    back: Any
+    met: Any
 
 
 @dataclass(frozen=True)
@@ -38,6 +67,8 @@ class PracticalCNPGPD(NaturalSteps):
     eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
+    search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
+    turn: float = setting(1.0, "share of the iterations after which a run that breaks limits returns to it; 1: never")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
 
     def __post_init__(self) -> None:
@@ -46,27 +77,97 @@ class PracticalCNPGPD(NaturalSteps):
         for name in ("eta2", "eta_p"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"{name} must be a number ≥ 0, got {getattr(self, name)!r}")
-        if not 0 <= self.relax <= 1:
-            raise InputError(f"relax must be in [0, 1], got {self.relax!r}")
+        for name in ("relax", "search", "turn"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
 
     def relaxed_at(self, k: int) -> float:
         """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
+    def init(self, theta: Array, I: int, memory: Any = None) -> State:
+        zero, off = np.zeros(I), np.zeros(())
+        course = Course(zero, off, off + 1, zero, np.array(theta), np.array(theta), off - np.inf, off, off, off)
+        return first_state(theta, I, memory)._replace(method_memory=course)
+
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration."""
+        """One iteration: of the search for the safest policy, or of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
-        scale = pace(memory)
-        most = np.minimum(self.lam_max * units(memory), lam_max)
-        slack = J_hat[1:] - sampler.statement.b
-        short, quiet = (np.maximum(-slack, 0.0), 0.0) if state.method_memory is None else state.method_memory
-        quiet = self.quieter(float(quiet), bool(np.all(slack >= 0)), state.k)
-        kappa = self.margin(state.k, memory) - self.relaxed_at(state.k) * short
+        b = sampler.statement.b
+        slack = J_hat[1:] - b
+        course = self._observe(state, slack, memory, b)
+        if course.searching and not self._found(course, state.k):
+            theta, size = self._safer(draws, slack, state, memory, b, SEARCH_KL)
+            lam = state.lam
+        else:
+            course = self._begin(course, state)
+            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
+            if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
+                theta, size = self._safer(draws, slack, state, memory, b, self.kl_at(state.k))
+            theta, course = self._redirect(theta, course, state)
+        before, after = state.sampler_memory, memory
+        course = course._replace(**{name: sampler.carry(getattr(course, name), before, after) for name in KEPT})
+        return State(theta, lam, state.k + 1, memory, course), Info(J_hat, size, steps)
+
+    def _ascend(
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
+    ) -> tuple[Array, Array, float]:
+        """θ, λ after one iteration of Algorithm 1, and ‖ω‖."""
+        scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
+        kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
-        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, quiet)
+        theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
         lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
-        return State(theta, lam, state.k + 1, memory, (short, quiet)), Info(J_hat, size, steps)
+        return theta, lam, size
+
+    def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
+        """The course with what this batch says: the first shortfall, the running slack, the safest policy so far."""
+        course: Course = state.method_memory
+        if state.k == 0:
+            course = course._replace(short=np.maximum(-slack, 0.0), slack=slack)
+        course = course._replace(slack=course.slack + SMOOTH * (slack - course.slack))
+        room = np.min(slack / np.maximum(np.asarray(memory.miss, float), 1e-12), initial=np.inf)
+        if room > course.room:
+            course = course._replace(safe=state.theta, room=np.asarray(room))
+        quiet = self.quieter(float(course.quiet), bool(np.all(slack >= 0)), state.k)
+        met = (course.met + 1) * np.all(slack >= self._aim(memory, b))
+        return course._replace(quiet=np.asarray(quiet), met=met)
+
+    def _aim(self, memory: Sizes, b: Array) -> Array:
+        """The slack [I] of a safe policy: twice κ, or half way from κ to the limit's own size where that is less."""
+        kappa = self.margin(self._K, memory)
+        return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
+
+    def _found(self, course: Course, k: int) -> bool:
+        """Whether the search is over: the first batch, or two in a row, keep the margin, or its share is spent."""
+        return course.met >= min(k + 1, 2) or k >= self.search * self._K
+
+    def _safer(
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
+    ) -> tuple[Array, float]:
+        """θ after a step up the limits that lack most, each in units of its own, and ‖ω‖."""
+        lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
+        A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
+        return self.moved(draws, A, state, 0.0, kl)
+
+    def _begin(self, course: Course, state: State) -> Course:
+        """The course once the search is over; where it found nothing, the limits are not relaxed."""
+        if not course.searching:
+            return course
+        short = course.short if course.met or not self.search else np.zeros_like(course.short)
+        back = np.asarray(1.0 if course.met and state.k else 0.0)
+        off = np.zeros(())
+        return course._replace(searching=off, began=off + state.k, short=short, back=back)
+
+    def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
+        """To the first policy after a search that has found a safe one; to that one where a run breaks limits late."""
+        if course.back == 1:
+            return course.first, course._replace(back=np.zeros(()))
+        late = self.turn < 1 and self.turn <= state.k / self._K <= self.turn + LATEST and course.back == 0
+        if late and course.room > 0 and np.any(course.slack < -np.asarray(kappa_value(self.kappa))):
+            return course.safe, course._replace(back=np.full((), -1.0))
+        return theta, course
 
 
 def units(memory: Sizes) -> Array:

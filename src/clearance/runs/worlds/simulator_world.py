@@ -11,12 +11,10 @@ from typing import Any, cast
 import numpy as np
 
 from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
-from clearance.certificates.best_mixture import safest_weights, spread_evenly
-from clearance.certificates.candidate_search import LEVELS, least_episodes
+from clearance.certificates.best_mixture import safest_weights
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
 from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test, share_of
-from clearance.certificates.sequential_test import slack_needed, slack_per_sd
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.certificates.steady_episodes import SteadyEpisodes
 from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
@@ -34,6 +32,15 @@ from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
+from clearance.runs.worlds.simulator_candidates import WARM, LateIterates, gather_candidates
+from clearance.runs.worlds.simulator_plan import (
+    check_budget,
+    check_limits,
+    kept_batches,
+    learning_share,
+    rarity,
+    with_kappa,
+)
 from clearance.runs.worlds.simulator_start import Source, begin_at, begin_by_imitation, read_source
 from clearance.runs.worlds.world import (
     Choice,
@@ -57,42 +64,17 @@ from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
 from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
-    episode_steps,
     signal_bounds,
-    total_weight,
 )
 from clearance.simulator.samplers.tail_quantiles import cost_range, fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
-LEARNING = 0.5  # the share of them for learning
-CANDIDATES = 10  # late iterates to choose from
-LATE = 0.6  # they are among the last 40 %
-WARM = 0.2  # share of the iterations over which the normaliser moves
 IMITATE = 2**40 + 9  # the stream of the rollouts of a rule
 ROLLOUTS = 0.05  # the share of the budget for them, at most
 FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
-TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
 LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
-
-
-@dataclass(frozen=True, eq=False)
-class LateIterates:
-    """Late iterates of a run on a simulator as candidates."""
-
-    simulator: Simulator
-    late: NetworkMixture
-
-    @property
-    def count(self) -> int:
-        return self.late.M
-
-    def mixture(self, weights: Array) -> NetworkMixture:
-        return self.late.part(weights)
-
-    def episodes(self, mixture: NetworkMixture) -> Episodes:
-        return _compared(self.simulator, network_episodes(self.simulator, mixture))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,22 +143,24 @@ class SimulatorWorld(World):
         """No margin is measured on a simulator: κ follows from the budget."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
-        decide = partial(_with_kappa, statement=s, budget=(1 - LEARNING) * budget, delta=share_of(1) * task.delta)
+        share = learning_share(s, budget, share_of(1) * task.delta)
+        decide = partial(with_kappa, statement=s, budget=(1 - share) * budget, delta=share_of(1) * task.delta)
         practical = isinstance(task.method, NaturalSteps)
         if isinstance(task.method, NaturalSteps):
             least = max(sampler.smallest_batch, s.telling_episodes * sampler.steps_per_lane)
-            fitted = task.method.fitted(sampler.steps_per_lane, LEARNING * budget, least)
+            fitted = task.method.fitted(sampler.steps_per_lane, share * budget, least, rarity(s))
             warm = max(1, int(WARM * (fitted.K or 1))) if task.start is None else FROZEN
-            sampler = replace(sampler, warm=warm)
+            sampler = replace(sampler, warm=warm, kept=max(sampler.kept, kept_batches(s)))
         else:
             fitted = task.method
         method: Any = decide(fitted)
         if task.evidence == "samples":
             signal_bounds(s)
-            _check_budget(s, method, budget)
+            check_limits(s)
+            check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
         extra = None if task.start is None else task.start.candidates
-        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), LEARNING * budget, extra=extra)
+        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), share * budget, extra=extra)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -187,30 +171,34 @@ class SimulatorWorld(World):
     def search_budget(self, task: Task, spent: int) -> float:
         return (BUDGET if task.budget is None else task.budget) - spent
 
-    def _late(self, settled: Settled, run: Run) -> NetworkMixture:
-        index = run.trace.rows_of(spread_evenly(len(run.trace), CANDIDATES, first=max(LATE, WARM)))
-        theta, sampler = run.trace.theta[index], cast(Practical | Algorithm2, settled.sampler)
-        theta = theta if settled.extra is None else np.concatenate([theta, settled.extra])
-        normaliser = sampler.normaliser(run.state.sampler_memory)
-        return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser)
+    def _late(self, settled: Settled, run: Run) -> tuple[NetworkMixture, dict[str, int]]:
+        return gather_candidates(settled.sampler, run, self.statement.b, settled.extra)
+
+    def _candidates(self, problem: Simulator, late: NetworkMixture, named: dict[str, int]) -> LateIterates:
+        return LateIterates(late, lambda mixture: _compared(problem, network_episodes(problem, mixture)), named)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
         """The late iterates whose values are finite, or all of them where none is."""
-        late = self._late(settled, run)
+        late, _ = self._late(settled, run)
         J, lower, upper = _exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
         if not stable.any():
-            return LateIterates(self.problem, late), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
+            return self._candidates(self.problem, late, {}), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
         J, error = J[stable], J[stable] - lower[stable]
         size = np.maximum(np.abs(self.statement.b), np.abs(J[:, 1:]).max(0))
-        return LateIterates(self.problem, late.part(stable.astype(float))), ExactValues(J, error, size)
+        return self._candidates(self.problem, late.part(stable.astype(float)), {}), ExactValues(J, error, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: None, budget: float) -> Choice:
-        late = self._late(settled, run)
+        late, named = self._late(settled, run)
         problem, spent = fit_nu(
             self.problem, lambda problem: network_episodes(problem, late), fold(settled.stream, PILOT), budget
         )
-        return Choice(LateIterates(problem, late), spent=spent)
+        return Choice(self._candidates(problem, late, named), spent=spent)
+
+    def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
+        """What the first policy earned, what the safest one does, and doing nothing, where that is a candidate."""
+        first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
+        return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
         """The safest mixture."""
@@ -416,33 +404,3 @@ def _explain(J: Array) -> str:
 
 def _replaced(values: list[float], i: int, value: float) -> list[float]:
     return [*values[:i], value, *values[i + 1 :]]
-
-
-def _check_budget(statement: Statement, method: Any, budget: float) -> None:
-    """Refuse to learn where nothing would be left to certify with."""
-    candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
-    least = least_episodes(candidates) * episode_steps(statement)
-    if (1 - LEARNING) * budget < least:
-        why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
-        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING):.0f} or more")
-
-
-def _with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """κ as given; or what a certificate from the budget will need, at most half of the largest slack that there is.
-
-    Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
-    """
-    s, given = statement, getattr(method, "kappa", 0.0)
-    if not s.I or given != "auto":
-        return method if given != "auto" else replace(method, kappa=0.0)
-    if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
-        return replace(method, kappa=tuple(0.01 * np.abs(s.b)))
-    least, most = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
-    width = most - least
-    episodes = TESTED * budget / episode_steps(s)
-    need = slack_needed(SPREAD * width, width, episodes, LEVELS[0] * delta)
-    most = 0.5 * np.maximum(s.sum_ranges(*s.bounds, s.length)[1][1:] - s.b, 0.0)
-    kappa = tuple(np.minimum(need, most).tolist())
-    if not isinstance(method, NaturalSteps) or np.any(need > most):
-        return replace(method, kappa=kappa)
-    return replace(method, kappa=kappa, kappa_sd=slack_per_sd(episodes, LEVELS[0] * delta))

@@ -205,6 +205,10 @@ class World(Protocol):
         """Return the policies to choose from, as many as so many environment steps can tell apart."""
         ...
 
+    def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
+        """Return what other policies are worth, J [1+I] by name, by the estimates of a search, for comparison."""
+        return {}
+
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:

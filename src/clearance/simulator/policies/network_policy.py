@@ -22,9 +22,12 @@ from clearance.core.convolution import Front, Layer, apply_convolutions, choose_
 from clearance.core.cost_memory import CostMemory
 from clearance.core.errors import InputError
 from clearance.core.network_form import Architecture, NetworkForm, Scale, normalise
-from clearance.core.spaces import Space
+from clearance.core.spaces import Discrete, Space
 from clearance.simulator.jax_backend import eqx, jax, jnp, real
 from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
+
+STILL, END, SURE = 0.01, 3.0, 12.0  # constant policies: σ, the latent of an end of the box, the logit of an action
+FEW = 5  # discrete actions, of which each is a constant policy
 
 
 class Normaliser(NamedTuple):
@@ -174,6 +177,41 @@ class NetworkPolicy(NetworkForm):
     def init(self) -> Array:
         """θ¹ [d], from the policy's own seed."""
         return self._ravelled[0].copy()
+
+    def constants(self) -> dict[str, Array]:
+        """θ of policies that always do the same but for a hair, by name: nothing, the lowest or the highest of every
+        entry, or one of a few discrete actions; none where σ cannot be chosen by θ.
+        """
+        head, d = self.head, self.design
+        if isinstance(head, Gaussian):
+            if d.scale != "free" or not head.box.bounded.all():
+                return {}
+            low, high = head.box.low, head.box.high
+            zero = {"doing nothing": np.arctanh(-(low + high) / (high - low))} if np.all((low < 0) & (high > 0)) else {}
+            ends = {f"always the {word} action": np.full(head.m, x) for word, x in (("lowest", -END), ("highest", END))}
+            return {name: self._constant(u) for name, u in (zero | ends).items()}
+        n = head.size if isinstance(self.space, Discrete) else FEW + 1
+        return {f"always action {a}": self._constant(SURE * np.eye(n)[a]) for a in range(n)} if n <= FEW else {}
+
+    def _constant(self, bias: Array) -> Array:
+        """θ of the policy whose outputs are `bias` in every state, with a σ of nearly 0."""
+        net = self.net(self.init())
+        last = net.layers[-1]
+        net = eqx.tree_at(
+            lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, (jnp.zeros_like(last.weight), real(bias))
+        )
+        if net.log_std is not None:
+            net = eqx.tree_at(lambda x: x.log_std, net, jnp.full_like(net.log_std, np.log(STILL)))
+        return np.asarray(ravel_pytree(net)[0], float)
+
+    def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
+        """θ of the same policy with another normaliser: the first layer takes up the difference."""
+        net = self.net(theta)
+        first = net.layers[0]
+        ratio, shift = jnp.sqrt(new.var / old.var), (new.mean - old.mean) / jnp.sqrt(old.var)
+        moved = (first.weight * ratio, first.bias + first.weight @ shift)
+        net = eqx.tree_at(lambda x: (x.layers[0].weight, x.layers[0].bias), net, moved)
+        return np.asarray(ravel_pytree(net)[0], float)
 
     def with_noise(self, theta: Array, least: float, most: float) -> Array:
         """θ with σ between these shares of what it was at first, where σ is learned and the same in all states."""

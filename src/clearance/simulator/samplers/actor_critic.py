@@ -33,13 +33,23 @@ from clearance.simulator.simulator import ROUGHLY, Simulator, Steps, find_wrong_
 REST = 0.02  # what discounting leaves of the signals after a batch's last step, where there is no horizon
 LANES = 64  # from so many on, the lanes of a JAX environment are shared between threads
 MEMORY = 0.1  # the weight of a new batch in the running sizes
+MOST_ROWS = 16384  # rows of earlier batches that the critics learn from, at most
 SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the advantages
+
+
+class Past(NamedTuple):
+    """Rows of the last batches, a ring: observations, times within the horizon, targets [M·N, 1+I], which are steps."""
+
+    obs: Any
+    clock: Any
+    R: Any
+    valid: Any
 
 
 class Memory(NamedTuple):
     """What is carried from batch to batch, all of it arrays.
 
-    values      the critic;  normaliser  of the observations, frozen after `warm` batches
+    values      the critic;  past  what it learns from;  normaliser  of the observations, frozen after `warm` batches
     size        root mean square of the advantages [1+I]: the units in which r and g_i are weighed against each other
     spread      standard deviation of one episode's sum [1+I]
     miss        root mean square distance of one episode's sum from its limit [I]
@@ -52,6 +62,7 @@ class Memory(NamedTuple):
     spread: Any
     miss: Any
     batches: Any
+    past: Past
 
 
 class Rows(NamedTuple):
@@ -87,6 +98,7 @@ class Practical(Sampler):
     discount  inside the advantages where the statement's own is 1; else that one
     decay   λ of GAE
     warm    batches after which the normaliser is frozen
+    kept    batches that the critics learn from: with more than this one they see more of a rare cost
     """
 
     stepwise: ClassVar[bool] = True
@@ -100,6 +112,7 @@ class Practical(Sampler):
     rate: float = 1e-3
     epochs: float = 10
     batch_rows: int = 128
+    kept: int = 1
 
     @property
     def statement(self) -> Statement:
@@ -142,18 +155,26 @@ class Practical(Sampler):
         one = jnp.ones(1 + self.statement.I)
         normaliser = Normaliser(*(real(x) for x in Normaliser.identity(self.policy.inputs)))
         values = self.critics.begin(self.policy.seed + 1)
-        return Memory(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32))
+        empty = np.zeros((0, self.policy.inputs)), np.zeros(0), np.zeros((0, 1 + self.statement.I)), np.zeros(0)
+        past = Past(*(x.astype(np.float32) for x in empty))
+        return Memory(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32), past)
 
     def normaliser(self, memory: Memory) -> Normaliser:
         """What a policy's observations go through, as of now."""
         return memory.normaliser
+
+    def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
+        """Return θ of the same policy for the normaliser of another memory."""
+        if after.normaliser is before.normaliser:
+            return theta
+        return self.policy.renormalised(theta, before.normaliser, after.normaliser)
 
     def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
         """About N steps: draws, Ĵ [1+I], the memory after them, and the steps they cost."""
         rows, X = self.walked(key, memory, theta, N)
         weight = rows.weight / rows.weight.sum()
         memory = self._measure(memory, weight, rows.A, X)
-        memory = self._learn(self.critics.order(key, len(weight)), memory, rows)
+        memory = self._learn(key, memory._replace(past=_remember(memory, rows, self.kept)), rows)
         score = NetworkScore(self.policy, theta, rows.z, rows.latent, weight)
         draws = Draws(weight.astype(float), score, rows.A.astype(float), np.zeros(0, np.int64))
         return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
@@ -243,20 +264,26 @@ class Practical(Sampler):
                 what, value = found
                 raise EnvironmentFault(self.statement.name, int(first) + lane, t, what, value)
 
-    def _learn(self, order: Any, memory: Memory, rows: Rows) -> Memory:
+    def _learn(self, key: np.uint64, memory: Memory, rows: Rows) -> Memory:
         """The critic fitted to the returns, and the normaliser moved while it is warming up.
 
         Two programs: the next walk needs the normaliser at once, while the critic keeps learning beside it.
         """
-        seen = np.concatenate([rows.z, rows.clock[:, None]], 1) if self.timed else rows.z
-        values = self._fit(order, memory.values, seen, rows.R, rows.valid)
+        N, past = len(rows.R), memory.past
+        order = self.critics.order(key, min(int(memory.batches) * N, len(past.R)), N)
+        values = self._fit(order, memory.values, memory.normaliser, past, rows.R, rows.valid)
         if not self.policy.design.normalise or int(memory.batches) > self.warm:  # this batch is counted
             return memory._replace(values=values)
         return memory._replace(values=values, normaliser=_merge(memory.normaliser, rows.obs, rows.valid))
 
     @cached_property
     def _fit(self) -> Any:
-        return jax.jit(self.critics.fit)
+        def fit(order: Any, values: Values, normaliser: Normaliser, past: Past, R: Any, valid: Any) -> Values:
+            z = normaliser(past.obs)
+            seen = jnp.concatenate([z, past.clock[:, None]], 1) if self.timed else z
+            return self.critics.descend(order, self.critics.rescaled(values, R, valid), seen, past.R, past.valid)
+
+        return jax.jit(fit)
 
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
         """The running sizes after this batch: mean squares with memory 1/MEMORY batches."""
@@ -274,6 +301,18 @@ class Practical(Sampler):
         walks, latents = zip(*map_jobs(self.simulator, walk, acting, streams(key, groups)), strict=True)
         latent = [u.reshape(T, n, -1) for u in latents]
         return Steps(*(np.concatenate(x, 1) for x in zip(*walks, strict=True))), np.concatenate(latent, 1)
+
+
+def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
+    """The rows of the last batches with this one in place of the oldest; `memory.batches` counts it already."""
+    new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
+    if len(memory.past.R) < N:  # the first one: room for all that will be kept
+        return Past(*(np.concatenate([np.asarray(x)] * max(1, min(kept, MOST_ROWS // N))) for x in new))
+    begin = (int(memory.batches) - 1) * N % len(memory.past.R)
+    past = Past(*(np.array(x) for x in memory.past))
+    for old, x in zip(past, new, strict=True):
+        old[begin : begin + N] = x
+    return past
 
 
 @jax.jit

@@ -102,16 +102,23 @@ class Critics:
         moved = (last.weight * ratio, last.bias * ratio + shift)
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
-    def order(self, key: np.uint64, N: int) -> Any:
-        """Rows [steps of Adam, batch] of some epochs, each in an order of its own. NumPy shuffles ten times as fast."""
+    def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
+        """Rows [steps of Adam, batch] out of `total`, as many as some epochs over N of them (all) have; each pass over
+        the rows is in an order of its own. NumPy shuffles ten times as fast.
+        """
+        N = total if N is None else N
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
-        epochs = [rng.permutation(N)[: N // size * size] for _ in range(math.ceil(self.epochs))]
         steps = round(self.epochs * (N // size))
+        passes = math.ceil(steps / max(total // size, 1))
+        epochs = [rng.permutation(total)[: total // size * size] for _ in range(passes)]
         return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
+        """The critic after new rows z [N, inputs] with targets R [N, 1+I]: rescaled, then fitted in that order."""
+        return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
+
+    def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
         """Steps of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I], in that order."""
-        values = self.rescaled(values, R, valid)
         y = (R - values.mean) / values.spread
 
         def loss(theta: Any, rows: Any) -> Any:

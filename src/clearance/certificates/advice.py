@@ -1,0 +1,50 @@
+"""What to say where no policy was certified: which budget or which limit would pass, or that nothing met the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clearance.certificates.sequential_test import Evidence, slack_needed
+from clearance.certificates.verdict_words import as_written, join_some
+from clearance.core.arrays import Array
+
+MOST = 1e9  # episodes beyond which no budget is named
+
+
+def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
+    """Return one sentence about the policy that came nearest to a certificate.
+
+    steps  environment steps of the whole run;  test  of its last test
+    """
+    slack, sd, n = seen.mean[1:] - b, seen.sd[1:], seen.episodes
+    error = sd / np.sqrt(max(n, 1))
+    value = [as_written(float(x), cost=c) for x, c in zip(seen.mean[1:], costs, strict=True)]
+    limit = [as_written(float(x), cost=c) for x, c in zip(b, costs, strict=True)]
+    if np.any(slack <= 0):
+        word = ["smallest" if c else "largest" for c in costs]
+        broken = [
+            f"the {word[i]} {names[i]} reached was {value[i]:.4g} ± {error[i]:.2g}, its limit is {limit[i]:.6g}"
+            for i in np.flatnonzero(slack <= 0).tolist()
+        ]
+        return f"no policy was found that meets the limits: {join_some(broken)}; whether one exists is not known"
+    ends = [as_written(float(x), cost=c) for x, c in zip(seen.lower[1:], costs, strict=True)]
+    pass_now = [
+        f"{name} {'≤' if c else '≥'} {x:.4g}" for name, c, x in zip(names, costs, ends, strict=True) if np.isfinite(x)
+    ]
+    budget = _budget(seen, slack, sd, steps, test)
+    more = "" if budget is None else f"a budget of about {budget:.2g} steps should certify it, and "
+    passing = f"{more}the limits {join_some(pass_now)} pass now"
+    return f"the policy met every limit in {n} episodes, but by too little: {passing}"
+
+
+def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
+    """Steps of a whole run, with the same share for its test, that the slack seen should be enough for."""
+    width = np.array([bets.width for bets in seen.tally.up[1:]])
+    n = float(max(seen.episodes, 1))
+    while np.any(slack_needed(sd, width, n, seen.delta) > slack):
+        n *= 1.2
+        if n > MOST:
+            return None
+    return steps * max(1.5 * n * seen.steps / max(seen.episodes, 1) / max(test, 1.0), 1.2)

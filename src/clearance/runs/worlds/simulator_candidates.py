@@ -1,0 +1,76 @@
+"""The policies of a run on a simulator that may be certified: iterates, the safest one, constant ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.best_mixture import best_weights, safest_weights, spread_evenly
+from clearance.certificates.episode_source import Episodes
+from clearance.core.arrays import Array
+from clearance.learning.loop import Run
+from clearance.learning.methods.practical_cnpgpd import Course
+from clearance.simulator.policies.network_mixture import NetworkMixture
+
+CANDIDATES = 10  # late iterates to choose from
+LATE = 0.6  # they are among the last 40 %
+WARM = 0.2  # share of the iterations over which the normaliser moves
+SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
+
+
+@dataclass(frozen=True, eq=False)
+class LateIterates:
+    """Policies of a run on a simulator as candidates.
+
+    source  from a mixture of them to its episodes
+    named   which of them are more than iterates, for comparison
+    """
+
+    late: NetworkMixture
+    source: Callable[[NetworkMixture], Episodes]
+    named: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return self.late.M
+
+    def mixture(self, weights: Array) -> NetworkMixture:
+        return self.late.part(weights)
+
+    def episodes(self, mixture: NetworkMixture) -> Episodes:
+        return self.source(mixture)
+
+
+def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
+    """Return the candidates of a run, and which of them are not iterates; `extra` [n, d] is what it began from."""
+    K = len(run.trace)
+    index = np.union1d(
+        spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b)
+    )
+    theta, named = run.trace.theta[run.trace.rows_of(index)], dict[str, int]()
+    for name, found in (_safest(run) | (sampler.policy.constants() if len(b) else {})).items():
+        named[name] = len(theta)
+        theta = np.concatenate([theta, found[None]])
+    theta = theta if extra is None else np.concatenate([theta, extra])
+    normaliser = sampler.normaliser(run.state.sampler_memory)
+    return NetworkMixture(sampler.policy, np.full(len(theta), 1 / len(theta)), theta, normaliser), named
+
+
+def _safest(run: Run) -> dict[str, Array]:
+    course = run.state.method_memory
+    return {"the safest policy found": course.safe} if isinstance(course, Course) else {}
+
+
+def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
+    """Return the iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
+    width = min(SMOOTH, len(J_hat) - first)
+    if width < 1 or not len(b):
+        return np.zeros(0, np.int64)
+    sums = np.cumsum(np.concatenate([np.zeros((1, J_hat.shape[1])), J_hat[first:]]), axis=0)
+    J = (sums[width:] - sums[:-width]) / width
+    w = best_weights(J, b)
+    return np.flatnonzero(safest_weights(J, b) if w is None else w) + first + width // 2
