@@ -48,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
         result |= {"message": no_room_message(best.attained_margin)}
-    if args.out:
+    if args.out and feasible:
         save_policy(best.policy, args.out, cmdp)
+    elif args.out:  # a script that looks for the file must not find a policy that breaks the limits
+        result["message"] += f"; {args.out} was not written"
     result |= policy_answer(args, cmdp, Mixture.of(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED

@@ -108,7 +108,7 @@ class Frontier:
         own = as_written(self.own.limit, cost=self.cost)
         label = f"J_r from {self.J_r.min():.6g} to {self.J_r.max():.6g} over {self.axis_name}"
         label += f", {self.written.min():.6g} to {self.written.max():.6g}; the dot is the problem as it is"
-        now = f"Now {own:.6g}: J_r = {self.own.J_r:.6g}; one unit stricter costs {self.own.lam:.6g}."
+        now = f"Now {own:.6g}: J_r = {self.own.J_r:.6g}; one unit stricter costs at least {self.own.lam:.6g}."
         curve = html_curve(self.written.tolist(), self.J_r.tolist(), label, at=(own, self.own.J_r))
         return html_card(f"Frontier: J_r over {self.axis_name}, {len(self.limit)} points", [now], curve=curve)
 

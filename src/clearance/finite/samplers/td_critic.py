@@ -34,8 +34,8 @@ FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows
 class Tables(NamedTuple):
     """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S].
 
-    hits  the transitions so far (`transition_counts`), empty if they are not counted. The one array that is added to in
-          place: a copy of it in every batch would take longer than the walks
+    hits  the transitions so far (`transition_counts`), empty if they are not counted. Copied in every batch, as the
+          rest is: an interrupted batch must leave no trace in what a checkpoint keeps
     """
 
     Q: Array
@@ -68,19 +68,15 @@ class Critic(FiniteSampler):
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
         walked = pack((1 - self.explore) * pi + self.explore * uniform)
-        Q, seen, visits, starts = (
-            make_room(memory.Q, cmdp, extra),
-            memory.seen.copy(),
-            FORGET * memory.visits,
-            memory.starts.copy(),
-        )
+        Q, seen, visits = make_room(memory.Q, cmdp, extra), memory.seen.copy(), FORGET * memory.visits
+        starts, hits = memory.starts.copy(), memory.hits.copy()
         V = state_values(pi, Q)
         gain = self.gain * (1 - gamma)
         model = add_signal(alias_tables(cmdp), extra)
-        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts, memory.hits)
+        steps = episodes.td(key, model, walked, pi, gamma, gain, N, Q, V, seen, visits, starts, hits)
         V = state_values(pi, Q)  # without the rounding of the running sums
         J_hat = starts @ V[:, : 1 + cmdp.I] / starts.sum()
-        after = Tables(Q, seen, visits, starts, memory.hits)
+        after = Tables(Q, seen, visits, starts, hits)
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, after, int(steps)
 
 
