@@ -177,7 +177,7 @@ class Watched:
         started = (
             subprocess.Popen(shell, env=os.environ | kept, **how) if fresh else Forked(argv, work, self.said, there)
         )
-        self.process: subprocess.Popen[bytes] | Forked = started
+        self.process: subprocess.Popen[Any] | Forked = started
         os.close(there)
         self.hung, self.began = False, time.monotonic()
         self.timer = threading.Timer(LONGEST, self.give_up)

@@ -32,7 +32,7 @@ def normal(rng: np.random.Generator, mean: float, shape: tuple[int, ...]) -> Arr
     """Standard deviation 15, cut off at 0, moved so that the mean is the one asked for."""
 
     def excess(mu: float) -> float:
-        return mu * norm.cdf(mu / 15) + 15 * norm.pdf(mu / 15) - mean
+        return float(mu * norm.cdf(mu / 15) + 15 * norm.pdf(mu / 15) - mean)
 
     return np.clip(rng.normal(float(brentq(excess, 0, 2 * mean)), 15, shape), 0, RANGE)  # type: ignore[arg-type]
 
@@ -45,7 +45,7 @@ def bimodal(rng: np.random.Generator, mean: float, shape: tuple[int, ...]) -> Ar
 LAWS: dict[str, Law] = {
     "normal, sd 15": normal,
     "exponential": lambda rng, mean, shape: np.minimum(rng.exponential(mean, shape), RANGE),
-    "{0, 1000}": lambda rng, mean, shape: RANGE * (rng.random(shape) < mean / RANGE),
+    "{0, 1000}": lambda rng, mean, shape: np.where(rng.random(shape) < mean / RANGE, RANGE, 0.0),
     "bimodal, {10, 210}": bimodal,
 }
 

@@ -31,6 +31,7 @@ import clearance
 from clearance.cli import main
 from clearance.core.errors import InputError
 from clearance.exact import theory
+from clearance.finite import evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -72,7 +73,7 @@ def test_the_map_from_paper_to_code_is_complete() -> None:
     assert len(public) > 20
     missing = [f.__name__ for f in public if f not in mapped]
     assert not missing, f"docs/concepts/paper_to_code.md lacks theory's {missing}"
-    wanted = [clearance.CMDP, clearance.evaluate, clearance.occupancy, clearance.optimum, clearance.slater_margin,
+    wanted = [clearance.CMDP, evaluation.evaluate, clearance.occupancy, clearance.optimum, clearance.slater_margin,
               clearance.SGD, clearance.Table, clearance.Mixture, clearance.solve, clearance.CNPGPD.step,
               clearance.CNPGPD.init]  # fmt: skip
     assert not [w for w in wanted if w not in mapped]
@@ -149,7 +150,7 @@ def test_outputs_are_compared(shown: str, said: str, same: bool) -> None:
 
 
 # Pages for users: every block that runs is followed by what it prints.
-USER_PAGES = [p for p in PAGES if p.parent.name in ("docs", "tutorials") or p.name == "README.md"]
+USER_PAGES = [p for p in PAGES if p.parent.name in ("docs", "tutorials", "how_to", "concepts") or p.name == "README.md"]
 
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda p: p.name)

@@ -68,7 +68,10 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize("page", ["index.html", "reference/api.html", "reference/zoo/inventory.html"])
+@pytest.mark.parametrize(
+    "page",
+    ["index.html", "reference/api/solve_certify_resume.html", "concepts/cmdp.html", "reference/zoo/inventory.html"],
+)
 def test_a_browser_is_content(browser: Browser, address: str, page: str) -> None:  # noqa: F811
     for width in (375, 1200):
         browser.open(address + page, width=width)
@@ -90,9 +93,30 @@ def test_the_command_line_is_all_there() -> None:
 
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
-    shown = (site / "reference" / "api.html").read_text("utf-8")
+    """Each once, on the page of its group; what has arguments has a signature."""
+    shown = {title: (site / "reference/api" / f"{pages.slug(title)}.html").read_text("utf-8") for title in pages.GROUPS}
     for name in cl._HOME:
-        assert re.search(rf'id="clearance\.[\w.]*{name}"', shown), name
+        where = [t for t, text in shown.items() if f'id="{pages._home(name)}"' in text]
+        assert len(where) == 1, (name, where)
+    assert "cost:ArrayLike|None=None" in re.sub(r"<[^>]*>|\s", "", shown["Finite models"]), (
+        "the constructor of CMDP has a signature"
+    )
+    solve = re.sub(r"<[^>]*>", " ", shown["Solve, certify, resume"])
+    assert "argument meaning" in " ".join(solve.split()), "arguments are in tables"
+
+
+@pytest.mark.parametrize("title", pages.GROUPS)
+def test_the_example_of_each_group_runs(
+    title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(f"import clearance as cl\n{pages.GROUPS[title][1]}", {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_mathematics_is_drawn_without_a_script(site: Path) -> None:
+    text = (site / "concepts" / "cmdp.html").read_text("utf-8")
+    assert text.count("<math") >= 3 and "```math" not in text and "$`" not in text
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def scheduling() -> Any:
         reset,
         step,
         lambda s: s,
-        action=cl.MultiDiscrete([3, 3]),
+        action=cl.MultiDiscrete((3, 3)),
         gamma=1.0,
         horizon=100,
         limits={"left": 15.0, "right": 15.0, "waiting": 20.0},

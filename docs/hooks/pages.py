@@ -78,43 +78,111 @@ def _cell(text: str) -> str:
 
 # ------------------------------------------------------------------------------------------------- the library's names
 
-# Rooms or modules of the public names, in the order of the page; the longest one that fits a name's home counts.
-GROUPS = {
-    "Finite models": ("finite.cmdp", "finite.evaluation"),
-    "Models in, policies out": ("exchange",),
-    "Simulators": ("simulator.gymnasium_envs", "simulator.jax_envs", "simulator.remote_lanes", "core.spaces"),
-    "The optimum, and what limits cost": (
-        "exact.optimum",
-        "exact.feasibility",
-        "exact.infeasibility",
-        "studies.frontier",
+# Groups of the public names, one page each: the rooms or modules that belong to them (the longest one that fits the
+# home of a name counts), and an example, which the tests run.
+GROUPS: dict[str, tuple[tuple[str, ...], str]] = {
+    "Finite models": (
+        ("finite.cmdp", "finite.evaluation"),
+        "P = [[[0.9, 0.1], [0.6, 0.4]], [[1, 0], [1, 0]]]\n"
+        "model = cl.CMDP(P, [[6, 10], [0, 0]], cost=[[[0.1, 0.4], [0, 0]]], limit=3, gamma=0.95)\n"
+        "print(model)\nprint(cl.evaluate(model, [[1, 0], [1, 0]]).J.round(2))",
     ),
-    "Solve, certify, resume": ("runs.solve", "runs.certify", "runs.resume", "runs.solution", "certificates"),
-    "Methods": ("learning.methods", "exact.model_based", "learning.direction"),
-    "Policies": ("finite", "simulator.policies"),
-    "Samplers": ("finite.samplers",),
-    "Runs and reports": ("learning.trace", "runs.run_reader", "reporting"),
-    "Policies in use": ("deploy",),
-    "Many runs": ("studies", "cluster"),
-    "Errors and warnings": ("core.errors", "runs"),
+    "Models in, policies out": (
+        ("exchange",),
+        "model = cl.zoo.inventory()\ncl.save_model(model, 'inventory.csv')\n"
+        "cl.save_policy(cl.optimum(model), 'policy.json', model)\nprint(cl.load_model('inventory.csv', gamma=0.95))",
+    ),
+    "Simulators": (
+        ("simulator.gymnasium_envs", "simulator.jax_envs", "simulator.remote_lanes", "core.spaces", "core.tail_limits"),
+        "def tilt(obs, action, next_obs, info):\n    return float(abs(next_obs[2]) > 0.1)\n\n\n"
+        "problem = cl.gymnasium('CartPole-v1', constraints=tilt, limits=5.0, horizon=200, bounds=(0, 1))\n"
+        "print(problem.statement.meaning)",
+    ),
+    "Optimum and prices": (
+        ("exact.optimum", "exact.episode_optimum", "exact.feasibility", "exact.infeasibility", "studies.frontier"),
+        "model = cl.zoo.inventory()\nprint(cl.optimum(model))\nprint(cl.frontier(model, points=5))",
+    ),
+    "Solve, certify, resume": (
+        (
+            "runs.solve",
+            "runs.certify",
+            "runs.resume",
+            "runs.solution",
+            "runs.evaluate",
+            "certificates",
+            "runs.certificate_check",
+        ),
+        "solution = cl.solve(cl.zoo.two_state(), cl.RegularisedCNPGPD(K=100, N=10))\n"
+        "print(solution.certificate.verdict)",
+    ),
+    "Methods": (
+        ("learning.methods", "exact.model_based", "learning.direction"),
+        "solution = cl.solve(cl.zoo.two_state(), cl.CRPO(K=100, alpha=0.05))\nprint(solution.certificate.verdict)",
+    ),
+    "Policies": (
+        ("finite", "simulator.policies"),
+        "model = cl.zoo.two_state()\nmixture = cl.Mixture.single(cl.optimum(model).policy)\n"
+        "print(mixture.J(model).round(3))",
+    ),
+    "Samplers": (
+        ("finite.samplers",),
+        "model = cl.zoo.two_state()\nexact = cl.Exact(model, cl.softmax(model.S, model.A))\n"
+        "print(cl.solve(model, cl.CNPGPD(K=20, direction=cl.Tabular()), sampler=exact).certificate.verdict)",
+    ),
+    "Runs and reports": (
+        ("learning.trace", "runs.run_reader", "reporting"),
+        "cl.solve(cl.zoo.two_state(), cl.CNPGPD(K=50), out='run')\nrun = cl.run.load('run')\n"
+        "print(run.status, len(run.trace), cl.report('run'))",
+    ),
+    "Policies in use": (
+        ("deploy",),
+        "cl.solve(cl.zoo.two_state(), cl.CNPGPD(K=200), out='run')\n"
+        "policy = cl.load_policy('run', seed=0)\npolicy.reset()\nprint(policy.certificate.verdict, policy.act(0))",
+    ),
+    "Many runs": (
+        ("studies", "cluster"),
+        "found = cl.sweep(cl.zoo.two_state(), {'seed': range(2)}, out='grid', method='cnpgpd', K=50)\n"
+        "print([row['verdict'] for row in found.rows])",
+    ),
+    "Errors and warnings": (
+        ("core.errors", "runs"),
+        "try:\n    cl.CMDP([[[0.5], [1.0]]], [[1.0, 0.0]], gamma=0.5)\nexcept cl.InputError as e:\n    print(e)",
+    ),
 }
 
 
-def api() -> str:
-    """Every public name, grouped; mkdocstrings fills in signature and docstring."""
-    parts = ["# The library", "`import clearance as cl`: every name below is `cl.NAME`. Shapes stand in brackets."]
-    group = {name: _group(home) for name, home in cl._HOME.items()}
-    for title in [*GROUPS, "More"]:
-        names = [n for n in cl.__all__ if group.get(n) == title]
-        if names:
-            parts += [f"## {title}", *(f"::: {_home(n)}" for n in names)]
+def api_index() -> str:
+    """All public names by group, with links."""
+    parts = [
+        "# API",
+        "Use `import clearance as cl`. Every name below is `cl.NAME`. Shapes stand in brackets: `[S, A]`.",
+    ]
+    for title in GROUPS:
+        names = ", ".join(f"[`{n}`](api/{slug(title)}.md#{_home(n)})" for n in names_of(title))
+        parts.append(f"**[{title}](api/{slug(title)}.md)**: {names}")
     return "\n\n".join(parts) + "\n"
+
+
+def api(title: str) -> str:
+    """The page of a group: an example, then each name; mkdocstrings fills in signature and docstring."""
+    example = f"```python\nimport clearance as cl\n\n{GROUPS[title][1]}\n```"
+    return "\n\n".join([f"# {title}", example, *(f"::: {_home(n)}" for n in names_of(title))]) + "\n"
+
+
+def names_of(title: str) -> list[str]:
+    return [n for n in cl.__all__ if n in cl._HOME and _group(cl._HOME[n]) == title]
+
+
+def slug(title: str) -> str:
+    return re.sub(r"\W+", "_", title.lower())
 
 
 def _group(home: str) -> str:
     """The group of a module: that of its longest prefix."""
-    fits = [(len(p), title) for title, modules in GROUPS.items() for p in modules if f"{home}.".startswith(f"{p}.")]
-    return max(fits)[1] if fits else "More"
+    fits = [(len(p), title) for title, (rooms, _) in GROUPS.items() for p in rooms if f"{home}.".startswith(f"{p}.")]
+    if not fits:
+        raise ValueError(f"GROUPS in docs/hooks/pages.py has no group for names of clearance.{home}")
+    return max(fits)[1]
 
 
 def _home(name: str) -> str:
@@ -177,7 +245,8 @@ def _function(name: str) -> Any:
 def made() -> dict[str, str]:
     """All generated pages by their path."""
     return (
-        {"reference/command_line.md": command_line(), "reference/api.md": api()}
+        {"reference/command_line.md": command_line(), "reference/api.md": api_index()}
+        | {f"reference/api/{slug(title)}.md": api(title) for title in GROUPS}
         | {f"development/{name.lower()}.md": _from_root(name) for name in ("CONTRIBUTING", "CHANGELOG")}
         | {f"reference/zoo/{name}.md": zoo_page(name) for name in cl.zoo.MODELS}
     )
@@ -202,7 +271,8 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File, InclusionLevel
 
     for path, text in made().items():
-        level = InclusionLevel.NOT_IN_NAV if path.startswith("reference/zoo/") else InclusionLevel.INCLUDED
+        hidden = path.startswith(("reference/zoo/", "reference/api/"))
+        level = InclusionLevel.NOT_IN_NAV if hidden else InclusionLevel.INCLUDED
         files.append(File.generated(config, path, content=text, inclusion=level))
     return files
 
@@ -210,6 +280,21 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The table of the zoo leads to its pages; files beside docs/ are not on the site, and only named."""
     if page.file.src_uri == "reference/zoo.md":
-        markdown = re.sub(r"^\| `([\w-]+)` \|", r"| [`\1`](zoo/\1.md) |", markdown, flags=re.MULTILINE)
+        known = "|".join(sorted(cl.zoo.MODELS, key=len, reverse=True))
+        markdown = re.sub(rf"^(\| |- .*?)`({known})`", r"\1[`\2`](zoo/\2.md)", markdown, flags=re.MULTILINE)
+        markdown = re.sub(rf"^(- \[.*?, )`({known})`", r"\1[`\2`](zoo/\2.md)", markdown, flags=re.MULTILINE)
     outside = r"\]\((?:\.\./)+(?!figures/)(?:benchmarks|examples|tests|src|README|SECURITY|LICENSE)[^)]*\)"
-    return re.sub(rf"\[([^\]]+){outside}", r"\1", markdown)
+    return mathematics(re.sub(rf"\[([^\]]+){outside}", r"\1", markdown))
+
+
+def mathematics(markdown: str) -> str:
+    """LaTeX in blocks ```math and in $`…`$ as MathML, which browsers draw without a script."""
+    from latex2mathml.converter import convert
+
+    display = re.compile(r"^```math\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+    markdown = display.sub(
+        lambda m: f"<div style='overflow: auto hidden; padding: .4em 0'>{convert(m[1], display='block')}</div>",
+        markdown,
+    )
+    # A line that begins with <math would be taken for a block.
+    return re.sub(r"(\n?)\$`(.+?)`\$", lambda m: (" " if m[1] else "") + convert(m[2]), markdown)

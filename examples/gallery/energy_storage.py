@@ -47,7 +47,7 @@ print(cl.certify(model, best))
 cl.save_policy(best, "energy_storage.csv", model)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
-kwh = [ACTIONS[name] for name in model.actions]
+kwh = [ACTIONS[name] for name in model.actions or ()]
 flow, visits = best.d @ kwh, best.d.sum(axis=1)
 by_hour = [[s for s, (hour, *_) in enumerate(states) if hour == h] for h in range(24)]
 left.bar(range(24), [flow[s].sum() / visits[s].sum() for s in by_hour], label="charged, on average")

@@ -50,7 +50,7 @@ print(cl.certify(model, best))
 cl.save_policy(best, "inventory.csv", model)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
-orders = best.policy @ [float(a) for a in model.actions]
+orders = best.policy @ [float(a) for a in model.actions or ()]
 left.bar(range(SHELF + 1), orders)
 left.set(xlabel="stock in the evening", ylabel="pieces to order", title="The policy")
 curve = cl.frontier(model, points=15)

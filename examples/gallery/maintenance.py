@@ -19,7 +19,7 @@ cl.save_policy(best, "maintenance.csv", model)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2), layout="constrained")
 below = np.zeros(model.S)
-for action, share in zip(model.actions, best.policy.T, strict=True):
+for action, share in zip(model.actions or (), best.policy.T, strict=True):
     left.bar(model.states, share, bottom=below, label=action)
     below += share
 left.set(ylabel="probability of the action", title="The policy")

@@ -91,6 +91,7 @@ def test_exact_values_solve_their_equations_and_lie_in_the_enclosure(seed: int) 
     cmdp = random_cmdp(seed, S=5, gamma=[0.3, 0.99, 1 - 1e-7][seed % 3], concentration=0.1)
     pi = np.random.default_rng(seed).dirichlet(np.full(3, 0.3), size=5)
     V = rational.exact_values(cmdp, pi)
+    assert V is not None
     gamma, P = Fraction(cmdp.gamma), [[[Fraction(float(x)) for x in row] for row in rows] for rows in cmdp.P]
     for h, values in enumerate(V):
         for s in range(5):

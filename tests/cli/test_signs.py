@@ -64,7 +64,12 @@ def test_frontier_of_a_cost(capsys: pytest.CaptureFixture[str], saved: str, tmp_
     out = tmp_path / "curve.csv"
     words = ["frontier", saved, "--constraint", "wear", "--points", "3", "--learned", "1", "--out", str(out)]
     table, data = said(capsys, *words)
-    assert "upper limit of wear" in table and "limit ≤" in table and "wear ≤ 1.5" in table and "one unit less" in table
+    assert (
+        "upper limit of wear" in table
+        and "limit ≤" in table
+        and "wear ≤ 1.5" in table
+        and "lowering this limit" in " ".join(table.split())
+    )
     assert data["kind"] == "cost" and data["written"] == [-x for x in data["limit"]] and data["own"]["written"] == 1.5
     assert data["learned"][0]["values"] == [data["learned"][0]["J_g"][0], -data["learned"][0]["J_g"][1]]
     rows = list(csv.DictReader(out.read_text().splitlines()))

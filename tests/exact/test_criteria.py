@@ -158,7 +158,8 @@ def test_what_cannot_end_or_gains_for_ever_is_an_error() -> None:
 
 def test_statements_name_the_right_criterion() -> None:
     P, one = np.ones((1, 1, 1)), np.ones((1, 1))
-    for wrong in ({"gamma": 1}, {}):
+    statements: list[dict[str, Any]] = [{"gamma": 1}, {}]
+    for wrong in statements:
         with pytest.raises(cl.InputError, match=r"criterion='average'.*criterion='total'.*horizon=H"):
             cl.CMDP(P, one, **wrong)
     with pytest.raises(cl.InputError, match="leave out gamma"):

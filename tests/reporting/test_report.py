@@ -146,7 +146,7 @@ def test_a_run_on_a_simulator(tmp_path: Path) -> None:
     for x in (said["J_r"], *said["J_g"], *said["slack"], *said["J_lower"][1:], *said["J_upper"][1:], *said["lam"]):
         assert number(x) in page.text
     assert "over the first 1000 steps of an episode" in page.text and "samples, confidence 0.99" in page.text
-    assert "gap to that bound" not in page.text and "Not shown: it needs a finite model" in page.text
+    assert "gap to the optimum, at most" not in page.text and "Not shown: it needs a finite model" in page.text
     assert "inf" not in re.sub(r"infinit|inform|infeasib", "", page.text) and "nan" not in page.text.lower()
     assert "1,360,000" in page.text and "started in Python" in page.text
     two = simulator_run(tmp_path / "other", K=30)

@@ -12,13 +12,14 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pytest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import clearance
 from clearance import zoo
 from clearance.cli import command_line
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Block(NamedTuple):

@@ -20,7 +20,7 @@ def approximate_student_t(x: Array, delta: float) -> float:
 
 
 def approximate_bootstrap(x: Array, delta: float, *, seed: int = 0, resamples: int = 2000) -> float:
-    """The δ-quantile of the means of resamples of x: a lower bound of the mean by the percentile bootstrap."""
+    """Return the δ-quantile of the means of resamples of x: a lower bound of the mean by the percentile bootstrap."""
     n = _checked(x, delta)
     rng = np.random.default_rng(seed)
     means = np.array([x[rng.integers(0, n, n)].mean() for _ in range(resamples)])

@@ -18,14 +18,15 @@ EvidenceKind = Literal["exact", "samples"]
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What is known of one policy of one problem; `str` says it in words.
+    """The verdict on a policy, with its values, bounds and scope; `str` says it in words.
 
     verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
     J_lower, J_upper lower and upper bounds of J [1+I]: an enclosure, or from samples confidence bounds at level δ each
     bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r of a policy that is
                      CERTIFIED; None if not known
-    lam, complementarity  λ of the problem and λ_i · slack_i: lowering limit i by one unit would earn λ_i more
+    lam, complementarity  the price λ_i of each limit, and λ_i · slack_i: at the margin, tightening limit i by one
+                     unit costs at least λ_i reward; loosening it gains at most λ_i
     worst_component_slack  the smallest slack of any single component of a mixture: one episode follows one component,
                      which may violate a limit on its own
     scope            what the verdict holds for

@@ -20,14 +20,14 @@ def find_contradiction(said: Certificate) -> str | None:
 
 
 def nearly(x: float, y: float, size: float = 0.0) -> bool:
-    """Whether two numbers are the same but for rounding; numbers that are not finite must both be so."""
+    """Return whether two numbers are the same but for rounding; numbers that are not finite must both be so."""
     if not (math.isfinite(x) and math.isfinite(y)):
         return math.isfinite(x) == math.isfinite(y)
     return abs(x - y) <= ROUNDING * max(abs(x), abs(y), size, 1e-300)
 
 
 def at_most(x: float, y: float) -> bool:
-    """Whether x ≤ y but for rounding; true of values that are not known."""
+    """Return whether x ≤ y but for rounding; true of values that are not known."""
     return not x > y or nearly(x, y)
 
 
@@ -46,7 +46,7 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """A proven verdict follows from the bounds, digit by digit; UNDECIDED claims nothing."""
+    """Yield a proven verdict follows from the bounds, digit by digit; UNDECIDED claims nothing."""
     low, high = said.J_lower[1:], said.J_upper[1:]
     if said.verdict == "CERTIFIED":
         for i, (x, b) in enumerate(zip(low, said.b, strict=True)):

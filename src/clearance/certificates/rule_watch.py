@@ -110,7 +110,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 
 
 def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
-    """What a function closes over, its defaults, and the generators among the global variables that it names."""
+    """Return what a function closes over, its defaults, and the generators among the global variables that it names."""
     parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
     parts += [("defaults", f.__defaults__), ("keywords", f.__kwdefaults__)]
     named = ((k, f.__globals__.get(k)) for k in f.__code__.co_names)

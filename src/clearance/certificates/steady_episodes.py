@@ -76,7 +76,7 @@ class SteadyEpisodes:
 
 
 def distance(x: Array, y: Array) -> float:
-    """The largest difference between the distribution functions of two samples of one size."""
+    """Return the largest difference between the distribution functions of two samples of one size."""
     x, y = np.sort(x), np.sort(y)
     at: Any = np.concatenate([x, y])
     return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

@@ -69,7 +69,7 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
 
 
 def _meaning(cmdp: CMDP) -> list[str]:
-    """What limits on discounted sums are not, where they might be read as limits per step."""
+    """Return what limits on discounted sums are not, where they might be read as limits per step."""
     if cmdp.kind != "discounted" or not cmdp.I:
         return []
     limits = zip(cmdp.names, cmdp.b.tolist(), cmdp.costs, strict=True)

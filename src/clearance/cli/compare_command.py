@@ -104,7 +104,7 @@ def _title(problem: str, results: list[Result]) -> str:
 
 
 def _write(results: Comparison, rows: list[dict[str, Any]], out: str) -> list[str]:
-    """The table, every curve, and one figure for each problem."""
+    """Return the table, every curve, and one figure for each problem."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "table.csv", rows[0], (list(row.values()) for row in rows))

@@ -31,7 +31,7 @@ def count(most: int, least: int = 1) -> Callable[[str], int]:
 
 
 def every(text: str) -> str:
-    """How often: a time, or a number of iterations."""
+    """Return how often: a time, or a number of iterations."""
     from clearance.runs.run_writer import Every
 
     try:
@@ -42,7 +42,7 @@ def every(text: str) -> str:
 
 
 def cluster(text: str) -> str:
-    """Where the work is done: local, ray, or the address of a Ray cluster."""
+    """Return where the work is done: local, ray, or the address of a Ray cluster."""
     from clearance.cluster.ray_process import parse_address
 
     try:
@@ -65,7 +65,7 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
 
 
 def place(text: str) -> str:
-    """A path; an empty one would be taken for none."""
+    """Return a path; an empty one would be taken for none."""
     if not text:
         raise ArgumentTypeError("must be a path, got an empty text")
     return text

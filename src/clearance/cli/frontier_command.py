@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from clearance.certificates.price_words import price_words
 from clearance.certificates.verdict_words import as_written, bound_words
 from clearance.cli import executor_argument, flag_types, run_flags, study_tables, tables
 from clearance.core.errors import InputError
@@ -116,14 +117,14 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
 
 
 def _title(curve: Frontier, problem: str) -> str:
-    return f"{problem}: J_r over " + curve.axis_name
+    return f"{problem}: best reward against " + curve.axis_name
 
 
 def _message(curve: Frontier, out: str | None) -> str:
     own = curve.own
     where = bound_words(curve.name, own.limit, cost=curve.cost) if curve.over == "b" else "kappa = 0"
-    stricter = "less" if curve.cost else "more"
-    said = f"The problem as it is: {where}, J_r = {own.J_r:.6g}, and one unit {stricter} costs {own.lam:.6g}."
+    price = price_words(where, own.lam, cost=curve.cost).partition(": ")[2]
+    said = f"The problem as it is: {where}, reward {own.J_r:.6g}. {price[0].upper()}{price[1:]}"
     return said + (f" Written: {out}" if out else "")
 
 

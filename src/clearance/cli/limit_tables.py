@@ -14,7 +14,7 @@ Table = tuple[list[str], list[list[str]]]  # heads and rows, for `layout.lay_out
 
 
 def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """One row per constraint: its limit, and the range of its signal in one step."""
+    """Return one row per constraint: its limit, and the range of its signal in one step."""
     rows = []
     for name, b, cost, ends in zip(names, result["b"], result["costs"], result["g_range"], strict=True):
         low, high = sorted(as_written(float(x), cost=cost) for x in ends)
@@ -33,7 +33,7 @@ def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
 
 
 def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """One row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
+    """Return one row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
 
     A cost is shown as a cost: its value, an upper bound of it, and its upper limit. The multipliers of a learner are
     no prices, and not shown.

@@ -43,7 +43,7 @@ IN_SENTENCES = (
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
-    """What an answer says of a certificate; its message is the verdict in words, a list of sentences."""
+    """Return what an answer says of a certificate; its message is the verdict in words, a list of sentences."""
     keys = (
         "verdict",
         "J_r",
@@ -87,7 +87,7 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     first, *rest = sentences or [_with_verdict(result, message)]
-    rest = [line for line in rest if not line.startswith("Limits: ")]  # the table has them
+    rest = [line for line in rest if not line.startswith(("Limits: ", "path_bound "))]  # in the table, or not shown
     show_page(
         [title],
         [first],
@@ -141,13 +141,13 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
 
 def _policy(rows: list[dict[str, Any]]) -> Lines:
-    """All of a policy: one row per state and action that it takes there."""
+    """Return all of a policy: one row per state and action that it takes there."""
     heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
     return Lines(layout.lay_out(heads, [[_show(row[head]) for head in heads] for row in rows], page_width()))
 
 
 def _show(value: Any) -> str:
-    """A value for people: six significant digits, large whole numbers with commas."""
+    """Return a value for people: six significant digits, large whole numbers with commas."""
     value = _plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -205,7 +205,7 @@ def _drop_output() -> None:
 
 
 def size(text: str) -> str:
-    """The type of --max-memory: bytes, or 500MB, 4GB."""
+    """Return the type of --max-memory: bytes, or 500MB, 4GB."""
     from clearance.core.array_files import read_size
 
     try:
@@ -239,7 +239,7 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 def error(message: str, status: int, *, as_json: bool = False) -> int:
-    """One line on standard error; as JSON also an object on standard output, where programs look for it."""
+    """Return one line on standard error; as JSON also an object on standard output, where programs look for it."""
     message = " ".join(message.split())
     _complain(message)
     if as_json:

@@ -30,7 +30,7 @@ class Outcome(Protocol):
     """A job that has ended."""
 
     def result(self) -> Any:
-        """What it gave; or raises what it raised."""
+        """Return what it gave; or raises what it raised."""
         ...
 
 
@@ -78,7 +78,7 @@ class LocalPool:
 
 @dataclass(frozen=True)
 class Local:
-    """Threads of this process; as many as there are cores unless given. The kernels release the GIL.
+    """The executor that runs jobs in threads of this process, by default as many as there are cores.
 
     BLAS has one thread in each job: the last bits of its products depend on how many it has, and results must not
     depend on who computes them.
@@ -113,7 +113,7 @@ def _blas() -> ThreadpoolController:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """The same for work in this thread."""
+    """Return the same for work in this thread."""
     return _blas().limit(limits=1, user_api="blas")
 
 
@@ -122,7 +122,7 @@ def _listen(stop: threading.Event) -> None:
 
 
 def should_stop() -> bool:
-    """Whether the job that asks should save what it has and end."""
+    """Return whether the job that asks should save what it has and end."""
     stop = getattr(_here, "stop", None)
     return stop is not None and stop.is_set()
 
@@ -135,7 +135,7 @@ def run_all(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> list[Result]:
-    """[function(job) for job in jobs]; the results are the same bits for any number of workers.
+    """Return [function(job) for job in jobs], computed in parallel; bit-identical for any number of workers.
 
     threads   as many as there are cores unless given
     progress  called with (done, of how many) whenever one has finished

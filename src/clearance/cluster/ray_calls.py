@@ -56,7 +56,7 @@ def limit_threads(cores: int) -> None:
 
 
 def lost_worker_error(e: Exception) -> SolverError:
-    """What to say when Ray has given a job up."""
+    """Return what to say when Ray has given a job up."""
     first = next(iter(str(e).strip().splitlines()), type(e).__name__)
     return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
 

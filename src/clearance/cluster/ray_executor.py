@@ -36,7 +36,7 @@ GRACE = 30.0  # seconds that jobs are given to save what they have
 
 @dataclass(eq=False)
 class Ray:
-    """An executor on Ray.
+    """The executor that runs jobs on a Ray cluster.
 
     address  "HOST:PORT" or "ray://HOST:PORT" joins a cluster. None: the one that the environment variable RAY_ADDRESS
              names; without it a Ray that is started for us, on the loopback interface alone, and ends with us
@@ -78,7 +78,7 @@ class Ray:
             self._keeper = None
 
     def connected(self) -> Any:
-        """The package `ray`, connected."""
+        """Return the package `ray`, connected."""
         ray = import_ray()
         if not ray.is_initialized():
             silence_ray()

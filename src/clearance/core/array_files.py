@@ -104,7 +104,7 @@ def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
-    """What the header of an array says, and that the file has as many bytes as it needs."""
+    """Return what the header of an array says, and that the file has as many bytes as it needs."""
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")
     with z.open(info) as stream:
@@ -152,7 +152,7 @@ def _unpack(z: zipfile.ZipFile, member: Member) -> NDArray[Any]:
 
 
 def max_memory(on_disk: int) -> float:
-    """How many bytes the arrays of a file of this size may have in memory."""
+    """Return how many bytes the arrays of a file of this size may have in memory."""
     given = os.environ.get(VARIABLE, "")
     if given:
         return read_size(given)

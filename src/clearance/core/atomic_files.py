@@ -41,7 +41,7 @@ def plain(x: Any) -> Any:
 
 
 def without_non_finite(x: Any) -> Any:
-    """The same with null for numbers that JSON has no word for."""
+    """Return the same with null for numbers that JSON has no word for."""
     if isinstance(x, dict):
         return {k: without_non_finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):
@@ -71,7 +71,7 @@ def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
 
 @contextlib.contextmanager
 def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
-    """A file that becomes `path` when all is written; until then, and after a failure, the old one stays.
+    """Yield a file that becomes `path` when all is written; until then, and after a failure, the old one stays.
 
     Written under another name, flushed to the disk, renamed, and the folder flushed too: so it holds after a crash. All
     of it happens by the handle of the folder, and never through a link that has one of the two names.
@@ -122,7 +122,7 @@ def flush_folder(folder: AnyPath | int) -> None:
 
 
 def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
-    """A JSON object of this schema, or one line that says what is there instead."""
+    """Return a JSON object of this schema, or one line that says what is there instead."""
     try:
         with open_to_read(path) as f:
             text = f.read(min(os.fstat(f.fileno()).st_size, largest) + 1)

@@ -49,7 +49,7 @@ class CostMemory:
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> CostMemory:
-        """The inverse of `describe`; a ValueError where the data are something else."""
+        """Return the inverse of `describe`; a ValueError where the data are something else."""
         names, scales, shape, H = (data[key] for key in ("costs", "scales", "obs_shape", "horizon"))
         whole = all(type(n) is int and n >= 0 for n in shape) and type(H) is int and H >= 1
         positive = all(isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in scales)
@@ -81,7 +81,7 @@ class CostTracker:
         self.waiting = False
 
     def join(self, rows: Array) -> Array:
-        """The inputs of the policy for the observations rows [n, …] before the next step."""
+        """Return the inputs of the policy for the observations rows [n, …] before the next step."""
         if self.waiting:
             raise InputError(f"{self.memory.needed} after every step, or give act(obs, cost_so_far=…, t=…)")
         if len(rows) != len(self.C):

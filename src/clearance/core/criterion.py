@@ -87,7 +87,7 @@ def check_sampled(criterion: Any) -> None:
 
 
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
-    """The one criterion of all signals, given once or for each of them: in order, or by name."""
+    """Return the one criterion of all signals, given once or for each of them: in order, or by name."""
     if criterion is None or isinstance(criterion, str):
         given = [criterion]
     elif isinstance(criterion, Mapping):

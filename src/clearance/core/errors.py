@@ -9,11 +9,11 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong. The message is one line: the field, what is wrong, what to do."""
+    """Raised when an input is wrong. The message is one line: the field, what is wrong, what to do."""
 
 
 class EnvironmentFault(InputError):
-    """An environment did what it must not: raised, gave NaN, a wrong shape or a cost beyond its bounds, or died.
+    """Raised when an environment fails: an exception, NaN, a wrong shape, a cost outside its bounds, or a dead process.
 
     env    the environment's name;  lane: which of those that run side by side
     step   of the walk, from 0; None if it failed before the first
@@ -38,7 +38,7 @@ def _short(value: object) -> str:
 
 
 class InfeasibleError(RuntimeError):
-    """No policy meets the limits; or, from samples, none was found and none was excluded (`proven` is False).
+    """Raised when no policy meets the limits; from samples also when none was found (`proven` is False then).
 
     slater    max_π min_i (J_gi(π) − b_i), negative here; from samples a bound on it
     cmdp      the finite model, where it is known
@@ -67,7 +67,7 @@ class InfeasibleError(RuntimeError):
 
 
 class MissingExtraError(ImportError):
-    """A part of clearance needs a package that is not installed; the message says which extra has it."""
+    """Raised when a package is not installed; the message names the extra that has it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'clearance[{extra}]'")
@@ -77,7 +77,7 @@ class MissingExtraError(ImportError):
 
 
 def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any]) -> Exception:
-    """An error as it was in another process, whatever it asks of who makes it."""
+    """Return an error as it was in another process, whatever it asks of who makes it."""
     error = kind.__new__(kind, *args)
     error.args = args
     vars(error).update(content)
@@ -89,16 +89,14 @@ class SolverError(RuntimeError):
 
 
 def infeasible_message(slater: float, among: str = "policy") -> str:
-    """What to say when no policy, or none of a class, meets the limits."""
+    """Return what to say when no policy, or none of a class, meets the limits."""
     enough = round_up(-slater)
-    found = f"max_π min_i (J_gi − b_i) = {slater:.6g} < 0"
-    return f"no {among} meets the limits: {found}; relax every limit by {enough:.6g} or more"
+    return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
 
 
 def no_room_message(slater: float) -> str:
-    """What to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
-    found = f"max_π min_i (J_gi − b_i) = {slater:.3g}"
-    return f"the limits leave no room beyond rounding, {found}: relax the limits a little"
+    """Return what to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
+    return f"the limits leave no room beyond rounding (Slater margin {slater:.3g}): relax the limits a little"
 
 
 def round_up(x: float) -> float:

@@ -22,7 +22,7 @@ class ImportRule(NamedTuple):
     here: bool = True
 
     def has(self, module: str) -> bool:
-        """Whether a module lies in one of the folders; nothing is executed to know it."""
+        """Return whether a module lies in one of the folders; nothing is executed to know it."""
         top = module.partition(".")[0]
         return bool(self.folders) and PathFinder.find_spec(top, list(self.folders)) is not None
 

@@ -53,7 +53,7 @@ class Place(NamedTuple):
         return name if self.handle is not None else str(self.path / name)
 
     def lstat(self, name: str) -> os.stat_result | None:
-        """What has this name, if only a link; None if nothing has."""
+        """Return what has this name, if only a link; None if nothing has."""
         try:
             return os.stat(self.at(name), dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:
@@ -122,7 +122,7 @@ def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
 
 
 def exists_inside(path: Inside) -> bool:
-    """Whether a plain file, and not a link, has this name."""
+    """Return whether a plain file, and not a link, has this name."""
     try:
         with folder_of(path) as place:
             found = place.lstat(Path(path.name).name)

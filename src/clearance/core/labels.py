@@ -9,7 +9,7 @@ LABELS = {
     "J_r": "reward J_r",
     "J_r_lower": "reward, lower bound",
     "bound": "upper bound on the optimum",
-    "gap": "gap to that bound",
+    "gap": "gap to the optimum, at most",
     "evidence": "evidence",
     "delta": "error probability δ",
     "level": "level of this test",

@@ -7,7 +7,7 @@ number (`start`) and its shape (`form`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +34,7 @@ class Discrete:
         return np.asarray(a, np.int64) + self.start
 
     def own(self, a: Any) -> NDArray[np.int64]:
-        """The inverse of `native`."""
+        """Return the inverse of `native`."""
         return _choices(a, 1).reshape(()) - self.start
 
     @property
@@ -75,7 +75,7 @@ class MultiDiscrete:
         return (np.asarray(a, np.int64) + (self.start or 0)).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.int64]:
-        """The inverse of `native`."""
+        """Return the inverse of `native`."""
         return _choices(a, len(self.nvec)) - np.asarray(self.start or 0)
 
 
@@ -86,6 +86,10 @@ class Box:
     low: Array
     high: Array
     form: tuple[int, ...] = ()
+
+    if TYPE_CHECKING:  # lists are taken too
+
+        def __init__(self, low: ArrayLike, high: ArrayLike, form: tuple[int, ...] = ()) -> None: ...
 
     def __post_init__(self) -> None:
         low, high = np.broadcast_arrays(_reals("low", self.low), _reals("high", self.high))
@@ -109,7 +113,7 @@ class Box:
         return np.clip(a, self.low, self.high).astype(np.float32).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.float64]:
-        """The inverse of `native`."""
+        """Return the inverse of `native`."""
         return np.ravel(np.asarray(a, float))
 
     @property
@@ -122,7 +126,7 @@ Space = Discrete | MultiDiscrete | Box
 
 
 def describe_space(space: Space) -> dict[str, Any]:
-    """The space as JSON holds it; `start` and `form` only where they say something."""
+    """Return the space as JSON holds it; `start` and `form` only where they say something."""
     if isinstance(space, Box):
         bounds = {"low": space.low, "high": space.high}
         text = {"kind": "box"} | {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in bounds.items()}
@@ -135,7 +139,7 @@ def describe_space(space: Space) -> dict[str, Any]:
 
 
 def restore_space(text: dict[str, Any]) -> Space:
-    """The inverse of `describe`."""
+    """Return the inverse of `describe`."""
     kind = text.get("kind")
     if kind == "box":
         low = [-np.inf if x is None else x for x in text["low"]]

@@ -34,7 +34,7 @@ TAIL = re.compile(rf"CVaR\s*({NUMBER})\s*\((.+?)\)\s*(?:<=|≤)\s*({NUMBER})(?:\
 
 @dataclass(frozen=True)
 class Chance:
-    """The probability that an episode's sum of a cost exceeds `above` is at most `at_most`.
+    """A limit on single episodes: one costs more than `above` with probability at most `at_most`.
 
     >>> Chance(above=40, at_most=0.05).words("energy")
     'P(energy > 40) ≤ 0.05'
@@ -86,7 +86,7 @@ class Chance:
 
 @dataclass(frozen=True)
 class CVaR:
-    """The mean over the worst 1 − `level` of the episodes of a cost's sum is at most `at_most`.
+    """A limit on the worst episodes: the mean cost of the worst 1 − `level` of them is at most `at_most`.
 
     at  ν, where excess is counted from; chosen from earlier episodes if not given. Any is sound, the quantile at
         `level` is the best

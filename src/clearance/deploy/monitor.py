@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class LimitAlarm(RuntimeError):
-    """The costs in use refute the certified statement: one of its limits is broken there."""
+    """Raised by `Monitor` when the observed costs show that a certified limit is broken in use."""
 
 
 class Monitor:
-    """Tests, episode by episode, whether the certified limits hold where the policy is used. Episodic problems.
+    """Test, episode by episode, whether the certified limits hold where the policy is used (episodic problems).
 
     policy       the one that acts, or None where something else calls it
     certificate  what is certified of it; values are given as its constraints are written, costs as costs
@@ -82,7 +82,7 @@ class Monitor:
             self.policy.reset()
 
     def act(self, obs: Any) -> Any:
-        """The policy's action; after an alarm that of the fallback."""
+        """Return the policy's action; after an alarm that of the fallback."""
         if not self.alarm:
             return self.policy.act(obs)
         return self._rule()(obs)

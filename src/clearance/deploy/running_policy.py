@@ -33,7 +33,7 @@ Rng = np.random.Generator
 
 
 class NotCertifiedWarning(UserWarning):
-    """What was asked for is not what the certificate is about."""
+    """Warns that the policy is used in a way that its certificate does not cover."""
 
 
 class RunningPolicy(ABC):
@@ -72,7 +72,7 @@ class RunningPolicy(ABC):
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """An action as the environment has it, or [n, …] of them for observations with one axis more.
+        """Return an action as the environment has it, or [n, …] of them for observations with one axis more.
 
         deterministic  take the most likely action, where the policy that was certified draws one
         rng            the random numbers to use; the policy's own by default
@@ -170,7 +170,7 @@ class RunningPolicy(ABC):
 
     @abstractmethod
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """The same rows as the policy computes with them; an error where they are no observations."""
+        """Return the same rows as the policy computes with them; an error where they are no observations."""
 
     @abstractmethod
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
@@ -261,7 +261,7 @@ class NetworkRunner(RunningPolicy):
         return self.form.space.native_rows(head.action(head.latent(out, noise)))
 
     def _outputs(self, components: Components, rows: NDArray[Any]) -> NDArray[Any]:
-        """The head's parameters [n, size], each row by its own component."""
+        """Return the head's parameters [n, size], each row by its own component."""
         if not components.ndim or self.M == 1:
             return self.outs[int(components.flat[0]) if components.size else 0](rows)
         out = np.empty((len(rows), self.form.head.size), np.float32)

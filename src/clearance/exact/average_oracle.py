@@ -80,7 +80,7 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """The policy with one closed class in each component, the best that it had; its gain and bias [S]."""
+        """Return the policy with one closed class in each component, the best that it had; its gain and bias [S]."""
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
         n = int(label.max(initial=-1)) + 1
@@ -97,7 +97,7 @@ class AverageOracle:
         return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
 
     def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
-        """The chain of the policy inside the components; other states stay where they are, for nothing."""
+        """Return the chain of the policy inside the components; other states stay where they are, for nothing."""
         chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
         chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
         gain, v = chain.gains()
@@ -106,7 +106,7 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array) -> tuple[Labels, float, Array]:
-        """The policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         stay, gain, _ = self.inside(np.tensordot(weights, self.cmdp.h, 1))
         V, chosen = self._leave(gain)
         act = self._act(stay, chosen)
@@ -115,7 +115,7 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """The largest gain [N] from each node, and the rows chosen: staying, or leaving."""
+        """Return the largest gain [N] from each node, and the rows chosen: staying, or leaving."""
         q = self.quotient
         worth = np.zeros(q.S)
         inside = self.components[0] >= 0
@@ -198,7 +198,7 @@ class AverageOracle:
         return np.where(label >= 0, top[label], 0.0)
 
     def _excess(self, h: Array, size: Array, g: Array, v: Array) -> Array:
-        """An upper bound of h + P v − v − g [S, A]."""
+        """Return an upper bound of h + P v − v − g [S, A]."""
         drift, error = self.rows.drift(v)
         total = h + drift - g[:, None]
         return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])
@@ -212,7 +212,7 @@ def largest_gains(cmdp: CMDP, h: Array) -> Array:
 
 
 def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
-    """The chain of the pairs chosen [S] with signal h [S, A]; where it is −1, the state stays for nothing."""
+    """Return the chain of the pairs chosen [S] with signal h [S, A]; where it is −1, the state stays for nothing."""
     S, stays = cmdp.S, chosen < 0
     at = np.full(S * cmdp.A, -1)
     at[chosen[~stays]] = np.flatnonzero(~stays)
@@ -279,7 +279,7 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """The means of policies, and their proven lower and upper bounds [M, 1+I] each, from `approximate`."""
+    """Return the means of policies, and their proven lower and upper bounds [M, 1+I] each, from `approximate`."""
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))
     return between(low, high, rounding(cmdp.S + 8) * (np.where(start, np.abs(V[:, :, [0, 2]]).max(2), 0.0) @ cmdp.rho))

@@ -62,7 +62,7 @@ class Operator:
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 
     def rows(self, act: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows s·A + act[s] of a deterministic policy."""
+        """Return the rows s·A + act[s] of a deterministic policy."""
         return np.arange(self.S) * self.A + act
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:

@@ -215,12 +215,12 @@ def _smooth(duals: Array, best: Array) -> Array:
 
 
 def columns_of(cmdp: CMDP) -> Columns:
-    """An empty set of columns for this model."""
+    """Return an empty set of columns for this model."""
     return Columns(Operator.of(cmdp), cmdp.b)
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """The policies in use, at most I + 1: weights [M], π [M, S, A] and their occupancies d [M, S, A]."""
+    """Return the policies in use, at most I + 1: weights [M], π [M, S, A] and their occupancies d [M, S, A]."""
     used = np.flatnonzero(mixed.weights > 0)
     weights = mixed.weights[used] / mixed.weights[used].sum()
     if isinstance(columns, OracleColumns):

@@ -50,7 +50,7 @@ def approximate_values(cmdp: CMDP, pi: Array) -> Array:
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """The enclosure of Σ_m w_m J_m."""
+    """Return the enclosure of Σ_m w_m J_m."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
     return weights @ lower - slop, weights @ upper + slop
 

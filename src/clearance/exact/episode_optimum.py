@@ -76,7 +76,7 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """One program for each ν on the lattice, from the limit down to 0; infeasible only where all of them are."""
+    """Return one program for each ν on the lattice, from the limit down to 0; infeasible only where all of them are."""
     name, rule = asked[k]
     assert isinstance(rule, CVaR)
     if name not in model.names:
@@ -107,7 +107,7 @@ def _rank(found: EpisodeOptimum) -> tuple[int, float]:
 
 
 def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
-    """The limits by name, with the CVaR in place k at this ν."""
+    """Return the limits by name, with the CVaR in place k at this ν."""
     found: dict[str, list[Any]] = {}
     for i, (name, rule) in enumerate(asked):
         found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)

@@ -41,7 +41,7 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """The bound on the reward of every feasible policy; this one, if it is certified, is one of them."""
+    """Return the bound on the reward of every feasible policy; this one, if it is certified, is one of them."""
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 
@@ -56,7 +56,7 @@ def _one(mixture: Mixture) -> str:
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
-    """The verdict does not need the optimum, so a solver that gives up costs only the gap."""
+    """Return the verdict does not need the optimum, so a solver that gives up costs only the gap."""
     try:
         return optimum(cmdp)
     except SolverError:

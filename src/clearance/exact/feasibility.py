@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class Safest(NamedTuple):
 
     d: Array
     J: Array
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     lam: Array
 
 
@@ -112,7 +112,7 @@ class Feasibility:
 
     verdict: Literal["feasible", "infeasible", "borderline"]
     slater: float
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     proof: FarkasProof | None = None
 
 
@@ -136,8 +136,8 @@ def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
     return Feasibility("borderline" if proof is None else "infeasible", slater, safest.policy, proof)
 
 
-def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Array | Mixture]:
-    """φ = max_π min_i (J_gi(π) − b_i) and a policy [S, A] that attains it; inf without constraints.
+def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
+    """Return the Slater margin φ = max_π min_i (J_gi(π) − b_i) and a policy that attains it; inf without constraints.
 
     The margin is the exact one of the policy returned, so it is attained, not a solver's word.
     """
@@ -193,7 +193,7 @@ def farkas_bound(cmdp: CMDP, lam: Array) -> float:
 
 
 def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
-    """Whether the proof also holds for a model whose averages `cmdp` has only up to rounding (a policy class).
+    """Return whether the proof also holds for a model whose averages `cmdp` has only up to rounding (a policy class).
 
     Rows of P that are off by ε, and signals by ε of their size, change J_gi by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
@@ -217,7 +217,7 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
 
 
 def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
-    """The safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
+    """Yield the safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
 
     One without what may be a solver's rounding; and the deterministic one that is greedy for λ, which attains the
     largest J_gi exactly where one limit alone is the conflict.
@@ -284,7 +284,7 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """One stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
+    """Return one stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
     total = np.tensordot(weights, d, 1)
     return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
 

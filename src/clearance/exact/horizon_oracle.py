@@ -42,7 +42,7 @@ class HorizonOracle:
         return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
 
     def best(self, weights: Array) -> tuple[Acts, float, Array]:
-        """The policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
         return act, float(self.cmdp.rho @ V[0]), self._values(act)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ HAIRS = (1e-9, 1e-8, 1e-7)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Infeasibility:
-    """Why no policy meets the limits, and what would have to be given up.
+    """The diagnosis of infeasible limits: a proof, a minimal conflicting set, and the smallest relaxations.
 
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
@@ -56,7 +57,7 @@ class Infeasibility:
     slater: float
     lam: Array
     bound: float
-    policy: Array | Mixture
+    policy: Any  # an array, or a Mixture where no stationary policy is as good
     J: Array
     conflict: tuple[int, ...]
     relax_all: float
@@ -95,7 +96,7 @@ class Infeasibility:
 
 
 def diagnose(cmdp: CMDP) -> Infeasibility:
-    """Why the limits of this problem cannot be met; an `InputError` if it is not proven that they cannot."""
+    """Explain why the limits of a model cannot be met; raise `InputError` if that is not proven."""
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
@@ -107,7 +108,7 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
 
 
 def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
-    """The same model with some of its signals h: the first as reward, the others with lower limits b."""
+    """Return the same model with some of its signals h: the first as reward, the others with lower limits b."""
     names = ("reward", *cmdp.names)
     return cmdp.replace(h=cmdp.h[list(signals)], b=b, names=[names[i] for i in signals[1:]])
 
@@ -133,7 +134,7 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """The same from margins relative to the scale of each constraint, which no solver loses.
+    """Return the same from margins relative to the scale of each constraint, which no solver loses.
 
     Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi − b_i), and
     the λ of the problem relaxed by this t proves more, until it can be met.
@@ -191,7 +192,7 @@ def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
 
 
 def _alone(cmdp: CMDP, i: int) -> float | None:
-    """How far b_i alone must come down; None if the others cannot be met anyway."""
+    """Return how far b_i alone must come down; None if the others cannot be met anyway."""
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
@@ -199,7 +200,7 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
 
 
 def _enough(b: Array, lower: Array) -> float:
-    """The least t with b − t ≤ lower, also after rounding."""
+    """Return the least t with b − t ≤ lower, also after rounding."""
     t = float(np.max(b - lower))
     while np.any(b - t > lower):
         t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))

@@ -40,7 +40,7 @@ def safest(cmdp: CMDP, unit: Array) -> tuple[Array, Array]:
 
 
 def _flow(cmdp: CMDP) -> sparse.csr_array:
-    """The conservation of occupancy, [S, S·A]: outflow of s minus γ times inflow."""
+    """Return the conservation of occupancy, [S, S·A]: outflow of s minus γ times inflow."""
     S, A = cmdp.S, cmdp.A
     out = sparse.csr_array((np.ones(S * A), (np.repeat(np.arange(S), A), np.arange(S * A))), shape=(S, S * A))
     return sparse.csr_array(out - cmdp.gamma * sparse.csr_array(cmdp.rows).T)

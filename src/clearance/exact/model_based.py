@@ -33,7 +33,7 @@ SURE = 700.0  # a logit so far above the others that their probabilities vanish:
 
 @dataclass(frozen=True)
 class ModelBased:
-    """Hyper-parameters; tabular policies."""
+    """The model-based method of Vaswani et al. (2022) with its settings, for tabular policies."""
 
     K: int = setting(200, "iterations of the primal-dual on the empirical model; 2 are enough for the program")
     N: int = setting(100, "samples of every pair (s, a)")
@@ -82,7 +82,7 @@ def _program(model: CMDP, kappa: float | Array) -> Array:
 
 
 def _greedy(model: CMDP, lam: Array, V: Array) -> Array:
-    """The deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration, as logits."""
+    """Return the deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration, as logits."""
     operator = Operator.of(model)
     h = operator.h[0] + lam @ operator.h[1:]
     act = np.argmax(model.available, axis=1).astype(np.int64)

@@ -26,7 +26,7 @@ SMALLEST = 5e-324  # the least number above 0
 
 
 def zero_limits(cmdp: CMDP) -> list[int]:
-    """The limits whose J_g is 0 at most, and must be 0."""
+    """Return the limits whose J_g is 0 at most, and must be 0."""
     never = (cmdp.b == 0) & np.all(cmdp.g <= 0, axis=(1, 2)) & np.any(cmdp.g < 0, axis=(1, 2))
     return np.flatnonzero(never).tolist()
 
@@ -102,7 +102,7 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """What is left where some costs must never be paid; None where there are none."""
+    """Return what is left where some costs must never be paid; None where there are none."""
     limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 

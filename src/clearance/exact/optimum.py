@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +62,13 @@ ONCE = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Optimum:
-    """What the solvers say, measured again.
+    """The best policy that meets the limits, with its values, multipliers and a proven bound.
 
     status   "optimal": `policy` provably meets the limits, and nothing that meets them earns more than `bound`.
              "infeasible": proven by `lam`.  "borderline": the limits leave no room beyond rounding. No policy was found
              that provably meets them and is near the optimum, and it is not proven that there is none
     J        [1+I] of `policy`
-    lam      λ* [I], what one unit less of limit i would earn; when infeasible the proof: λ with Σλ = 1 and
+    lam      λ* [I], the price of each limit; when infeasible the weights of the proof: Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
     policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
              Under the average criterion a `Mixture`, drawn once, where no stationary policy is as good: see `note`
@@ -84,7 +84,7 @@ class Optimum:
     status: Literal["optimal", "borderline", "infeasible"]
     J: Array
     lam: Array
-    policy: Array | Mixture
+    policy: Any  # an array in all cases but one: see above
     mixture: Mixture
     d: Array
     bound: float
@@ -141,7 +141,7 @@ class Optimum:
 class Found(NamedTuple):
     """A candidate π [S, A], as a mixture, and what is proven of it; λ [I] with V and greedy actions at λ, if new."""
 
-    policy: Array | Mixture
+    policy: Any  # an array in all cases but one: see above
     mixture: Mixture
     seen: PolicyBounds
     lam: Array
@@ -150,7 +150,7 @@ class Found(NamedTuple):
 
 
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
-    """The best policy among those that meet the limits, with multipliers and a proven bound."""
+    """Return the best policy among those that meet the limits, with multipliers and a proven bound."""
     check_model(cmdp)
     return or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
 
@@ -266,7 +266,7 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
 
 
 def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
-    """The best policy for limits tightened by so much, in units."""
+    """Return the best policy for limits tightened by so much, in units."""
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
     if uses_columns(cmdp, method):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearance.core.arrays import Array
 from clearance.exact import average_oracle, horizon_oracle, total_oracle
@@ -59,6 +60,6 @@ class OracleColumns:
         self.J.append(J)
         return most - float(weights[1:] @ self.b)
 
-    def tables(self, used: Array) -> Array:
+    def tables(self, used: NDArray[np.intp]) -> Array:
         """Some of the policies as tables [M, S, A] or [M, H, S, A]."""
         return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

@@ -24,7 +24,7 @@ TINY = 2.0**-1060  # what a product can lose where it is too small for a floatin
 
 
 def rounding(n: int) -> float:
-    """A bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
+    """Return a bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
     return 2 * n * U / (1 - n * U)
 
 
@@ -79,7 +79,7 @@ class PairRows:
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:
-        """The pairs [S, A] with a transition into these states."""
+        """Return the pairs [S, A] with a transition into these states."""
         found = np.zeros(self.S * self.A, bool)
         found[self.pair[states[self.target]]] = True
         return found.reshape(self.S, self.A)

@@ -53,12 +53,12 @@ def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> Policy
 
 
 def meets_limits(cmdp: CMDP, pi: Array | Mixture, V: Array | None = None) -> bool:
-    """Whether it is proven that the policy π [S, A], with values near V [1+I, S], meets every limit."""
+    """Return whether it is proven that the policy π [S, A], with values near V [1+I, S], meets every limit."""
     return bound_policy(cmdp, Mixture.of(pi), None if V is None else V[None]).verdict == "CERTIFIED"
 
 
 def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
-    """The same from values in rational arithmetic, which leave nothing open."""
+    """Return the same from values in rational arithmetic, which leave nothing open."""
     fractions = [rational.exact_values(cmdp, pi) for pi in mixture.tables(cmdp)]
     if any(values is None for values in fractions):
         return near

@@ -46,7 +46,7 @@ def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
 
 
 def pack(x: Array) -> dict[str, Any]:
-    """An array as its shape and base64."""
+    """Return an array as its shape and base64."""
     return {"shape": list(x.shape), "float64": base64.b64encode(np.ascontiguousarray(x, "<f8").tobytes()).decode()}
 
 
@@ -57,7 +57,7 @@ def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
 
 
 def is_proof(x: Any, I: int) -> bool:
-    """Whether data has the form of a proof of a certificate with I limits; not whether it proves anything."""
+    """Return whether data has the form of a proof of a certificate with I limits; not whether it proves anything."""
     if not isinstance(x, dict) or not {"V"} <= x.keys() <= {"V", "V_lam", "infeasible"}:
         return False
     shape = _shape_of(x["V"])
@@ -79,7 +79,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """The shape of a packed array that holds as many numbers as it says; None where it does not."""
+    """Return the shape of a packed array that holds as many numbers as it says; None where it does not."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

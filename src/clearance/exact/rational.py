@@ -18,7 +18,7 @@ MOST_STATES, MOST_STEPS, MOST_COMPONENTS = 24, 16, 8
 
 
 def is_small(cmdp: CMDP, mixture: Mixture) -> bool:
-    """Whether exact values take less than about a second."""
+    """Return whether exact values take less than about a second."""
     short = cmdp.horizon is None or cmdp.horizon <= MOST_STEPS
     return cmdp.S <= MOST_STATES and mixture.M <= MOST_COMPONENTS and short
 
@@ -41,7 +41,7 @@ def _rows(cmdp: CMDP) -> Matrix:
 
 
 def _discounted(cmdp: CMDP, pi: Array) -> Matrix:
-    """The solution of (I − γ P_π) V = h_π."""
+    """Return the solution of (I − γ P_π) V = h_π."""
     weights = to_fractions(pi)
     P_pi = (weights[..., None] * _rows(cmdp)).sum(1)
     h_pi = (weights * to_fractions(cmdp.h)).sum(-1)
@@ -97,5 +97,5 @@ def expect(weights: Array, values: Matrix) -> Fraction:
 
 
 def round_outwards(x: Fraction) -> tuple[float, float]:
-    """The largest float up to x and the smallest from it on; both are x where it is one."""
+    """Return the largest float up to x and the smallest from it on; both are x where it is one."""
     return round_down(x), round_up(x)

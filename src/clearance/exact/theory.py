@@ -268,7 +268,7 @@ class Plan:
 
 
 def plan(c: Constants, eps: float, K: float | None = None, N: float | None = None) -> Plan:
-    """All constants of Theorem 1; K and N default to K(ε) and N(ε). There κ ≤ (1−γ)φε/(r⁺−r⁻), bias apart, so
+    """Return all constants of Theorem 1; K and N default to K(ε) and N(ε). There κ ≤ (1−γ)φε/(r⁺−r⁻), bias apart, so
     `c.kappa` = φ/2 is enough for every ε up to half the range of J_r."""
     K_eps, N_eps = K_of(c, eps), N_of(c, eps)
     K, N = K_eps if K is None else K, N_eps if N is None else N
@@ -280,7 +280,7 @@ def plan(c: Constants, eps: float, K: float | None = None, N: float | None = Non
 
 
 def _verdict(c: Constants, eps: float, K: float, N: float) -> list[str]:
-    """What follows from κ, the Slater margin, Λ and ε, one sentence each."""
+    """Return what follows from κ, the Slater margin, Λ and ε, one sentence each."""
     k, bound, void = kappa(c, K, N), objective_bound(c, K, N), why_infinite(c)
     least, part = (kappa_explicit(c, K), f" (its terms without ε_KN at K = {K})") if void else (k, "")
     said = [void] if void else []

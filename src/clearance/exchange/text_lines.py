@@ -38,7 +38,7 @@ class TextFile:
         return InputError(f"{self.path}, line {self.line}: {field} {what}")
 
     def number(self, field: str, text: str) -> float:
-        """A finite number; a fraction as 1/3 will do."""
+        """Return a finite number; a fraction as 1/3 will do."""
         try:
             value = float(Fraction(text)) if "/" in text else float(text)
         except (ValueError, ZeroDivisionError, OverflowError):
@@ -48,7 +48,7 @@ class TextFile:
         return value
 
     def whole(self, field: str, text: str, below: int = MOST) -> int:
-        """A whole number from 0 to below − 1."""
+        """Return a whole number from 0 to below − 1."""
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise self.error(field, f"must be a whole number, got {text[:40]!r}")
         if int(text) >= below:

@@ -62,7 +62,7 @@ class Archive:
         return file in self._members
 
     def json(self, file: str) -> dict[str, Any]:
-        """The object in a file; no numbers beyond those that JSON has."""
+        """Return the object in a file; no numbers beyond those that JSON has."""
         try:
             found = json.loads(self._bytes(file, most=LARGEST_INDEX), parse_constant=_refuse_constant)
         except InputError:
@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """The content of a file, whose size is checked before it is read."""
+        """Return the content of a file, whose size is checked before it is read."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)
@@ -142,7 +142,7 @@ class Archive:
         return found.astype(np.int64)
 
     def offsets(self, file: str, n: int, last: int) -> Any:
-        """Where the entries of each of n begin; they end at `last`, and each has at least one."""
+        """Return where the entries of each of n begin; they end at `last`, and each has at least one."""
         found = self.whole(file, n + 1, "<u8", below=last + 1)
         if found[0] != 0 or found[-1] != last:
             raise self.error(f"must go from 0 to {last}, goes from {found[0]} to {found[-1]}", file)
@@ -152,7 +152,7 @@ class Archive:
         return found
 
     def bits(self, file: str, n: int) -> Any:
-        """One bit per entry; tools fill up to whole bytes or to words of 64 bits."""
+        """Return one bit per entry; tools fill up to whole bytes or to words of 64 bits."""
         data = self._bytes(file)
         if not (n + 7) // 8 <= len(data) <= (n + 63) // 64 * 8:
             raise self.error(f"has {len(data)} bytes for {n} bits", file)
@@ -176,7 +176,7 @@ class Archive:
         return np.array(found, float)
 
     def _rationals(self, file: str, n: int, size: int) -> Array:
-        """A signed numerator and an unsigned denominator, half of the bytes each."""
+        """Return a signed numerator and an unsigned denominator, half of the bytes each."""
         data, half, found = self._bytes(file, n * size), size // 2, np.empty(n)
         for i in range(n):
             top = int.from_bytes(data[i * size : i * size + half], "little", signed=True)
@@ -198,7 +198,7 @@ class Archive:
             raise self.error("is not UTF-8", file) from None
 
     def labels(self, C: int) -> list[str]:
-        """The label of each choice; empty texts where the archive has none."""
+        """Return the label of each choice; empty texts where the archive has none."""
         n = self.count("#choice-actions")
         if n == 0 or not self.has("actions/choices/values.bin"):
             return [""] * C

@@ -128,7 +128,7 @@ def _offsets(counts: Any) -> bytes:
 
 
 def _bits(flags: Any) -> bytes:
-    """One bit per entry, the lowest first, in whole words of 64 bits."""
+    """Return one bit per entry, the lowest first, in whole words of 64 bits."""
     packed = np.packbits(flags, bitorder="little").tobytes()
     return packed + bytes(-len(packed) % 8)
 

@@ -229,7 +229,7 @@ class CMDP:
         return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, patience)
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
-        """The conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
+        """Return the conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
         kappa = np.asarray(kappa, float)
         if kappa.ndim and kappa.shape != self.b.shape:
             raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
@@ -295,7 +295,7 @@ class CMDP:
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
 
     def arrays(self) -> dict[str, Any]:
-        """All that a result depends on, as arrays with the names that the model's files have."""
+        """Return all that a result depends on, as arrays with the names that the model's files have."""
         arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
         arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
         if self.is_sparse:
@@ -333,7 +333,7 @@ class CMDP:
 
 
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """How many numbers the arrays of a model may have, by the shapes of r and g."""
+    """Return how many numbers the arrays of a model may have, by the shapes of r and g."""
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0

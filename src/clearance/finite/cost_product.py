@@ -58,7 +58,7 @@ class CostProduct:
     where: NDArray[np.int64]
 
     def state(self, s: int, **cost_so_far: float) -> int:
-        """The number of the product state for a state of the model and the costs so far, by name."""
+        """Return the number of the product state for a state of the model and the costs so far, by name."""
         unknown = set(cost_so_far) ^ {counter.cost for counter in self.counters}
         if unknown:
             names = ", ".join(f"{counter.cost}=…" for counter in self.counters)
@@ -78,7 +78,7 @@ class CostProduct:
         return found
 
     def lift(self, policy: Any) -> Mixture:
-        """A policy of the model, which does not look at costs, as a policy of the product."""
+        """Return a policy of the model, which does not look at costs, as a policy of the product."""
         mixture = Mixture.of(policy)
         return Mixture(mixture.weights, mixture.pi[..., self.base_states, :])
 
@@ -94,7 +94,7 @@ class CostActor:
         self.product, self.actor, self.counts = product, actor, [0] * len(product.counters)
 
     def act(self, s: int) -> int:
-        """An action at state s of the model."""
+        """Return an action at state s of the model."""
         a = int(self.actor.act(int(self.product.where[(s, *self.counts)])))
         self.counts = [
             min(c + int(x.steps[s, a]), x.cap) for c, x in zip(self.counts, self.product.counters, strict=True)
@@ -137,7 +137,7 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """The units of a cost, and how far its sum must be counted."""
+    """Return the units of a cost, and how far its sum must be counted."""
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")
@@ -147,7 +147,7 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """The first count from which all are alike."""
+    """Return the first count from which all are alike."""
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:
@@ -156,7 +156,7 @@ def _cap(name: str, rule: Rule, unit: float) -> int:
 
 
 def find_unit(name: str, cost: Array) -> float:
-    """The largest number of which all costs are whole multiples."""
+    """Return the largest number of which all costs are whole multiples."""
     parts = [Fraction(float(x)).limit_denominator(FINEST) for x in np.unique(cost[cost > 0])]
     if not parts:
         return 1.0
@@ -239,7 +239,7 @@ def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -
 
 
 def _reachable(P: Any, first: NDArray[np.int64], A: int) -> NDArray[np.int64]:
-    """The product states that any policy can reach, in order."""
+    """Return the product states that any policy can reach, in order."""
     seen = np.zeros(P.shape[1], bool)
     seen[first], new = True, first
     while len(new):

@@ -88,7 +88,7 @@ _EVALUATE = {"horizon": _evaluate_horizon, "total": _evaluate_total, "average": 
 
 
 def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
-    """d(s, a) of one policy [S, A] or of many [..., S, A]: (1−γ) Σ_t γ^t P(s_t = s, a_t = a).
+    """Return the occupancy d(s, a) of one policy [S, A] or of many [..., S, A]: (1−γ) Σ_t γ^t P(s_t = s, a_t = a).
 
     Many policies of a small dense model go through one batched solve. With a horizon, d and policies that depend on the
     time are [..., H, S, A]. Visits of closed classes that add nothing are not counted (total).

@@ -47,7 +47,7 @@ def transition_matrix(cmdp: CMDP, pi: Array) -> Any:
 
 
 def averager(pi: Array) -> sparse.csr_array:
-    """The matrix [S, S·A] that averages rows s·A + a over a ~ π(·|s)."""
+    """Return the matrix [S, S·A] that averages rows s·A + a over a ~ π(·|s)."""
     S, A = pi.shape
     columns, rows = np.arange(S * A, dtype=np.int32), np.arange(0, S * A + 1, A, dtype=np.int32)
     return sparse.csr_array((pi.ravel(), columns, rows), shape=(S, S * A))
@@ -89,7 +89,7 @@ def _solve_iteratively(M: Any, gamma: float, y: Array) -> Array:
 
 
 def as_int32(M: Any) -> sparse.csr_array:
-    """The same matrix with the indices that the compiled solvers know."""
+    """Return the same matrix with the indices that the compiled solvers know."""
     if M.indices.dtype == np.int32 and M.indptr.dtype == np.int32:
         return M
     return sparse.csr_array((M.data, M.indices.astype(np.int32), M.indptr.astype(np.int32)), shape=M.shape)

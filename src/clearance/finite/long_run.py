@@ -106,7 +106,7 @@ class Chain:
         return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
 
     def steps(self) -> Array:
-        """The expected number of steps [S] until a closed class is entered."""
+        """Return the expected number of steps [S] until a closed class is entered."""
         return self._until_absorption[0](np.where(self.label >= 0, 0.0, 1.0))
 
     def sums(self) -> Array:
@@ -160,7 +160,7 @@ class Chain:
         return np.where(closed, share * (mass / length)[self.label], 0.0)
 
     def gains(self) -> tuple[Array, Array]:
-        """The gain and the bias [1+I, S] each: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
+        """Return the gain and the bias [1+I, S] each: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
         solve, at = self._between_visits[0], self.representatives
         sums = solve(np.concatenate([np.ones((1, len(self.label))), self.h]).T).T
         cycle = sums[1:, at] / sums[0, at]
@@ -176,7 +176,7 @@ class Chain:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """The closed classes in which a signal h [S] adds for ever."""
+    """Return the closed classes in which a signal h [S] adds for ever."""
     return np.unique(label[(label >= 0) & (h != 0)])
 
 

@@ -61,17 +61,17 @@ class Mixture:
 
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:
-        """A mixture of one policy [S, A], or [H, S, A] where it depends on the time."""
+        """Return a mixture of one policy [S, A], or [H, S, A] where it depends on the time."""
         return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if _depends_on_time(pi) else 2)[None])
 
     @classmethod
     def of(cls, policy: Mixture | ArrayLike) -> Mixture:
-        """A mixture as it is, or a table as a mixture of one."""
+        """Return a mixture as it is, or a table as a mixture of one."""
         return policy if isinstance(policy, Mixture) else cls.single(policy)
 
     @classmethod
     def of_actions(cls, actions: ArrayLike, S: int, A: int) -> Mixture:
-        """The deterministic policy that takes actions[s] in state s."""
+        """Return the deterministic policy that takes actions[s] in state s."""
         act = np.asarray(actions)
         if act.shape != (S,) or act.dtype.kind not in "iu":
             raise InputError(f"policy must be one action for each of {S} states, whole numbers, got shape {act.shape}")
@@ -144,7 +144,7 @@ class Mixture:
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a policy file holds: weights [M], pi [M, S, A] (or [M, H, S, A])."""
+        """Return what a policy file holds: weights [M], pi [M, S, A] (or [M, H, S, A])."""
         return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
@@ -167,7 +167,7 @@ class Mixture:
 
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """How many numbers the arrays of a mixture may have, by the shape of its weights."""
+    """Return how many numbers the arrays of a mixture may have, by the shape of its weights."""
     pi = shapes.get("pi", ())
     M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1
     return {"pi": min(M, math.prod(shapes.get("weights", ()))) * math.prod(cmdp.policy_shape), "weights": M}
@@ -182,7 +182,7 @@ class Actor:
     clock: Iterator[int] = field(default_factory=itertools.count)
 
     def act(self, s: int) -> int:
-        """An action at state s."""
+        """Return an action at state s."""
         t = next(self.clock)
         if self.pi.ndim == 3 and t >= len(self.pi):
             raise InputError(f"the policy is for {len(self.pi)} steps: the episode is over, reset it")

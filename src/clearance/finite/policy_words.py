@@ -82,13 +82,13 @@ def _namer(what: str, names: Names) -> Any:
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """What it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
+    """Return what it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
-        return "It randomises in every state that it visits."
+        return ""
     runs = [(a, list(part)) for a, part in groupby(sure.tolist(), key=lambda s: int(act[s]))]
     if len(runs) == 1:
-        also = " in which it does not randomise" if random.any() else ""
+        also = ", except where it randomises" if random.any() else ""
         return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
     if len(runs) <= MOST_RUNS and len(runs) < len(sure):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)

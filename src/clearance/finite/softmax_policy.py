@@ -88,19 +88,19 @@ class SoftmaxPolicy:
         return self.matrix[s * self.A + a] - (averager(pi) @ self.matrix)[s]
 
     def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """One action for each state of s [N]."""
+        """Return one action for each state of s [N]."""
         cdf = np.cumsum(self.pi(theta)[s], axis=-1)
         return np.minimum((rng.random(len(s))[:, None] > cdf).sum(-1), self.A - 1)
 
 
 def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Tabular softmax: one parameter for each pair (s, a); zero probability where `available` [S, A] is false."""
+    """Return the tabular softmax class, one parameter per (s, a); unavailable actions have probability 0."""
     mask = read_available(available, S, A)
     return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=mask)
 
 
 def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Log-linear softmax with features Φ [S, A, d]; zero probability where `available` [S, A] is false."""
+    """Return the log-linear softmax class with features Φ [S, A, d]; unavailable actions have probability 0."""
     phi = read_numbers("features", features, ndim=3)
     S, A, d = phi.shape
     if min(S, A, d) == 0:
@@ -123,7 +123,7 @@ def check_fits(cmdp: CMDP, policy: Any) -> None:
 
 
 def class_model(cmdp: CMDP, policy: Any) -> CMDP:
-    """A model whose policies are the closure of the class {π_θ}, so that its LP optimum is the optimum of the class.
+    """Return a model whose policies are those of the class {π_θ}, so that its optimum is the optimum of the class.
 
     Possible where each state is either free (the features of its actions, less one of them, are linearly independent of
     each other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
@@ -150,7 +150,7 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
 
 def class_policy(policy: Any, pi: Array) -> Array:
-    """A policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
+    """Return a policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
     can = np.isfinite(policy.bias)
     if policy.tabular:
         return pi

@@ -21,7 +21,7 @@ Labels = NDArray[np.int64]
 
 
 def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
-    """The possible transitions as triples: pair s·A + a, state s, next state; without stored zeros."""
+    """Return the possible transitions as triples: pair s·A + a, state s, next state; without stored zeros."""
     P = sparse.coo_array(cmdp.rows)
     row, column = P.coords
     used = P.data > 0
@@ -55,7 +55,7 @@ def spread(source: Labels, target: Labels, start: Mask) -> Mask:
 
 
 def closed_classes(P_pi: Any) -> Labels:
-    """The closed class [S] of each state under P_π, numbered from 0; −1 for transient states."""
+    """Return the closed class [S] of each state under P_π, numbered from 0; −1 for transient states."""
     P: Any = sparse.coo_array(P_pi)
     row, column = (x[P.data > 0].astype(np.int64) for x in P.coords)
     S = int(P.shape[0])

@@ -87,7 +87,7 @@ class TwoLayer:
 def two_layer(
     S: int, A: int, m: int = 64, *, inputs: ArrayLike | None = None, available: ArrayLike | None = None, seed: int = 0
 ) -> TwoLayer:
-    """A two-layer ReLU network of even width m as a policy; inputs [S, A, D], one-hot state and action unless given."""
+    """Return the class of two-layer ReLU networks of even width m; inputs [S, A, D] are one-hot unless given."""
     if m < 2 or m % 2:
         raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")
     x = _one_hot(S, A) if inputs is None else read_numbers("inputs", inputs, ndim=3)

@@ -32,7 +32,7 @@ def lagrangian(A: Array, lam: Array) -> Array:
 
 @dataclass(frozen=True)
 class SGD:
-    """The paper's averaged stochastic gradient descent from 0 (Alg. 1 l. 3–10).
+    """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
     In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ.
     `printed=True` is the form as printed:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time
@@ -84,7 +84,7 @@ class WeightedSGD:
 
 @dataclass(frozen=True)
 class AcceleratedSGD:
-    """Accelerated SGD on ω itself (Mondal, Aggarwal 2024; Jain et al. 2018).
+    """Estimate ω by accelerated SGD (Mondal and Aggarwal 2024; Jain et al. 2018).
 
     u = a·x + (1−a)·v;  ĝ = (score·u − Â_L/(1−γ)) score;  x = u − δĝ;  v = βu + (1−β)v − ξĝ;  ω = mean of the last half
     of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²).
@@ -107,7 +107,7 @@ class AcceleratedSGD:
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """The minimiser itself, by pseudo-inverse, or with a ridge.
+    """Compute ω by least squares, with the pseudo-inverse or a ridge.
 
     F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
     gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the rule, not the exception. A state
@@ -135,7 +135,7 @@ class LeastSquares:
 
 
 def _shortest(X: Array, y: Array) -> Array:
-    """The shortest w with least ‖Xw − y‖ for few rows and many columns, by the eigenvalues of X Xᵀ.
+    """Return the shortest w with least ‖Xw − y‖ for few rows and many columns, by the eigenvalues of X Xᵀ.
 
     Half the digits of the decomposition of X itself, and a hundredth of its time: networks have many parameters.
     """
@@ -165,7 +165,7 @@ def fisher(draws: Draws) -> Array:
 
 
 def dense(score: Any) -> Array:
-    """The scores as an array [N, d]."""
+    """Return the scores as an array [N, d]."""
     if hasattr(score, "toarray"):
         return score.toarray()
     return np.asarray(score @ np.eye(score.shape[1]) if isinstance(score, LinearOperator) else score)

@@ -104,7 +104,7 @@ def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
 
 
 def _numbers_of(at: Position) -> int:
-    """What one iteration of a chunk holds, roughly: θ, and a linear system where occupancies are recorded."""
+    """Return what one iteration of a chunk holds, roughly: θ, and a linear system where occupancies are recorded."""
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 
 

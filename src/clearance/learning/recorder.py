@@ -54,7 +54,7 @@ class Recorder(Protocol):
         ...
 
     def trace(self) -> Trace:
-        """All iterations."""
+        """Return all iterations."""
         ...
 
 

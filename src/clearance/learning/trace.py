@@ -55,11 +55,11 @@ class Trace:
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of `theta` for the iterates k, or for the last ones before them that are kept; none twice."""
+        """Return the rows of `theta` for the iterates k, or for the last ones before them that are kept; none twice."""
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """The iterations begin, begin + 1, … of a run, with the θ that are kept of them."""
+        """Return the iterations begin, begin + 1, … of a run, with the θ that are kept of them."""
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
@@ -137,12 +137,12 @@ def _columns(path: AnyPath, names: list[str], run: str | None) -> dict[str, NDAr
 
 
 def count_iterations(path: AnyPath, run: str) -> int:
-    """How many iterations a file of the trace of this run has; θ is not read."""
+    """Return how many iterations a file of the trace of this run has; θ is not read."""
     return len(_columns(path, ["omega_norm"], run)["omega_norm"])
 
 
 def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """The iterates in begin .. end − 1 whose θ, of this shape, is kept: k with k mod 2^⌈log₂((k+1)/M)⌉ = 0."""
+    """Return the iterates in begin .. end − 1 whose θ, of this shape, is kept: k with k mod 2^⌈log₂((k+1)/M)⌉ = 0."""
     M = int(np.clip(NUMBERS // max(int(np.prod(shape)), 1), FEWEST, WHOLE))
     k = np.arange(begin, end, dtype=np.int64)
     doublings = np.frexp((k // M).astype(float))[1].astype(np.int64)  # 0, 1, 2, 2, 3, 3, 3, 3, … for k // M = 0, 1, …

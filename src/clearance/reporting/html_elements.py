@@ -42,5 +42,5 @@ def _add_text(made: Element, text: str) -> None:
 
 
 def document(html: Element) -> bytes:
-    """The page as bytes."""
+    """Return the page as bytes."""
     return b"<!DOCTYPE html>\n" + ElementTree.tostring(html, encoding="utf-8", method="html") + b"\n"

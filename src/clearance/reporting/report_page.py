@@ -172,7 +172,7 @@ def _findings(view: View) -> list[tuple[str, str, str]]:
     share = "" if gap is None or J_r <= 0 else f"{J_r / (J_r + gap):.2%} of the optimum"
     facts = [(label("J_r"), number(said["J_r"]), share)]
     if gap is not None:
-        facts.append((label("gap"), number(gap), "at most this much reward is missing"))
+        facts.append((label("gap"), number(gap), ""))
     if said["slack"]:
         facts.append(("smallest slack", number(min(said["slack"])), "distance from the nearest limit"))
     return [

@@ -32,7 +32,7 @@ def problem_words(view: View) -> list[str]:
     rows = zip(view.names, view.b, view.costs, strict=True)
     limits = "; ".join(bound_words(name, b, cost=cost) for name, b, cost in rows)
     asked = f"Limits: {limits}." if limits else "There are no limits."
-    return [f"Earn as much reward as possible in {size}. {asked}", f"Reward and limits are about {what}."]
+    return [f"Earn as much reward as possible in {size}. {asked}", f"What counts: {what}; the same for the reward."]
 
 
 def verdict_words(view: View) -> list[str]:

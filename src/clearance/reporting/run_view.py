@@ -115,7 +115,7 @@ class View:
 
 
 def read_view(folder: str | Path, price: bool | None = None) -> View:
-    """A run folder as it lies on disk, or an error that names the file."""
+    """Return a run folder as it lies on disk, or an error that names the file."""
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}

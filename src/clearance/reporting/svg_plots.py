@@ -68,7 +68,7 @@ class Axes:
         self.marks.append(el("g", el("title", text), bar, dot, class_=f"point {style}"))
 
     def figure(self, name: str, described: str) -> Element:
-        """All of it: frame, axes, and what was drawn, cut off at the frame."""
+        """Return all of it: frame, axes, and what was drawn, cut off at the frame."""
         frame = el("rect", x=LEFT, y=TOP, width=WIDTH - LEFT - RIGHT, height=HEIGHT - TOP - BOTTOM)
         clip = el("clipPath", frame, id=f"clip-{name}")
         drawn = el("g", *self.marks, clip_path=f"url(#clip-{name})")
@@ -102,7 +102,7 @@ def _points(x: Array, y: Array) -> str:
 
 
 def short(x: float) -> str:
-    """A number for an axis: thousands as k, millions as M."""
+    """Return a number for an axis: thousands as k, millions as M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size <= abs(x) < 1000 * size:
             return f"{x / size:.4g}{unit}".replace("-", "−")
@@ -110,7 +110,7 @@ def short(x: float) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Element:
-    """What each style of line stands for: (style, text)."""
+    """Return what each style of line stands for: (style, text)."""
     items = []
     for style, text in entries:
         key = _key(style)

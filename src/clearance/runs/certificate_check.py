@@ -114,7 +114,7 @@ def _problem_differs(run: RunFolder, said: Certificate) -> Field:
 
 
 def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
-    """What the tests spent, against the ledger; version 0.1 stored neither."""
+    """Return what the tests spent, against the ledger; version 0.1 stored neither."""
     if said.spent is None or said.level is None or said.delta is None:
         return None
     if not run.has(NAME):
@@ -139,7 +139,7 @@ def _verdict_differs(said: Certificate, again: Certificate) -> Field:
 
 
 def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
-    """The stored values are those by the model but for rounding, and both enclosures hold, so they overlap."""
+    """Return the stored values are those by the model but for rounding, and both enclosures hold, so they overlap."""
     sizes = [_size(cmdp, h) for h in range(1 + cmdp.I)]
     ours = zip([again.J_r, *again.J_g], again.J_lower, again.J_upper, strict=True)
     theirs = zip([said.J_r, *said.J_g], said.J_lower, said.J_upper, strict=True)
@@ -156,12 +156,12 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 
 def _size(cmdp: CMDP, h: int) -> float:
-    """The scale of J of the reward (h = 0) or of a utility."""
+    """Return the scale of J of the reward (h = 0) or of a utility."""
     return float(np.abs(cmdp.h[h]).max()) * scale_of(cmdp)
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
-    """The bound must be at least the dual function at the stored λ, which proves it."""
+    """Return the bound must be at least the dual function at the stored λ, which proves it."""
     if said.bound is None:
         return None
     if said.lam is None:

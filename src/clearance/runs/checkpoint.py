@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
     run: str | None
 
     def rebuilt(self, template: Any, part: str) -> Any:
-        """One part of the tree, in the likeness of `template`."""
+        """Return one part of the tree, in the likeness of `template`."""
         return _rebuild(template, self.tree["dict"][part], self.arrays)
 
 
@@ -48,7 +48,7 @@ def save(path: AnyPath, tree: dict[str, Any], files: dict[str, dict[str, Any]], 
 
 
 def load(path: AnyPath, run: str | None = None) -> Checkpoint:
-    """A checkpoint that is as it was written, of the run with this id; else an error that names the file."""
+    """Return a checkpoint that is as it was written, of the run with this id; else an error that names the file."""
     arrays = read_arrays(path, packed=False)
     if str(arrays.pop("schema", None)) != SCHEMA or "meta" not in arrays:
         raise InputError(f"{path}: is no checkpoint of schema {SCHEMA}")
@@ -72,13 +72,13 @@ def names(folder: Path, handle: int | None = None) -> list[str]:
 
 
 def tail_of(found: Checkpoint) -> Trace | None:
-    """The iterations that a checkpoint holds beyond those in the files of the trace."""
+    """Return the iterations that a checkpoint holds beyond those in the files of the trace."""
     tail = found.rebuilt(None, "tail")
     return None if tail is None else Trace(**{f.name: tail[f.name] for f in fields(Trace)})
 
 
 def _describe(x: Any, arrays: Arrays) -> Any:
-    """The structure of x as JSON data; its arrays are put aside under numbers."""
+    """Return the structure of x as JSON data; its arrays are put aside under numbers."""
     if x is None or (isinstance(x, bool | int | str) and not isinstance(x, np.generic)):
         return {"value": x}
     if isinstance(x, float) and not isinstance(x, np.generic):
@@ -100,7 +100,7 @@ def type_name(x: tuple[Any, ...] | list[Any]) -> str:
 
 
 def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
-    """What `_described` was given; tuples of the template's types, which a file cannot name."""
+    """Return what `_described` was given; tuples of the template's types, which a file cannot name."""
     (kind, inside), *_ = tree.items()
     if kind == "value":
         return inside
@@ -126,6 +126,6 @@ def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
 
 
 def _fits(found: NDArray[Any], template: Any) -> bool:
-    """Whether compiled code may take an array for what the run began with: no axis may have become shorter."""
+    """Return whether compiled code may take an array for what the run began with: no axis may have become shorter."""
     same = found.dtype == template.dtype and found.ndim == template.ndim
     return same and all(n >= least for n, least in zip(found.shape, template.shape, strict=True))

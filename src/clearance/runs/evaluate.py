@@ -37,7 +37,7 @@ HEADS = ("", "mean", "interval", *(f"{q:.0%}" for q in QUANTILES), "worst", "lim
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EpisodeStatistics:
-    """n episodes of one policy, as they were seen.
+    """Statistics of n episodes of one policy.
 
     name      of the problem;  names, costs, b: its constraints, as its statement has them
     returns   [n] Σ γ^t r_t of each episode, over its horizon

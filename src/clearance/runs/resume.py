@@ -31,8 +31,8 @@ def resume(
     progress: Progress | None = None,
     tensorboard: str | Path | None = None,
 ) -> Solution:
-    """Continue a run: the same trace, policy and certificate, bit for bit, as without the interruption (on the same
-    machine, with the same versions). A run that is done is not tested again: its stored result is given back.
+    """Resume a run; trace, policy and certificate are bit-identical to those of an uninterrupted run (on the same
+    machine, with the same versions). For a finished run, return its stored result without testing again.
 
     problem  it must be the one of the run. A finite model is in the folder, and may be left out; a simulator is code,
              and must be given. One that is not deterministic given its seed is resumed, but not bit-identical

@@ -73,7 +73,7 @@ def _create(
 def new_folder(
     out: Path, about: ProblemDescription, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None
 ) -> RunWriter:
-    """A new run folder with problem and settings, and with further files, each with what writes it."""
+    """Return a new run folder with problem and settings, and with further files, each with what writes it."""
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
@@ -196,7 +196,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> Non
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:
-    """The manifest; where it is damaged, what the newest good checkpoint knows of the files."""
+    """Return the manifest; where it is damaged, what the newest good checkpoint knows of the files."""
     try:
         return run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError as e:

@@ -34,7 +34,7 @@ IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
-    """A run folder, read-only; each part is read, and checked against the manifest, when it is asked for.
+    """A run folder, opened read-only. Each part is read and checked against the manifest when it is first used.
 
     status    "running" (or killed), "interrupted", "failed" or "done"
     damaged   the files that are missing, cut off or altered
@@ -139,7 +139,7 @@ class RunFolder:
         return Inside(self.folder, name)
 
     def _good(self, name: str, files: dict[str, Any] | None = None) -> Inside:
-        """The path of a file that is as it was written."""
+        """Return the path of a file that is as it was written."""
         path = self.path(name)
         entry = (self.manifest["files"] if files is None else files).get(name)
         if entry is None or not exists_inside(path):
@@ -161,7 +161,7 @@ def load(folder: str | Path) -> RunFolder:
 
 
 def read_statement(path: AnyPath) -> Statement:
-    """What was asked of a simulator; its names, shapes and spaces are in the file too."""
+    """Return what was asked of a simulator; its names, shapes and spaces are in the file too."""
     data = load_json(path, PROBLEM)
     try:
         with schema.blame_file(path):
@@ -191,7 +191,7 @@ def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
 
 
 def intact(path: AnyPath, entry: dict[str, Any]) -> bool:
-    """Whether a file is there as the manifest has it."""
+    """Return whether a file is there as the manifest has it."""
     try:
         return fingerprint(path) == {"sha256": entry["sha256"], "bytes": entry["bytes"]}
     except (OSError, InputError):

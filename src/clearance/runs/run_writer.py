@@ -37,7 +37,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class DamagedRunWarning(UserWarning):
-    """A file of a run folder is cut off or altered; the run continues from what is intact."""
+    """Warns that a file of a run folder is damaged; the run continues from intact files."""
 
 
 class Every(NamedTuple):
@@ -127,7 +127,7 @@ class RunWriter:
         return self.every.iterations - (self.at.state.k - self.saved)
 
     def begin(self, first: Position) -> Position:
-        """Where the newest good checkpoint says, or at the beginning."""
+        """Return where the newest good checkpoint says, or at the beginning."""
         self._tail = Tail(0, (), first)
         for name in self._checkpoints()[::-1]:
             try:
@@ -220,7 +220,7 @@ class RunWriter:
         return checkpoint.names(self.folder, self.lock.handle)
 
     def trace(self) -> Trace:
-        """All iterations, from the disk and what is not there yet."""
+        """Return all iterations, from the disk and what is not there yet."""
         assert self._tail is not None
         paths = [Inside(self.folder, n) for n in sorted(self.files) if n.startswith("trace/")]  # not by the handle
         begin, parts, at = self._tail

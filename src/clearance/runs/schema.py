@@ -26,12 +26,12 @@ CLASSES = ("tabular", "features", "network", "design")
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
-    """The certificate that a file holds, with its proof; or an error that names the field."""
+    """Return the certificate that a file holds, with its proof; or an error that names the field."""
     return certificate_fields.parse_certificate(where, data, is_proof)
 
 
 def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """The same manifest, if every field is what it should be."""
+    """Return the same manifest, if every field is what it should be."""
     files = data.get("files")
     rules = [
         ("status", data.get("status") in STATUS, f"one of {', '.join(STATUS)}"),
@@ -50,14 +50,14 @@ def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_files(files: Any) -> dict[str, dict[str, Any]]:
-    """The same names with their hashes, as a checkpoint lists them; a ValueError if they are something else."""
+    """Return the same names with their hashes, as a checkpoint lists them; a ValueError if they are something else."""
     if not _is_files(files):
         raise ValueError("files must be names inside the folder, with hashes")
     return files
 
 
 def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, if every field is what it should be; method and sampler check themselves when made."""
+    """Return the same settings, if every field is what it should be; method and sampler check themselves when made."""
     budget, delta, command = data.get("budget"), data.get("delta"), data.get("command")
     policy = data.get("policy")
     rules = [
@@ -83,7 +83,7 @@ def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def blame_file(where: AnyPath) -> Iterator[None]:
-    """What goes wrong inside is the fault of what stands in this file or folder."""
+    """Yield what goes wrong inside is the fault of what stands in this file or folder."""
     try:
         yield
     except InputError:
@@ -106,7 +106,7 @@ def _is_files(x: Any) -> bool:
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:
-    """A name inside the folder, and what is known of the file."""
+    """Return a name inside the folder, and what is known of the file."""
     name, entry = item
     inside = not Path(name).is_absolute() and ".." not in Path(name).parts and name.isprintable()
     return (

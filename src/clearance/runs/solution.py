@@ -26,7 +26,7 @@ from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """What `solve` gives back. `policy` is the one to use; `alternatives` holds the others that the run has.
+    """The result of `solve`. Use `policy`; `alternatives` holds the other policies of the run.
 
     policy       the best certified policy. A linear program over the values of the iterates gives a mixture of at most
                  I + 1 of them; where the policy class contains one stationary policy with the same values, or one

@@ -55,13 +55,13 @@ def solve(
     checkpoint_every: str | int = "30s",
     notes: dict[str, Any] | None = None,
 ) -> Solution:
-    """Learn a policy that keeps every limit and earns as much as it can, and certify it.
+    """Learn a policy that meets every limit and earns as much as possible, and certify it.
 
     problem   a finite model (`CMDP`), or a simulator (`gymnasium`, `environment`)
     method    finite models: `RegularisedCNPGPD` unless given; simulators: `PracticalCNPGPD`. `CNPGPD` is Algorithm 1 as
               printed, on either. A method of your own is a dataclass with `init` and `step`
     policy    the class π_θ: tabular softmax, or two hidden layers of 64 (`gaussian`, `categorical`) unless given
-    sampler   where draws come from; the one that the method needs unless given
+    sampler   how samples are drawn; the one that the method needs unless given
     evidence  finite models: "exact" (default) proves, "samples" uses the model as a simulator only
     budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for margin, learning,
               choice and certificate together (samples; 10⁷ on finite models, 2·10⁶ on simulators)

@@ -20,7 +20,7 @@ __all__ = ["eqx", "jax", "jax_key", "jnp", "optax", "real"]
 
 
 def jax_key(key: np.uint64) -> Any:
-    """The stream of JAX that belongs to a key of ours: its 64 bits as they are."""
+    """Return the stream of JAX that belongs to a key of ours: its 64 bits as they are."""
     bits = int(key)
     data = jnp.array([bits >> 32, bits & 0xFFFFFFFF], jnp.uint32)
     return jax.random.wrap_key_data(data, impl="threefry2x32")

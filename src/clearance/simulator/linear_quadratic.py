@@ -112,7 +112,7 @@ class LQR:
             raise InputError(f"no regulator of Q + λR can be computed for λ = {lam:g} ({e})") from None
 
     def optimum(self, Sigma: Array | None = None) -> Regulator:
-        """The best policy within the budget among all whose actions carry noise N(0, Σ); none unless given."""
+        """Return the best policy within the budget among all whose actions carry noise N(0, Σ); none unless given."""
         Sigma = np.zeros_like(self.R) if Sigma is None else Sigma
         low, high = -20.0, 20.0
         if self._effort(np.exp(high), Sigma) > self.budget:

@@ -33,7 +33,7 @@ GROUP = 8  # lanes of a group on a JAX environment, which has no lanes of its ow
 
 
 class Fleet(Simulator):
-    """The simulator, and the worker pool that runs it."""
+    """A simulator whose environments run in the worker processes of an executor."""
 
     def __init__(self, simulator: Simulator, executor: Executor) -> None:
         if isinstance(simulator, Fleet):

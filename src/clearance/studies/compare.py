@@ -97,7 +97,7 @@ class Result:
 
 
 class Comparison(list[Result]):
-    """The results of `compare`, by problem, method and seed; a list that draws itself."""
+    """The results of `compare`, a list ordered by problem, method and seed, with `plot` and `to_frame`."""
 
     def __repr__(self) -> str:
         lines = [repr(result) for result in self[:MOST_LINES]]

@@ -121,7 +121,7 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 
 
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """A class of the user's own: its defaults, with K and N from the budget where it has such fields."""
+    """Return a class of the user's own: its defaults, with K and N from the budget where it has such fields."""
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}
     given = {"K": at.K, "N": max(1, samples.get(getattr(kind, "draw_kind", "walks"), at.walks()))}

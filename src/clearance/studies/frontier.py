@@ -69,13 +69,13 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """Reward against a limit, from where it begins to bind to the last that can be met.
+    """The best reward for each value of a limit, from where it starts to bind to the strictest that can be met.
 
     over, constraint  "b" and the index of the limit that varies, or "kappa" and None: b + κ for all
     name       of that constraint; empty over κ
     limit      [n] the limits (or κ), increasing
     J_r        [n] the exact reward of the optimal policy at each
-    lam        [n] the multiplier: dJ_r/dlimit = −lam; the price of one unit more. At a kink, one of its slopes
+    lam        [n] the price λ of the limit: dJ_r/dlimit = −λ; at a kink, one of its slopes
     bound      [n] proven upper bound on the reward of every policy that meets the limits
     certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
     own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
@@ -158,7 +158,7 @@ class Frontier:
 
 
 def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> Any:
-    """What the limits of a problem cost; see `model_frontier` for finite models, `simulator_frontier` for simulators.
+    """Compute what a limit costs: the best reward for each value of the limit.
 
     A finite model: the exact curve, a `Frontier`. A simulator: policies that are learned one after the other at the
     limits `at`, each run beginning from the one before, a `LearnedFrontier`.

@@ -11,7 +11,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, VERMILION, plain_
 
 
 def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
-    """The best reward over the limit, and below it what one unit stricter costs."""
+    """Return the best reward over the limit, and below it what one unit stricter costs."""
     fig, (top, below) = plt.subplots(
         2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
     )

@@ -76,7 +76,7 @@ class Study:
     seconds: float
 
     def table(self) -> list[dict[str, float | str]]:
-        """One row per setting."""
+        """Return one row per setting."""
         return [self._row(r) for r in self.runs]
 
     def _row(self, runs: Runs) -> dict[str, float | str]:
@@ -99,7 +99,7 @@ class Study:
         }
 
     def published_columns(self) -> list[dict[str, float | str]]:
-        """The paper's own figures at the same k, from its 40 runs."""
+        """Return the paper's own figures at the same k, from its 40 runs."""
         K = self.runs[0].J.shape[1]
         return [
             {
@@ -115,7 +115,7 @@ class Study:
         ]
 
     def finding(self) -> str:
-        """What the run shows about the paper's own choice of κ."""
+        """Return what the run shows about the paper's own choice of κ."""
         return (
             f"κ = 0.5 (body) and κ = 1 (appendix) both exceed the Slater margin of the paper's own instance: "
             f"max J_g = {self.slater:.4f} over all policies, {self.class_slater:.4f} in the class of its 35 features. "
@@ -136,7 +136,7 @@ class Published(NamedTuple):
 
 
 def published() -> list[Published]:
-    """The published curves of Bai et al. 2023, from the authors' public result data."""
+    """Return the published curves of Bai et al. 2023, from the authors' public result data."""
     curves = []
     for file, label in (
         ("published_curves_fig2.csv", "published, 40 runs"),

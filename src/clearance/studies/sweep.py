@@ -254,7 +254,7 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """What became of a point; its folder written here if it came along."""
+    """Return what became of a point; its folder written here if it came along."""
     try:
         found: Found = outcome.result()
     except SolverError as e:  # its workers died

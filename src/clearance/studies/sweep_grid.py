@@ -115,7 +115,7 @@ def axis(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def texts(values: str) -> tuple[str, ...]:
-    """The values of an axis.
+    """Return the values of an axis.
 
     >>> texts("0:10:4"), texts("0,.01"), texts(".1,.2;.3,.4")
     (('0', '4', '8'), ('0', '.01'), ('.1,.2', '.3,.4'))
@@ -149,7 +149,7 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def from_toml(path: str) -> Grid:
-    """A grid in a file: settings at the top, a table [grid] of the axes, each a list or a text as for --grid."""
+    """Return a grid in a file: settings at the top, a table [grid] of the axes, each a list or a text as for --grid."""
     try:
         with open(path, "rb") as f:
             text = f.read(LARGEST + 1)

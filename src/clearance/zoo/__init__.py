@@ -50,6 +50,7 @@ SIMULATORS: dict[str, Callable[[], Any]] = {
 # What each problem is, in a few words.
 ABOUT = {
     "altman-queue": "a queue with service and admission control (Altman 1999)",
+    "altman-queue-discounted": "the same with discounted sums",
     "bai2023": "the random instance of Bai et al. (2023): 10 states, 5 actions",
     "cliff": "walk along a cliff; few falls allowed",
     "ding2020": "the random instance of Ding et al. (2020)",
@@ -60,6 +61,7 @@ ABOUT = {
     "harvesting": "a solar sensor sends data; limits on delay and on loss",
     "inventory": "a shop orders stock; few lost sales allowed",
     "lazar": "admit customers; the queue must stay short",
+    "lazar-discounted": "the same with discounted sums",
     "maintenance": "replace a machine in time; few breakdowns allowed",
     "queue-power": "serve a queue within a power budget",
     "streaming": "keep a video buffer filled; little fast service allowed",

@@ -34,5 +34,5 @@ def garnet(
 
 
 def million() -> CMDP:
-    """A garnet with a million states, five actions, ten successors and one limit: 5·10⁷ transitions."""
+    """Return a garnet with a million states, five actions, ten successors and one limit: 5·10⁷ transitions."""
     return garnet(1_000_000)

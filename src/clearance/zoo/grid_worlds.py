@@ -78,6 +78,6 @@ def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
 
 
 def step(rows: int, columns: int) -> NDArray[np.int64]:
-    """The cell in which a move ends [rows · columns, 4]; a move off the grid stays."""
+    """Return the cell in which a move ends [rows · columns, 4]; a move off the grid stays."""
     at = np.indices((rows, columns)).reshape(2, -1, 1) + MOVES.T[:, None, :]
     return np.clip(at[0], 0, rows - 1) * columns + np.clip(at[1], 0, columns - 1)

@@ -23,7 +23,7 @@ def harvesting(
     change: float = 0.2,
     gamma: float = 0.95,
 ) -> CMDP:
-    """A sensor with a battery, the sun and a fading channel: little energy bought, data neither late nor lost.
+    """Return a sensor with a battery, the sun and a fading channel: little energy bought, data neither late nor lost.
 
     State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets
     q = 0..Q (Q = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action: packets to send,

@@ -15,7 +15,7 @@ DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
 def inventory(
     capacity: int = 5, *, fill_rate: float = 0.95, demand: Sequence[float] = DEMAND, gamma: float = 0.95
 ) -> CMDP:
-    """A shop that reviews its stock every period, and may lose only a small share of its customers.
+    """Return a shop that reviews its stock every period, and may lose only a small share of its customers.
 
     State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; what does not fit is
     not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales min(y, D); unmet demand is lost;

@@ -16,7 +16,7 @@ def maintenance(
     price: float = 5.0,
     gamma: float = 0.95,
 ) -> CMDP:
-    """A machine that wears, earns less when worn, and may break down only so often.
+    """Return a machine that wears, earns less when worn, and may break down only so often.
 
     State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
     machine that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability

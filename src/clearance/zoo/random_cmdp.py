@@ -30,7 +30,7 @@ def random_cmdp(
 
 
 def bai2023() -> CMDP:
-    """The one instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
+    """Return the one instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
     return random_cmdp(10)
 
 
@@ -42,10 +42,10 @@ def bai2023_policy() -> SoftmaxPolicy:
 
 
 def ding2020() -> CMDP:
-    """The instance of Ding et al. 2020: |S| = 20, |A| = 10, γ = 0.8, g ~ U(0, 1), J_g ≥ 3."""
+    """Return the instance of Ding et al. 2020: |S| = 20, |A| = 10, γ = 0.8, g ~ U(0, 1), J_g ≥ 3."""
     return random_cmdp(10, 20, 10, gamma=0.8, low=0.0, high=1.0, b=3.0)
 
 
 def ding2023() -> CMDP:
-    """The instance of Ding et al. 2023: |S| = 20, |A| = 5, γ = 0.9, g ~ U(−1, 1), J_g ≥ 0."""
+    """Return the instance of Ding et al. 2023: |S| = 20, |A| = 5, γ = 0.9, g ~ U(−1, 1), J_g ≥ 0."""
     return random_cmdp(10, 20, 5, gamma=0.9, low=-1.0, high=1.0)

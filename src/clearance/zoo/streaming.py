@@ -17,7 +17,7 @@ def streaming(
     playback: float = 0.8,
     gamma: float = 0.95,
 ) -> CMDP:
-    """A player whose buffer is filled by a dear fast server or a cheap slow one: as few stalls as possible.
+    """Return a player whose buffer is filled by a dear fast server or a cheap slow one: as few stalls as possible.
 
     State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
     .1 (slow) or .9 (fast), one is played with probability .8, independently; x' = min(max(x + arrived − played, 0), N).

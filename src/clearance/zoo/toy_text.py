@@ -74,7 +74,7 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
 
 def _make(name: str, **kwargs: Any) -> Any:
-    """The newest version of an environment, since versions come and go with Gymnasium's own."""
+    """Return the newest version of an environment, since versions come and go with Gymnasium's own."""
     try:
         import gymnasium
     except ImportError:

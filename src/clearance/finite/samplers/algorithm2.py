@@ -46,7 +46,7 @@ class Table(FiniteSampler):
         return alias_tables(self.cmdp)
 
     def rows(self, theta: Array) -> Rows:
-        """The policy tables of θ, made in full."""
+        """Return the policy tables of θ, made in full."""
         pi = np.ascontiguousarray(self.policy.pi(theta))
         stamp = np.zeros(self.cmdp.S, np.int64)
         return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
@@ -94,12 +94,12 @@ class Table(FiniteSampler):
 
 
 def add_signal(tables: Tables, extra: Array | None) -> Tables:
-    """The tables with one more signal [S, A] behind the others."""
+    """Return the tables with one more signal [S, A] behind the others."""
     return tables if extra is None else tables._replace(h=np.column_stack([tables.h, extra.ravel()]))
 
 
 def alias_tables(cmdp: CMDP) -> Tables:
-    """The alias tables of a model, as the kernels read them; made once per model."""
+    """Return the alias tables of a model, as the kernels read them; made once per model."""
     found = cmdp.__dict__.get("_tables")
     if found is None or found[0] is not cmdp.h:  # `replace` shares P with the model it came from, but not h
         found = cmdp.h, _tables(cmdp)

@@ -17,7 +17,7 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Exact(FiniteSampler):
-    """The sampler that knows: weight d(s, a), the exact advantage, the exact J."""
+    """The sampler without noise: exact occupancy, advantages and values."""
 
     cmdp: CMDP
     policy: Policy
@@ -34,7 +34,7 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """The model with one more signal [S, A] behind the others, as a constraint that nobody keeps."""
+    """Return the model with one more signal [S, A] behind the others, as a constraint that nobody keeps."""
     if extra is None:
         return cmdp
     h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)

@@ -20,7 +20,7 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Generative(FiniteSampler):
-    """The sampler of `ModelBased`. Rewards and utilities of a pair are seen when it is; ρ is known, as in theirs.
+    """The sampler of `ModelBased`: samples of every (s, a) pair; ρ is known, as in the paper.
 
     exact=True leaves out the samples: the empirical model is the model.
     """
@@ -46,7 +46,7 @@ class Generative(FiniteSampler):
         return np.concatenate(found), N * len(pairs)
 
     def model(self, memory: Array) -> CMDP:
-        """The empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
+        """Return the empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
         if self.exact:
             return self.cmdp
         kept = self.__dict__.get("_model")  # planning asks for the same model again and again

@@ -36,7 +36,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkCritic(FiniteSampler):
-    """The sampler of neural CRPO: draws at every (s, a), with the advantage of the network."""
+    """The sampler with a two-layer network as critic, for CRPO: advantages at every (s, a)."""
 
     cmdp: CMDP
     policy: Policy
@@ -83,7 +83,7 @@ class NetworkCritic(FiniteSampler):
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
 
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
-        """The epochs of all networks W [1+I, m·D] towards the targets y [1+I, S·A]."""
+        """Return the epochs of all networks W [1+I, m·D] towards the targets y [1+I, S·A]."""
         net = self.net
         rows = np.flatnonzero(weight)
         x, y, weight = net.x[rows], y[:, rows], weight[rows]

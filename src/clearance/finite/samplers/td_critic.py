@@ -47,7 +47,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Critic(FiniteSampler):
-    """The sampler of `RegularisedCNPGPD`: draws at every (s, a), with the critic's advantage and its own Ĵ = ρ̂·V̂."""
+    """The sampler with a TD critic, for `RegularisedCNPGPD`: advantages at every (s, a), and Ĵ = ρ̂·V̂."""
 
     cmdp: CMDP
     policy: Policy

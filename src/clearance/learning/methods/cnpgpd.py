@@ -21,7 +21,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class CNPGPD:
-    """Hyper-parameters of Algorithm 1, with the paper's symbols."""
+    """C-NPG-PD, Algorithm 1 of Bai et al. (2023), with its settings under the letters of the paper."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "samples per iteration, for the direction and again for Ĵ")
@@ -44,7 +44,7 @@ class CNPGPD:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One pass of the loop, lines 2–17."""
+        """Return one pass of the loop, lines 2–17."""
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:
@@ -53,7 +53,7 @@ class CNPGPD:
 
 
 def primal_dual_step(method: Any, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-    """One natural step of θ up the Lagrangian, one projected step of λ down: lines 2–17 of Algorithm 1."""
+    """Return one natural step of θ up the Lagrangian, one projected step of λ down: lines 2–17 of Algorithm 1."""
     limits = sampler.statement
     draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, method.N)  # lines 3–7 and 11–15
     omega = method.direction(draws, state.lam, limits.gamma)  # lines 8–10

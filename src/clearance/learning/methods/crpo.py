@@ -31,7 +31,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class CRPO:
-    """Hyper-parameters. For I = 0 it is the natural policy gradient."""
+    """CRPO (Xu et al. 2021) with its settings; without constraints it is the natural policy gradient."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "walks per iteration")

@@ -36,7 +36,7 @@ class Feasibility:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration; `lam_max` is not needed."""
+        """Return one iteration; `lam_max` is not needed."""
         limits = sampler.statement
         _, g = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

@@ -52,7 +52,7 @@ def first_state(theta: Array, I: int, memory: Any = None) -> State:
 
 
 def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
-    """The natural direction itself, in closed form where there is one."""
+    """Return the natural direction itself, in closed form where there is one."""
     return Tabular() if sampler.policy.tabular else LeastSquares()
 
 

@@ -19,7 +19,7 @@ from clearance.learning.methods.method_base import setting
 
 @dataclass(frozen=True)
 class NPGPD(CNPGPD):
-    """Hyper-parameters; `direction=WeightedSGD()` for the JMLR version."""
+    """NPG-PD (Ding et al. 2020) with its settings; `direction=WeightedSGD()` gives the JMLR version."""
 
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(0.0, "δ of the JMLR version, added to the limits")
     lam_max: float | None = setting(None, "Λ, upper bound of λ: 2(r⁺−r⁻)/((1−γ)φ)")

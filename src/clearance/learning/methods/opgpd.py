@@ -28,7 +28,7 @@ NEVER = 1e-300  # a probability of zero, as a logarithm can hold it
 
 @dataclass(frozen=True)
 class OPGPD:
-    """Hyper-parameters; for tabular policies."""
+    """OPG-PD and OMWU-PD with their settings, for tabular policies."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "walks per iteration")
@@ -50,7 +50,7 @@ class OPGPD:
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """The step from the memory (π̂ as logits, λ̂), and the guess that becomes the next iterate."""
+        """Return the step from the memory (π̂ as logits, λ̂), and the guess that becomes the next iterate."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         move = self.eta * (1 - limits.gamma) * Tabular()(draws, state.lam, limits.gamma)  # η A_L, as η ω (1−γ)

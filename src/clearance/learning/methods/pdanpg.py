@@ -22,7 +22,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PDANPG:
-    """Hyper-parameters; κ > 0 makes it conservative."""
+    """PD-ANPG (Mondal and Aggarwal 2024) with its settings; κ > 0 makes it conservative."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "samples per iteration, for the direction and again for Ĵ")

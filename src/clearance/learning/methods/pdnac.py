@@ -33,7 +33,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PDNAC:
-    """Hyper-parameters, α, η, β and ε as constants of a run; `scheduled` gives theirs for a number of steps."""
+    """PD-NAC (Zeng et al. 2021) with constant α, η, β and ε; `scheduled` returns those of the paper."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "steps of the trajectory in each iteration")

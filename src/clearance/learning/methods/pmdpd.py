@@ -27,7 +27,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PMDPD:
-    """Hyper-parameters."""
+    """PMD-PD (Liu et al. 2021) with its settings."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "walks for each inner step")
@@ -46,7 +46,7 @@ class PMDPD:
         return State(theta, np.zeros(I), 0, memory, np.zeros(I))
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """The multiplier from Ĵ at π_k, then T natural steps from π_k; `lam_max` is not needed."""
+        """Return the multiplier from Ĵ at π_k, then T natural steps from π_k; `lam_max` is not needed."""
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)
         theta, lam, lam_k, total = state.theta, state.lam, state.method_memory, 0

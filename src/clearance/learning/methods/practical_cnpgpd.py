@@ -62,7 +62,7 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True)
 class PracticalCNPGPD(NaturalSteps):
-    """Hyper-parameters of the algorithm for networks."""
+    """C-NPG-PD for simulators and networks, with its settings; the default of `solve` there."""
 
     eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")

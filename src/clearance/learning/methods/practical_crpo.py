@@ -21,7 +21,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PracticalCRPO(NaturalSteps):
-    """Hyper-parameters of CRPO for networks."""
+    """CRPO for simulators and networks, with its settings."""
 
     tolerance: float = setting(0.0, "η, how far below its limit a Ĵ_g may be before it is rectified")
 
@@ -30,7 +30,7 @@ class PracticalCRPO(NaturalSteps):
         check_non_negative("tolerance", self.tolerance)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration; `lam_max` is not needed."""
+        """Return one iteration; `lam_max` is not needed."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - sampler.statement.b - self.margin(state.k, memory)

@@ -46,7 +46,7 @@ SHRUNK = 0.85  # share of the iterations over which κ shrinks
 
 @dataclass(frozen=True)
 class RegularisedCNPGPD:
-    """Hyper-parameters of the regularised algorithm."""
+    """C-NPG-PD with critics and fading regularisation; the default of `solve` on finite models."""
 
     K: int | None = setting(None, "iterations; 4000, or fewer where the budget is small")
     N: int | None = setting(None, "walks per iteration; as many as the budget allows")
@@ -81,7 +81,7 @@ class RegularisedCNPGPD:
             check_positive("lam_max", self.lam_max)
 
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
-        """The same with K and N decided: at least ten walks per iteration while that leaves 50 iterations."""
+        """Return the same with K and N decided: at least ten walks per iteration while that leaves 50 iterations."""
         walks = 0.99 * budget * (1 - gamma)
         K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
         return replace(self, K=K, N=max(1, int(walks / K)) if self.N is None else self.N)
@@ -120,7 +120,7 @@ class RegularisedCNPGPD:
         return self.dual_step(limits, k), self.kappa_at(k).mean(0)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration."""
+        """Return one iteration."""
         limits = sampler.statement
         r, _ = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self._N)

@@ -31,7 +31,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class RPGPD:
-    """Hyper-parameters."""
+    """RPG-PD (Ding et al. 2023) with its settings."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "walks per iteration")
@@ -49,7 +49,7 @@ class RPGPD:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One step of both players from the same batch."""
+        """Return one step of both players from the same batch."""
         limits = sampler.statement
         entropy = -np.where(np.isfinite(sampler.policy.bias), sampler.policy.log_pi(state.theta), 0.0)
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N, entropy)

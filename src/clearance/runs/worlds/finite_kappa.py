@@ -20,7 +20,7 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 
 
 class ConservatismWarning(UserWarning):
-    """κ is not below the Slater margin: the conservative problem has no solution and λ will run into its bound."""
+    """Warns that κ is not below the Slater margin: no policy meets the tightened limits, and λ grows to its bound."""
 
 
 def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:

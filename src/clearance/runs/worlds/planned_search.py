@@ -47,7 +47,10 @@ PASSES = 3  # solutions of the program until the slack is the one that its own a
 class Explored(Protocol):
     """A problem whose transitions are counted."""
 
-    policy: Any
+    @property
+    def policy(self) -> Any:
+        """The policy class."""
+        ...
 
     def model(self) -> EstimatedModel:
         """Return what was seen so far."""

@@ -202,8 +202,11 @@ class World(Protocol):
         raise InputError(NO_EXACT)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: Any, budget: float) -> Choice:
-        """Return the policies to choose from, as many as so many environment steps can tell apart."""
-        ...
+        """Return the policies to choose from, as many as so many environment steps can tell apart.
+
+        A world whose `search` makes its own candidates has none.
+        """
+        raise TypeError(f"{type(self).__name__} has neither candidates nor a search of its own")
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
         """Return what other policies are worth, J [1+I] by name, by the estimates of a search, for comparison."""

@@ -44,7 +44,7 @@ class Checked:
 
 
 def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Checked:
-    """Walk an environment with random actions, twice, and tell what is wrong with it.
+    """Run an environment twice with random actions and report what is wrong with it.
 
     env    what `cl.gymnasium` takes, with the same keywords (`constraints`, `limits`, …), or a problem from it
     steps  in every lane; of an id two lanes unless `num_envs` says otherwise
@@ -99,7 +99,7 @@ def _check(problem: Gym, T: int, seed: int) -> Checked:
 
 
 def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
-    """Whether other seeds give other episodes, and whether lanes are independent."""
+    """Return whether other seeds give other episodes, and whether lanes are independent."""
     other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
         said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
@@ -137,7 +137,7 @@ def _walk(problem: Gym, T: int, seed: int, first_seed: int | None = None) -> Ste
 
 
 def _difference(a: Steps, b: Steps) -> str | None:
-    """Where two walks first differ, or None."""
+    """Return where two walks first differ, or None."""
     if a.valid.shape != b.valid.shape:
         return "walks of different length"
     names = ("obs", "after", "h", "terminated", "truncated", "valid")

@@ -35,7 +35,7 @@ LARGEST = 2**30  # bytes of the observations of one step
 
 @dataclass(frozen=True)
 class SideProcess:
-    """An environment for `cl.gymnasium` that lives in processes of its own.
+    """An environment for `cl.gymnasium` that runs in other processes, perhaps under another Python.
 
     make       "package.module:callable" that gives an environment, for instance "gymnasium:make"
     id         its first argument, if any;  kwargs: further ones, such as JSON holds
@@ -119,7 +119,7 @@ class _End:
             self.link.sendall(frame)
 
     def receive(self, size: int) -> memoryview:
-        """The body of an answer, or the fault that it reports."""
+        """Return the body of an answer, or the fault that it reports."""
         with self._talking("said"):
             kind = bytes(env_server.receive(self.link, 1))
             if kind == env_server.FINE:
@@ -130,7 +130,7 @@ class _End:
         raise Fault(self.first + lane, what, value)
 
     def receive_text(self) -> Any:
-        """A text that follows the body of an answer."""
+        """Return a text that follows the body of an answer."""
         with self._talking("said"):
             return env_server.receive_text(self.link, self.patience)
 
@@ -184,7 +184,7 @@ def read_declaration(said: Any, n: int) -> Declared:
 
 
 def _is_action(action: dict[str, Any]) -> bool:
-    """Whether this describes a space of actions as `env_lanes.action` does."""
+    """Return whether this describes a space of actions as `env_lanes.action` does."""
     fields = {"discrete": ("n",), "multi-discrete": ("nvec",), "box": ("low", "high")}.get(str(action.get("kind")))
     if fields is None or not all(name in action for name in fields):
         return False
@@ -264,7 +264,7 @@ class RemoteEnvLanes:
         return unpack(end.receive_text()["obs"]), self.row
 
     def first(self) -> RemoteEnvLanes:
-        """One lane in a side process of its own."""
+        """Return one lane in a side process of its own."""
         return RemoteEnvLanes(self.asked, 1, self.names, self.least)
 
     def _row_bytes(self, end: _End) -> int:

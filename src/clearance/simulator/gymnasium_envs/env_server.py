@@ -126,7 +126,7 @@ def text_frame(data: Any) -> bytes:
 
 
 def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
-    """A text; ValueError if it is none, or too long: its length is read before any memory is taken for it."""
+    """Return a text; ValueError if it is none, or too long: its length is read before any memory is taken for it."""
     size = struct.unpack("<I", receive(link, 4, seconds))[0]
     if size > LONGEST:
         raise ValueError(f"a text of {size} bytes, more than {LONGEST}")
@@ -137,7 +137,7 @@ def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
-    """A fault, or whatever else went wrong here, as JSON holds it."""
+    """Return a fault, or whatever else went wrong here, as JSON holds it."""
     if isinstance(e, lane_module.Fault):
         value = None if e.value is None else repr(e.value)[:200]
         return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}
@@ -146,7 +146,7 @@ def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033  Python 3.8 has no functools.cache
 def _sibling(name: str) -> Any:
-    """A module of this folder, by its path."""
+    """Return a module of this folder, by its path."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
     spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)

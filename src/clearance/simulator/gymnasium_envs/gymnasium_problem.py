@@ -133,7 +133,7 @@ def gymnasium(
     cost_so_far: bool = True,
     criterion: str | None = None,
 ) -> Gym:
-    """A problem from a Gymnasium environment: an id, a factory, an object, a vector environment or a `SideProcess`.
+    """Return a problem from a Gymnasium environment: id, factory, object, vector environment or `SideProcess`.
 
     constraints  f(obs, action, next_obs, info) that gives a number, a vector or a dict; or {name: f}. Without it the
                  environment gives costs itself, in `info["cost"]` or as Safety-Gymnasium's six-value step

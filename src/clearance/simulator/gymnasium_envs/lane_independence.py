@@ -64,7 +64,7 @@ class _Script:
             self.actions: Any = np.stack([draw_actions(rng, problem.action, problem.n) for _ in range(T)])
 
     def mixed(self, other: _Script, kept: NDArray[np.bool_]) -> _Script:
-        """The other script, but for the lanes that are kept."""
+        """Return the other script, but for the lanes that are kept."""
         new = _Script(None, None, 0)
         shape = len(kept), *[1] * (self.actions.ndim - 2)
         new.seeds = np.where(kept, self.seeds, other.seeds)
@@ -72,7 +72,7 @@ class _Script:
         return new
 
     def of_lane(self, i: int) -> _Script:
-        """All lanes with the script of one."""
+        """Return all lanes with the script of one."""
         new = _Script(None, None, 0)
         new.seeds = np.full_like(self.seeds, self.seeds[i])
         new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)
@@ -85,7 +85,7 @@ class _Script:
 
 
 def _same(a: Steps, i: int, b: Steps, j: int) -> bool:
-    """Whether lane i of one walk is lane j of another, to the last bit."""
+    """Return whether lane i of one walk is lane j of another, to the last bit."""
     rows = a.valid[:, i], b.valid[:, j]
     pairs = ((getattr(a, name)[rows[0], i], getattr(b, name)[rows[1], j]) for name in COMPARED)
     return all(np.array_equal(x, y) for x, y in pairs)

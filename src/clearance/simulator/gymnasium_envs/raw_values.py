@@ -31,7 +31,7 @@ def pack(x: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """The inverse of `pack`."""
+    """Return the inverse of `pack`."""
     if "value" in data:
         return data["value"]
     if "dict" in data:

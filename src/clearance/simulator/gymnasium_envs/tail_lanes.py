@@ -41,7 +41,7 @@ class TailLanes:
         return self._seen(self.plain.next(over, seeds))
 
     def reset_first(self, seed: int) -> Any:
-        """The observation as the environment gives it: a rule keeps its own memory."""
+        """Return the observation as the environment gives it: a rule keeps its own memory."""
         self._forget(np.ones(self.n, bool))
         return self.plain.reset_first(seed)
 

@@ -15,7 +15,7 @@ def time_limit(env: Any) -> float | None:
 
 
 def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
-    """The environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
+    """Return the environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
     chain, limit = list(_chain(env)), time_limit(env)
     if limit is None or limit >= least:
         return env

@@ -66,7 +66,7 @@ class VectorLanes:
         return self.obs
 
     def _reset(self, seeds: list[int | None], options: Any) -> Any:
-        """One seed per lane; or one for all, where the environment takes no more.
+        """Return one seed per lane; or one for all, where the environment takes no more.
 
         Lanes that are in the middle of an episode get none: seeding what they share would repeat their randomness.
         """
@@ -95,7 +95,7 @@ class VectorLanes:
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """One step with the same action in all lanes, of which the first counts."""
+        """Return one step with the same action in all lanes, of which the first counts."""
         env_lanes.check_action(self.env.single_action_space, action)
         row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
         after = self.given[0]
@@ -161,7 +161,7 @@ class VectorLanes:
         return env_lanes.vector(i, cost, self.names)
 
     def _read_observations(self, obs: Any) -> tuple[Any, list[Any]]:
-        """The observations as vectors [n, …], and as the environment gave them."""
+        """Return the observations as vectors [n, …], and as the environment gave them."""
         if isinstance(obs, np.ndarray) and obs.shape == self.obs.shape:
             return obs, list(obs.copy())
         from gymnasium.vector.utils import iterate

@@ -31,7 +31,7 @@ def from_gymnax(
     params: Any = None,
     **more: Any,
 ) -> Environment:
-    """A problem from an object that speaks gymnax: `reset(key, params)`, `step_env(key, state, action, params)`.
+    """Return the problem of a gymnax environment: `reset(key, params)`, `step_env(key, state, action, params)`.
 
     `step_env` does not begin a new episode by itself, as `step` does. It gives (obs, state, reward, done, info), or
     (obs, state, reward, terminated, truncated, info). `max_steps_in_episode` of the parameters is lifted where it is
@@ -60,7 +60,7 @@ def from_gymnax(
 def from_brax(
     env: Any, cost: Cost | str, limits: Any, *, gamma: float, horizon: int | None = None, **more: Any
 ) -> Environment:
-    """A problem from an object that speaks brax: `reset(key) → state`, `step(state, action) → state`, where a state has
+    """Return the problem of a brax environment: `reset(key) → state`, `step(state, action) → state`, where a state has
     `obs`, `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Give the environment without wrappers
     that end or restart episodes.
     """
@@ -117,7 +117,7 @@ def _needs(env: Any, style: str, names: Sequence[str]) -> None:
 
 
 def _space(space: Any) -> Space:
-    """The action space of a gymnax-style object."""
+    """Return the action space of a gymnax-style object."""
     if hasattr(space, "low"):
         shape = tuple(getattr(space, "shape", np.shape(space.low)))
         low, high = (np.broadcast_to(np.asarray(x, float), shape).ravel() for x in (space.low, space.high))

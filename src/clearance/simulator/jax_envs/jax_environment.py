@@ -98,7 +98,7 @@ def environment(
     cost_so_far: bool = True,
     criterion: str | None = None,
 ) -> Environment:
-    """A problem from three pure functions of JAX.
+    """Return a problem made from three pure JAX functions.
 
     b, limits  lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name; with
                costs `step` gives (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance` or

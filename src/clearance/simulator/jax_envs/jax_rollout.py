@@ -40,7 +40,7 @@ def rollout(
 def _step(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """One step of one lane: the state after it, and what is recorded of it."""
+    """Return one step of one lane: the state after it, and what is recorded of it."""
     obs = env.observe(state)
     u = act(policy, net, normaliser, obs, noise)
     moved, h, terminated = env.step(key, state, policy.head.action(u))
@@ -49,10 +49,10 @@ def _step(
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
-    """The latent that the noise gives at one observation."""
+    """Return the latent that the noise gives at one observation."""
     return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
 
 
 def choose(flag: Any, yes: Any, no: Any) -> Any:
-    """One of two states, leaf by leaf."""
+    """Return one of two states, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)

@@ -83,7 +83,7 @@ Head = Categorical | Gaussian
 
 
 def head_of(space: Space) -> Head:
-    """The distribution that goes with an action space."""
+    """Return the distribution that goes with an action space."""
     if isinstance(space, Discrete | MultiDiscrete):
         return Categorical(space.nvec, isinstance(space, Discrete))
     return Gaussian(space)

@@ -62,7 +62,7 @@ class NetworkMixture:
         return len(self.weights)
 
     def part(self, weights: Array) -> NetworkMixture:
-        """The components with positive new weights [M], in proportion to them."""
+        """Return the components with positive new weights [M], in proportion to them."""
         used = np.flatnonzero(weights)
         return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
 
@@ -72,7 +72,7 @@ class NetworkMixture:
         return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
 
     def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """The components of n episodes."""
+        """Return the components of n episodes."""
         return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
 
     def reset(self, rng: np.random.Generator) -> NetworkActor:
@@ -82,7 +82,7 @@ class NetworkMixture:
         return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng, tracker)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a policy file holds: weights [M], theta [M, d], the description as JSON, and the normaliser."""
+        """Return what a policy file holds: weights [M], theta [M, d], the description as JSON, and the normaliser."""
         texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
         normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
         return {**texts, "weights": self.weights, "theta": self.theta, **normaliser}
@@ -121,7 +121,7 @@ class NetworkActor:
             self.tracker.record(costs)
 
     def act(self, obs: Any) -> Any:
-        """An action, as the environment's own space has it, at one observation."""
+        """Return an action, as the environment's own space has it, at one observation."""
         policy, head = self.policy, self.policy.head
         shape = policy.obs_shape if policy.memory is None else policy.memory.obs_shape
         if np.shape(obs) != shape:

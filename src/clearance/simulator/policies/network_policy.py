@@ -133,7 +133,7 @@ def gaussian(
     normalise: bool | None = None,
     conv: Sequence[Layer] | None = None,
 ) -> Design:
-    """Normal actions, squashed where they are bounded; `hidden=()` has a mean that is linear in the observation.
+    """Return a Gaussian policy class for real actions, squashed where they are bounded; `hidden=()` is linear.
 
     scale  "free": σ is learned, the same in all states;  "state": σ is a second output of the network;  "fixed"
     std    σ at the beginning, in units of the squashed box's half width, or of the action where it is not bounded

@@ -50,7 +50,7 @@ class NetworkScore(LinearOperator):
         return np.asarray(_pull(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
 
     def toarray(self) -> Array:
-        """The scores as they are: N times d numbers, for the paper's regression on few draws."""
+        """Return the scores as they are: N times d numbers, for the paper's regression on few draws."""
         return np.asarray(_each_score(self.policy, self.theta, self.z, self.latent), float)
 
     def gradient(self, A: Array) -> Array:

@@ -15,7 +15,7 @@ from clearance.simulator.simulator import Steps
 
 
 def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
-    """A [T, n, 1+I] with λ = `decay`; 0 in rows that are no step."""
+    """Return a [T, n, 1+I] with λ = `decay`; 0 in rows that are no step."""
     alive, joined = ~steps.terminated, ~(steps.terminated | steps.truncated)
     delta = (steps.h + gamma * V_after * alive[..., None] - V) * steps.valid[..., None]
 
@@ -28,7 +28,7 @@ def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
 
 
 def episode_times(steps: Steps) -> Any:
-    """The step t of its own episode, of every row [T, n]."""
+    """Return the step t of its own episode, of every row [T, n]."""
     done = (steps.terminated | steps.truncated) & steps.valid
 
     def count(t: Any, row: Any) -> Any:

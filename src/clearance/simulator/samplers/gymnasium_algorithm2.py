@@ -70,7 +70,7 @@ class ResetFree(Algorithm2):
         return draws, X.mean(0), memory, pairs.steps + walks.steps
 
     def V(self, memory: Values, obs: Any) -> Array:
-        """The critic at observations [..., *shape], as float64; in few sizes, each of which is compiled once."""
+        """Return the critic at observations [..., *shape], as float64; in few sizes, each of which is compiled once."""
         z = self.policy.flat(np.asarray(obs, np.float32))
         rows = z.reshape(-1, z.shape[-1])
         filled = np.zeros((max(256, 1 << (len(rows) - 1).bit_length()), z.shape[-1]), np.float32)

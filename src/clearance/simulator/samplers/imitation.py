@@ -42,7 +42,7 @@ def imitate(
     if policy.design.normalise:
         mean, var = z.mean(0), np.maximum(z.var(0), 1e-8)
         normaliser = Normaliser(mean.astype("f"), var.astype("f"), np.float32(len(z)))
-    own = np.stack([policy.space.own(a) for a in actions])
+    own: Array = np.stack([policy.space.own(a) for a in actions]).astype(float)
     if not isinstance(policy.head, NormalDraws):
         own = own.reshape(len(own), -1)  # latents: one whole number for each part
     theta = fit(policy, np.asarray(normaliser(z, np)), own, key)

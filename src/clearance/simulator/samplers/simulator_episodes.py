@@ -120,7 +120,7 @@ class NetworkEpisodes:
         return episode_steps(self.statement)
 
     def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """The steps of n episodes that do not terminate."""
+        """Return the steps of n episodes that do not terminate."""
         H = self.statement.horizon
         return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
 
@@ -169,7 +169,7 @@ class NetworkEpisodes:
         return X, int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
-        """The same through `walk`."""
+        """Return the same through `walk`."""
         sim: Any = self.simulator
         steps = sim.walk(
             self._acting(rng, component), rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True
@@ -182,13 +182,13 @@ class NetworkEpisodes:
 
 
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
-    """One block of episodes, wherever it is drawn."""
+    """Return one block of episodes, wherever it is drawn."""
     mixture, key = shared
     return NetworkEpisodes(simulator, mixture)._block(key, *job)
 
 
 def _episodes(env: Any, policy: Any) -> Any:
-    """The compiled beginning of a block of episodes and its compiled chunks; made once for both."""
+    """Return the compiled beginning of a block of episodes and its compiled chunks; made once for both."""
     made = env.__dict__.setdefault("_compiled_episodes", {})
     if id(policy) not in made:
         chunk = jax.jit(lambda *x: _chunk(env, policy, *x))

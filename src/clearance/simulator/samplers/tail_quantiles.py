@@ -43,7 +43,7 @@ def fit_nu(
 
 
 def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
-    """The same problem with other ν, by the number of the constraint."""
+    """Return the same problem with other ν, by the number of the constraint."""
     s, costs = simulator.statement, simulator.tail_costs
     assert costs is not None
     tails: list[Any] = list(s.tails)

@@ -95,7 +95,7 @@ def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lane
 
 
 def _links(state: Any, torque: Any) -> Any:
-    """One Runge–Kutta step of .2 s, angles wrapped to [−π, π], speeds clipped at 4π and 9π."""
+    """Return one Runge–Kutta step of .2 s, angles wrapped to [−π, π], speeds clipped at 4π and 9π."""
     k1 = _swing(state, torque)
     k2 = _swing(state + 0.1 * k1, torque)
     k3 = _swing(state + 0.1 * k2, torque)

@@ -43,7 +43,7 @@ class ModelEnv(gymnasium.Env):
         return self.s, float(h[0]), bool(self.ends[self.s]), False, {"g": h[1:]}
 
     def _draw(self, cumulated: Any) -> int:
-        """A state by inversion; the last sum may fall short of 1 by rounding."""
+        """Return a state by inversion; the last sum may fall short of 1 by rounding."""
         return min(
             int(np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")), self.cmdp.S - 1
         )

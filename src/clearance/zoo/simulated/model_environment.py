@@ -15,7 +15,7 @@ from clearance.simulator.jax_envs.jax_environment import LANES, Environment
 
 
 def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
-    """A finite model as a JAX environment with one-hot observations; its truth is known, for tests."""
+    """Return a finite model as a JAX environment with one-hot observations; its truth is known, for tests."""
     if cmdp.is_sparse or not cmdp.available.all():
         raise InputError("of_model takes dense models in which every state has all actions")
     log_P, log_rho = jnp.log(jnp.asarray(cmdp.P)), jnp.log(jnp.asarray(cmdp.rho))
