@@ -49,9 +49,9 @@ SIMULATORS: dict[str, Callable[[], Any]] = {
 
 # What each problem is, in a few words.
 ABOUT = {
-    "altman-queue": "a queue with service and admission control (Altman 1999)",
+    "altman-queue": "a queue with service and admission control",
     "altman-queue-discounted": "the same with discounted sums",
-    "bai2023": "the random instance of Bai et al. (2023): 10 states, 5 actions",
+    "bai2023": "the random instance of Bai et al. (2023)",
     "cliff": "walk along a cliff; few falls allowed",
     "ding2020": "the random instance of Ding et al. (2020)",
     "ding2023": "the random instance of Ding et al. (2023)",

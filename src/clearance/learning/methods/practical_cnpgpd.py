@@ -44,7 +44,7 @@ class Course(NamedTuple):
     short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
     quiet      share of its way that the noise has gone down;  met  batches in a row that kept the margin
     searching  1 while the safest policy is looked for;  began  iteration in which Algorithm 1 began
-    first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of `miss`
+    first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of its limit
     back       1: the next θ is the first one;  −1: the run has gone back to the safe one
     """
 
@@ -127,7 +127,7 @@ class PracticalCNPGPD(NaturalSteps):
         if state.k == 0:
             course = course._replace(short=np.maximum(-slack, 0.0), slack=slack)
         course = course._replace(slack=course.slack + SMOOTH * (slack - course.slack))
-        room = np.min(slack / np.maximum(np.asarray(memory.miss, float), 1e-12), initial=np.inf)
+        room = np.min(slack / np.where(b != 0, np.abs(b), 1.0), initial=np.inf)
         if room > course.room:
             course = course._replace(safe=state.theta, room=np.asarray(room))
         quiet = self.quieter(float(course.quiet), bool(np.all(slack >= 0)), state.k)
@@ -156,7 +156,7 @@ class PracticalCNPGPD(NaturalSteps):
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)
-        back = np.asarray(1.0 if course.met and state.k else 0.0)
+        back = np.asarray(1.0 if self.search and course.met and state.k else 0.0)
         off = np.zeros(())
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
