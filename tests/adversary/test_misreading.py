@@ -37,7 +37,8 @@ def check_one_policy(cmdp: cl.CMDP, sol: cl.Solution) -> None:
     assert (cert.verdict, cert.components, sol.policy.M) == ("CERTIFIED", 1, 1)
     assert min(cert.slack) >= 0 and cert.worst_component_slack == min(cert.slack)
     J, same = sol.policy.J(cmdp), mixture.J(cmdp)
-    size = np.maximum(np.abs(same), np.append(0.0, np.abs(cmdp.g).max(axis=(1, 2)) / (1 - cmdp.gamma)))
+    steps = 1 / (1 - cmdp.gamma) if cmdp.gamma < 1 else 1.0  # an average is one of a step
+    size = np.maximum(np.abs(same), np.append(0.0, np.abs(cmdp.g).max(axis=(1, 2)) * steps))
     assert np.all(np.abs(J - same) <= 1e-9 * size)
     assert cl.certify(cmdp, sol.policy).verdict == "CERTIFIED"
 

@@ -250,10 +250,10 @@ def test_an_interrupted_search_gets_a_new_share_where_its_samples_do_not_repeat(
 def test_a_finished_run_is_not_tested_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where each test would come out otherwise; its exit status is that of the stored verdict."""
     with pytest.warns(UserWarning, match="not deterministic"):
-        solved = learn(pole(limit=0.0, moody=True), "run")  # no policy can pass
+        solved = learn(pole(limit=1e-6, moody=True), "run")  # no policy can pass
     before = bits("run")
     monkeypatch.setattr(CandidateSearch, "run", Bomb(CandidateSearch.run, 1, AssertionError))
-    again = cl.resume("run", pole(limit=0.0, moody=True))
+    again = cl.resume("run", pole(limit=1e-6, moody=True))
     assert again.recalled and again.certificate == solved.certificate and bits("run") == before
     assert (again.env_steps, again.state.k) == (solved.env_steps, solved.state.k)
     np.testing.assert_array_equal(again.policy.theta, solved.policy.theta)

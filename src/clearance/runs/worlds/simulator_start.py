@@ -129,8 +129,12 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
         theta = np.asarray(state.theta, float)
         if tuple(lam) == names and len(state.lam) == len(names):
             lam = dict(zip(names, np.asarray(state.lam, float).tolist(), strict=True))
-        if tuple(source.lam) == names and same_shapes(state.sampler_memory, memory):
-            memory = state.sampler_memory
+        # The rows that critics learned from belong to the old problem; what was learned continues.
+        carried = state.sampler_memory
+        if isinstance(sampler, Practical):
+            carried = carried._replace(past=memory.past)
+        if tuple(source.lam) == names and same_shapes(carried, memory):
+            memory = carried
     multipliers: Array = np.array([max(lam.get(name, 0.0), 0.0) for name in names])
     return Start(theta, multipliers, memory, mixture.theta, 0, source.origin)
 
