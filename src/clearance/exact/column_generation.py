@@ -31,6 +31,7 @@ from clearance.finite.evaluation import occupancy
 STEPS = 1  # of policy iteration in one call, where each is cheap
 RECENT = 6  # policies whose values give the first V at new multipliers
 STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
+SMALL = 1e-5  # of the scale: the gap that may be left where rounding hides the rest
 SMOOTHING = 0.5  # share of the best λ so far, once there is more than one constraint
 
 
@@ -190,19 +191,22 @@ def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough:
 def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
     """max J_r subject to the limits, from columns that already contain a feasible mixture.
 
-    Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger.
+    Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger; or where asking again gives the
+    same answer, because the proof's own rounding at a large λ is wider than the gap, if what is left is small.
     """
     I = len(columns.b)
     master = Master(I)
     lam = best_lam = np.zeros(I)
     bound, value, tol = np.inf, -np.inf, gap * scale
+    asked: tuple[bytes, float, float] | None = None
     for calls in range(1, 2000):
         upper = columns.price(np.append(1.0, lam), bound - value, tol)
         if upper < bound:
             bound, best_lam = upper, lam
         w, duals, value = master.solve(columns.J, columns.b)
         tol = gap * max(abs(value), 1e-3 * scale)
-        if bound - value <= tol:
+        same = asked == (asked := (lam.tobytes(), upper, value))
+        if bound - value <= (SMALL * scale if same else tol):
             return Mixed(w, best_lam, value, bound, calls)
         # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
         target = _smooth(duals, best_lam)
