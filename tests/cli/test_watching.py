@@ -48,9 +48,9 @@ def test_a_missing_extra_is_said_before_the_work(
     for name in ("tensorboardX", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     status, _, err = cli("solve two-state --tensorboard events --out new", capsys)
-    assert status == 2 and "tensorboardX is not installed: pip install 'clearance[report]'" in err
+    assert status == 2 and "tensorboardX is not installed: pip install '.[report]'" in err
     status, _, err = cli("export run --to t.parquet", capsys)
-    assert status == 2 and "pyarrow is not installed: pip install 'clearance[parquet]'" in err
+    assert status == 2 and "pyarrow is not installed: pip install '.[parquet]'" in err
     assert os.listdir() == ["run"]
 
 

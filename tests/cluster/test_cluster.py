@@ -169,7 +169,8 @@ def test_without_the_extra(tmp_path: Path) -> None:
     env = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     argv = [sys.executable, "-m", "clearance", "frontier", "two-state", "--points", "3"]
     done = subprocess.run([*argv, "--cluster", "ray"], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (2, "clearance: ray is not installed: pip install 'clearance[cluster]'\n")
+    needed = "clearance: ray is not installed: pip install '.[cluster]' in a clone of clearance\n"
+    assert (done.returncode, done.stderr) == (2, needed)
     assert subprocess.run(argv, env=env, capture_output=True).returncode == 0
 
 

@@ -203,7 +203,7 @@ def test_what_storm_builds_is_what_it_means() -> None:
 def test_prism_source_without_stormpy_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "stormpy", None)
     (tmp_path / "m.prism").write_text("mdp\n")
-    with pytest.raises(cl.MissingExtraError, match=r"stormpy is not installed: pip install 'clearance\[storm\]'"):
+    with pytest.raises(cl.MissingExtraError, match=r"stormpy is not installed: pip install '\.\[storm\]'"):
         cl.load_model(tmp_path / "m.prism", gamma=0.9)
 
 

@@ -4,7 +4,7 @@ Storm maximises a total reward under bounds on others (Etessami et al. 2008; For
 others ends the process with probability 1 − γ in every step, so that total rewards are discounted sums.
 
 Storm's answers are kept in tests/data/storm, so that the comparison is made everywhere; where stormpy is installed
-(pip install 'clearance[storm]') the slow test asks Storm again. `python tests/exchange/test_storm.py` writes them anew.
+(pip install '.[storm]') the slow test asks Storm again. `python tests/exchange/test_storm.py` writes them anew.
 """
 
 from __future__ import annotations

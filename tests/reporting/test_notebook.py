@@ -135,5 +135,5 @@ def test_results_as_data_frames(results: dict[str, Any], tmp_path: Any) -> None:
 def test_data_frames_without_pandas_name_the_extra(results: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     for thing in (results["Solution"].trace, results["Frontier"], cl.Comparison()):
-        with pytest.raises(cl.MissingExtraError, match=r"pandas is not installed: pip install 'clearance\[pandas\]'"):
+        with pytest.raises(cl.MissingExtraError, match=r"pandas is not installed: pip install '\.\[pandas\]'"):
             thing.to_frame()

@@ -254,7 +254,7 @@ def test_a_missing_extra_is_said_before_the_work(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(price, "frontier", pytest.fail)
     assert main(["frontier", "two-state", "--out", "o.png"]) == 2
-    assert "pip install 'clearance[report]'" in capsys.readouterr().err and not list(Path().iterdir())
+    assert "pip install '.[report]'" in capsys.readouterr().err and not list(Path().iterdir())
 
 
 def test_the_command_line_knows_the_most_points() -> None:

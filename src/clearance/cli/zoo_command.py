@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     tables.show_page(
         ["Finite models, with a known optimum:"],
         tables.Lines(layout.pairs([(name, about(name)) for name in MODELS], width)),
-        ["Simulators, which need pip install 'clearance[sim]':"],
+        ["Simulators, which need pip install '.[sim]':"],
         tables.Lines(layout.pairs([(name, about(name)) for name in SIMULATORS], width)),
         ["Use a name wherever a command asks for PROBLEM: clearance optimum inventory"],
     )

@@ -70,7 +70,7 @@ class MissingExtraError(ImportError):
     """Raised when a package is not installed; the message names the extra that has it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed: pip install 'clearance[{extra}]'")
+        super().__init__(f"{package} is not installed: pip install '.[{extra}]' in a clone of clearance")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), self.args, vars(self))
