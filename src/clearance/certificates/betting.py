@@ -82,7 +82,7 @@ class Bets:
 
     @property
     def bets(self) -> Array:
-        """The bets c on z [n], those up to 1 first."""
+        """Return the bets c on z [n]: first those up to 1, then the larger ones."""
         return GRID[: len(self.wealth)]
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:

@@ -154,7 +154,7 @@ class CandidateSearch:
 
     @property
     def variance(self) -> Array:
-        """Of one episode's estimate [count, 1+I]."""
+        """Return the variance of one episode's estimate of J [count, 1+I]."""
         return np.maximum(self.squares / self.n[:, None] - self.J**2, 0.0)
 
     @property

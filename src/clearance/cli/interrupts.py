@@ -79,7 +79,7 @@ def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
 
 
 def end_at_once(signum: int) -> None:
-    """End the process as kill -9 would, which run folders survive: it does not come to a point where it is safe."""
+    """End a process that reaches no safe point as the signal does by default; run folders survive this."""
     os.write(2, b"clearance: interrupted\n")
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)

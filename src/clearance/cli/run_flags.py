@@ -41,7 +41,7 @@ def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> A
 
 
 def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the flags of a run, and those of the methods of the user's own that `words` name."""
+    """Add the flags of a run, and of user-defined methods named in `words`."""
     add_problem(p, "?")
     named = named_methods(words)
     own = {text: method_class(text) for text in named if is_code(text)}

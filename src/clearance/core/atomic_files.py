@@ -29,7 +29,7 @@ def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) 
 
 
 def save_json(path: AnyPath, data: dict[str, Any]) -> None:
-    """JSON that leaves either the whole file or the old one; NumPy's numbers as plain ones."""
+    """Write JSON atomically (the new file or the old one, never half); NumPy numbers become plain ones."""
     text = json.dumps(data, indent=1, allow_nan=False, default=plain) + "\n"
     with write_whole(path) as f:
         f.write(text.encode())

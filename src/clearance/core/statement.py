@@ -171,7 +171,7 @@ def _finite(name: str, x: Any) -> float:
 
 
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return b [I] with other limits, as their user writes them: of the costs by a number or a vector, or by name."""
+    """Return b [I] from limits as users give them: a number or a vector for the costs, or limits by name."""
     if isinstance(limit, Mapping):
         limit = {find_name(name, names) or name: x for name, x in limit.items()}
         unknown = [name for name in limit if name not in names]

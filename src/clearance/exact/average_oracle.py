@@ -230,7 +230,7 @@ def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """g and v below, g and v above [M, 1+I, 4, S] of policies pi [M, S, A]; ρ·g bounds the mean on both sides."""
+    """Return g and v [M, 1+I, 4, S] of policies pi [M, S, A], from below, then from above; ρ·g bounds the mean."""
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows, p) for p in pi])
 

@@ -109,7 +109,7 @@ class Optimum:
 
     @property
     def limits_in_words(self) -> list[str]:
-        """Each limit as it was written, with the value of the policy: costs with upper limits."""
+        """Return each limit as the user wrote it, with the value of the policy."""
         rows = zip(self.names, self.J[1:].tolist(), self.b.tolist(), self.costs, strict=True)
         return [limit_words(name, J_g, b, cost=cost) for name, J_g, b, cost in rows]
 

@@ -24,8 +24,8 @@ class PolicyBounds:
     verdict       on the limits of the model
     J             [1+I], as computed;  lower, upper  proven bounds of it
     parts         J of the components [M, 1+I]
-    V             values [M, 1+I, S] whose residuals prove the bounds; of other criteria their vectors (`oracles`)
-    fractions     the same without any error, where that was needed
+    V             values [M, 1+I, S] whose residuals prove the bounds; if J is no discounted sum, see `oracles`
+    fractions     the exact values of each component in rational arithmetic; None if they were not computed
     """
 
     verdict: Verdict

@@ -48,7 +48,7 @@ class TextFile:
         return value
 
     def whole(self, field: str, text: str, below: int = MOST) -> int:
-        """Return a whole number from 0 to below − 1."""
+        """Return an integer from 0 to `below` − 1."""
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise self.error(field, f"must be a whole number, got {text[:40]!r}")
         if int(text) >= below:

@@ -54,7 +54,7 @@ def averager(pi: Array) -> sparse.csr_array:
 
 
 def factorise(model: Places, P_pi: Any, gamma: float):
-    """Solvers of (I − γ P_π) x = y and of the transposed system, where P_π has entries only where the model has."""
+    """Return solvers of (I − γ P_π) x = y and of its transpose; P_π has no entries where the model has none."""
     P_pi = as_int32(P_pi) if sparse.issparse(P_pi) else P_pi
     if sparse.issparse(P_pi) and model.S > LU_STATES and model.elimination is not None:
         factor = Factor(model.elimination, gamma).update(P_pi)

@@ -163,7 +163,7 @@ def multipliers(view: View, name: str) -> Element | None:
 
 
 def price(view: View, seen: Frontier, name: str) -> Element:
-    """The best reward over one limit, the problem as it is, and the policy that was chosen."""
+    """Draw the best reward against one limit; mark the problem's limit and the chosen policy."""
     own, chosen = seen.own, _chosen_point(view, 0)
     at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
     x = span(seen.written, at_own)

@@ -86,7 +86,7 @@ class Progress:
             self.bar.update(self.task, completed=done)
 
     def reach(self, done: int, total: int) -> None:
-        """The same where the total is known later."""
+        """Advance the bar to `done` and set its total, which was not known before."""
         with drawing():
             self.bar.update(self.task, completed=done, total=total)
 

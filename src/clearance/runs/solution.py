@@ -28,9 +28,9 @@ from clearance.runs.worlds.world import Alternative, Margin, NamedLimits, World
 class Solution:
     """The result of `solve`. Use `policy`; `alternatives` holds the other policies of the run.
 
-    policy       the best certified policy. A linear program over the values of the iterates gives a mixture of at most
-                 I + 1 of them; where the policy class contains one stationary policy with the same values, or one
-                 iterate loses little, that is the policy (`single` of `solve`), and `alternatives` has the mixture
+    policy       the best certified policy: a mixture of at most I + 1 iterates, found by a linear program over their
+                 values. A single policy replaces it (`single` of `solve`) if a stationary one of the policy class has
+                 the same values, or if one iterate loses little; `alternatives` then has the mixture
     certificate  what is proven of it, or holds with confidence 1 − δ
     attempts     from samples: the policies that were tested, in their order
     recalled     the stored result of a run that was done: nothing was tested again, and `attempts` is empty

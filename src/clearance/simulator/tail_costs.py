@@ -132,7 +132,7 @@ def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Stat
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
-    """(cost, limit) for every constraint, those that are not named with the limits they have."""
+    """Return (cost, limit) for each constraint; those not named keep their present limits."""
     if not isinstance(limits, Mapping):
         values = list(limits) if isinstance(limits, list | tuple) else [limits]
         if len(values) != plain.I:

@@ -111,7 +111,7 @@ def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidea
 
 
 def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "primal-dual") -> Made:
-    """x scales κ around what the noise of so many samples asks for, y the step of λ."""
+    """Make the method; x scales κ relative to the noise of the samples, and y scales the step of λ."""
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))

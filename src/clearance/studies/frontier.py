@@ -254,7 +254,7 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The size of the J_g in question."""
+        """Return the size of J_g of the varied constraint; if all limits are tightened, the smallest."""
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 

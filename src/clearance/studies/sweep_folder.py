@@ -75,7 +75,7 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
 
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
-    """The models are those that the grid was begun with: a file may have changed since."""
+    """Check that the models are those that the grid began with: a file may have changed."""
     now = {text: world_of(cmdp).describe().identity for text, cmdp in problems.items()}
     path = Inside(out, "problems.json")
     if not exists_inside(path):

@@ -205,7 +205,7 @@ def nexts(key, row, N, model, count):
 
 @kernel
 def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
-    """Episodes begin .. begin + N − 1 of a mixture: the bounded unbiased estimator of J for every signal.
+    """Draw episodes begin .. begin + N − 1 of a mixture; X is the bounded unbiased estimator of J for every signal.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 

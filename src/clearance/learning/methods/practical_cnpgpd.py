@@ -152,7 +152,7 @@ class PracticalCNPGPD(NaturalSteps):
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """The course once the search is over; where it found nothing, the limits are not relaxed."""
+        """Return the course after the search; if the search found no safe policy, the limits are not relaxed."""
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)

@@ -165,7 +165,7 @@ def _certify_by_samples(
 
 
 def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
-    """The policy as a mixture; None for a rule."""
+    """Return the policy as a mixture; None if it is a rule (a function of the state)."""
     if isinstance(policy, Mixture):
         return policy
     if callable(policy):

@@ -257,7 +257,7 @@ def _choice(x: Any, start: int, n: int) -> int:
 
 
 def action(space: Any) -> tuple[dict[str, Any], Any]:
-    """(description, native) of an action space: what JSON holds of it, and actions [n, …] → what each lane is given.
+    """Return a description of an action space for JSON, and a function from actions [n, …] to what each lane is given.
 
     Actions beyond a box are clipped to it.
     """

@@ -64,7 +64,7 @@ class _Script:
             self.actions: Any = np.stack([draw_actions(rng, problem.action, problem.n) for _ in range(T)])
 
     def mixed(self, other: _Script, kept: NDArray[np.bool_]) -> _Script:
-        """Return the other script, but for the lanes that are kept."""
+        """Return a script with the `kept` lanes of this one and the remaining lanes of `other`."""
         new = _Script(None, None, 0)
         shape = len(kept), *[1] * (self.actions.ndim - 2)
         new.seeds = np.where(kept, self.seeds, other.seeds)

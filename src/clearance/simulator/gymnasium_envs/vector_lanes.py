@@ -103,7 +103,7 @@ class VectorLanes:
         return after, row
 
     def first(self) -> None:
-        """Lanes of a vector environment cannot run alone."""
+        """Return None: the lanes of a vector environment cannot run alone."""
 
     def _other_seeds(self) -> list[int]:
         return self.others.integers(2**31, size=self.n).tolist()
