@@ -177,7 +177,7 @@ def price(view: View, seen: Frontier, name: str) -> Element:
         axes.point(at_own, chosen[0], None, None, "c2", f"the chosen policy: J_r {number(chosen[0])}")
         keys.append(("point c2", "the chosen policy"))
     told = f"Price of safety. At the problem's own limit {number(at_own)} the best reward is {number(own.J_r)}, and one"
-    told += f" unit {'less' if seen.cost else 'more'} costs {number(own.lam)}. The curve falls from"
+    told += f" unit {'less' if seen.cost else 'more'} costs at least {number(own.lam)}. The curve falls from"
     first, last = (f"{number(float(seen.J_r[i]))} at {number(float(seen.written[i]))}" for i in (0, -1))
     told += f" {first} to {last}, the last limit that can be met."
     rows = list(zip(seen.written, seen.J_r, seen.lam, strict=True))
