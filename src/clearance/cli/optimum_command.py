@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from clearance.certificates.certificate import Certificate
 from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import diagnosis_of
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         result |= {"lam": None, "complementarity": None, "conflict_weights": best.lam}
         result |= diagnosis_of(cmdp, relaxed=True)
     if best.status == "borderline":
-        result |= {"message": no_room_message(best.attained_margin)}
+        result |= {"message": _borderline_words(certificate, best.attained_margin)}
     if args.out and feasible:
         save_policy(best.policy, args.out, cmdp)
     elif args.out:  # a script that looks for the file must not find a policy that breaks the limits
@@ -55,3 +56,13 @@ def run(args: argparse.Namespace) -> int:
     result |= policy_answer(args, cmdp, Mixture.of(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
+
+
+def _borderline_words(certificate: Certificate, margin: float) -> str:
+    """Return what a margin of about 0 means: for a certified policy what it may lose, else what to do."""
+    if certificate.verdict != "CERTIFIED" or certificate.gap is None:
+        return no_room_message(margin)
+    return (
+        f"every limit is met; no policy can meet all of them with room beyond rounding (Slater margin {margin:.3g}), "
+        f"and another policy may earn up to {certificate.gap:.3g} more"
+    )
