@@ -31,7 +31,7 @@ import clearance
 
 VICTIM, STRANGER = 65533, 65534
 SOURCE, SITE = Path(clearance.__file__).parents[1], Path(numpy.__file__).parents[1]
-PYTHON = "/usr/bin/python3" if os.path.realpath(sys.executable).startswith("/root/") else sys.executable
+PYTHON = "/usr/bin/python3" if os.path.realpath(sys.executable).startswith(f"{Path.home()}/") else sys.executable
 RAY = Path("/tmp/ray")  # where Ray's own search looks
 
 OWNER = """

@@ -72,7 +72,7 @@ def test_interrupted_again_and_again(kind: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_an_interrupt_while_the_margin_is_measured(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends the run; once, the game for the margin ended early instead, and the run went on to other bits."""
+    """It ends the run; once, the game for the margin ended early instead, and the run came to other bits."""
     begin("samples", "whole")
     with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
         m.setattr(loop, "_advance", Bomb(loop._advance, n, KeyboardInterrupt))

@@ -58,7 +58,7 @@ class FiniteMargin:
     slater    attained by `policy` for certain (exact), or its lower confidence bound; inf without constraints
     policy    the strictly feasible policy to fall back to; None where it is not in the policy class
     verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED. LIKELY: not certain, but
-              slater > 0 by two standard errors of the estimated model: `solve` goes on, and its certificate decides
+              slater > 0 by two standard errors of the estimated model: `solve` continues, and its certificate decides
     sd        of one episode's estimate of J_g [I], from samples
     bound     upper bound of φ where it was looked for
     steps     environment steps in all;  tested  those that the test of `policy` took

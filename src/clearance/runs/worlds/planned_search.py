@@ -37,7 +37,7 @@ LATER = (BOLD, (0.7, 0.9), (0.8, 0.97), (1.0, 0.995))
 HALF, TRUST = (
     0.5,
     0.5,
-)  # share of a test after which it goes on only if it should pass with so many standard errors more
+)  # share of a test after which it continues only if it should pass with so many standard errors more
 CAUTION = (0.3,)  # standard errors by which pairs count less while a plan to be tested is made: one plan for each
 WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
 POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue

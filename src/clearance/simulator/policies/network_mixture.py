@@ -108,7 +108,7 @@ class NetworkMixture:
 
 @dataclass(frozen=True, eq=False)
 class NetworkActor:
-    """One component at work during one episode; one that acts on the cost so far is told of it by `record`."""
+    """One component at work during one episode; `record` gives it the cost so far where it needs that."""
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]
