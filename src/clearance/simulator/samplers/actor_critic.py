@@ -164,8 +164,11 @@ class Practical(Sampler):
         return memory.normaliser
 
     def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
-        """Return θ of the same policy for the normaliser of another memory."""
-        if after.normaliser is before.normaliser:
+        """Return θ of the same policy for the normaliser of another memory.
+
+        Convolutions cannot take up the difference: θ stays, as a policy near it, and is judged as that.
+        """
+        if after.normaliser is before.normaliser or self.policy.front is not None:
             return theta
         return self.policy.renormalised(theta, before.normaliser, after.normaliser)
 
