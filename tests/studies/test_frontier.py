@@ -202,7 +202,8 @@ def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in said.out
     assert "limit by one unit costs at least 1 reward; lowering it gains at most 1." in said.out and said.err == ""
     assert main(["frontier", "two-state", "--points", "3", "--over", "kappa"]) == 0
-    assert "best reward against kappa" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "best reward against kappa" in said and "The problem as it is: kappa = 0, reward 0.666667." in said
 
 
 @pytest.mark.parametrize(("name", "begins"), [("o.png", b"\x89PNG"), ("o.svg", b"<?xml"), ("o.csv", b"kind,limit,J_r")])
