@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,6 +211,16 @@ def victim(home: Path, code: str) -> Iterator[tuple[subprocess.Popen[str], str]]
             yield process, process.stdout.readline().strip()
         finally:
             process.communicate(timeout=60)
+            wait_for_the_end_of(VICTIM)
+
+
+def wait_for_the_end_of(user: int, seconds: float = 60.0) -> None:
+    """Wait until no process of a user is left: those of Ray need a moment longer than the one that started them."""
+    end = time.monotonic() + seconds
+    while left := processes_of(user):
+        if time.monotonic() > end:
+            raise SystemExit(f"processes {left} are still there {seconds:.0f} s after the end of their session")
+        time.sleep(0.05)
 
 
 def processes_of(user: int) -> list[int]:
