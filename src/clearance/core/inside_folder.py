@@ -26,9 +26,7 @@ BINARY = getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True)
 class Inside(os.PathLike[str]):
-    """The path of the file `name` (such as "trace/000001.npz") in `folder`; `handle` is the open folder, if there
-    is one.
-    """
+    """The path of the file `name` ("trace/000001.npz", say) in `folder`; `handle` is the open folder, or None."""
 
     folder: Path
     name: str

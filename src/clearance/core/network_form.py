@@ -213,9 +213,7 @@ class NetworkForm:
 
 
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the largest allowed size of each array in a policy file, given the shape of θ, before arrays are
-    unpacked.
-    """
+    """Return how many numbers each array of a policy file may have at most, given the shape of θ."""
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M, "policy": 1}
 

@@ -62,9 +62,7 @@ def average_up(weights: Array, x: Array) -> float:
 
 
 def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds (lower, upper) of e^x: n terms of its series ± twice the next, which bounds the rest for n ≥
-    2|x|.
-    """
+    """Return (lower, upper) bounds of e^x: n terms of its series ± twice the next one, which is enough for n ≥ 2|x|."""
     term, total = Fraction(1), Fraction(0)
     for k in range(1, 2 * math.ceil(abs(x)) + 60):
         total += term
