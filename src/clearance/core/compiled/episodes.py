@@ -42,9 +42,7 @@ def _pick_evenly(word, first, n, cells):
 
 @piece
 def _slot(word, first, n, cells):
-    """Draw like `_pick`, but return the index of a counter: 2·cell for the cell's own entry, 2·cell + 1 for its
-    alias.
-    """
+    """Draw like `_pick`, but return a counter's index: 2·cell for the cell's own entry, 2·cell + 1 for its alias."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -175,9 +173,7 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """Run N walks from ρ with geometric horizon, count transitions in hits [2·cells] and starts [S]; return the
-    steps.
-    """
+    """Run N walks from ρ with geometric horizon, count transitions in hits [2·cells] and starts [S]; return steps."""
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     mask, steps = alias_mask(A), 0
     for n in range(N):
