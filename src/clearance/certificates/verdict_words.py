@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clearance.certificates.price_words import prices
 from clearance.core.criterion import Criterion, sum_words
 from clearance.core.text import split_unit, visible
 
@@ -110,10 +111,12 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}
     found |= {"unit": unit} if (unit := split_unit(found["name"])[1]) else {}
     found["limit"] = as_written(float(said["b"][i]), cost=cost)
-    signed, plain = {"J_g": "value", "J_g_lower": "at_worst"}, {"slack": "slack", "lam": "price"}
-    for key, name in (signed | plain).items():
+    for key, name in (("J_g", "value"), ("J_g_lower", "at_worst")):
         if said.get(key) is not None:
-            found[name] = as_written(said[key][i], cost=cost) if key in signed else float(said[key][i])
+            found[name] = as_written(said[key][i], cost=cost)
+    for name, numbers in (("slack", said.get("slack")), ("price", prices(said))):
+        if numbers is not None:
+            found[name] = float(numbers[i])
     if "relax_each" in said:
         amount = said["relax_each"][i]
         found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
