@@ -131,8 +131,8 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return J of the components [M, 1+I] and bounds [1+I], sharpened by support:
-    with limit 0, J_g is either 0 or negative.
+    """Return J of the components [M, 1+I] and bounds [1+I], sharpened for limits of 0 by the possible transitions:
+    J_g is exactly 0 if no possible step costs anything, else below 0.
     """
     limits = zero_limits(cmdp)
     if not limits:

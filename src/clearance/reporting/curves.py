@@ -48,7 +48,7 @@ def span(*values: Array | float | None) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return at most `most` round numbers in [low, high], roughly: multiples of 1, 2 or 5 times a power of ten."""
+    """Return at most `most` + 1 round numbers in [low, high]: multiples of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / most
     if not (np.isfinite(raw) and raw > 0):
         return [low]

@@ -53,8 +53,8 @@ SettingPair = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """Exact values [POINTS, 1+I] after given numbers of environment steps:
-    of the average iterate, the last, the best mixture.
+    """The exact values [POINTS, 1+I] of average iterate, last iterate and best mixture,
+    and their environment steps [POINTS].
     """
 
     steps: Array

@@ -159,7 +159,7 @@ class Frontier:
 
 
 def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> Any:
-    """Compute what a limit costs: the best reward for each value of the limit.
+    """Compute the price of a limit: the best reward for each value of the limit.
 
     For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the
     other at the limits `at`, each run starting from the one before; the result is a `LearnedFrontier`.
@@ -180,7 +180,7 @@ def model_frontier(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Frontier:
-    """Compute what the limits of a finite model cost: the optimum at `points` values of one limit, or of κ.
+    """Compute the price of the limits of a finite model: the optimum at `points` values of one limit, or of κ.
 
     constraint  which limit varies over "b", by index or name; the first unless given
     learned     number of limits along the curve at which `solve` also learns a policy, which is certified

@@ -60,7 +60,7 @@ class Runs:
 
     @property
     def averages(self) -> Array:
-        """Running averages over iterates [seeds, K, 2], as plotted in the paper."""
+        """The running averages over iterates [seeds, K, 2], as plotted in the paper."""
         return np.stack([running_average(J) for J in self.J])
 
 
@@ -176,7 +176,7 @@ def run_bai2023(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Study:
-    """Run the experiment of Bai et al. 2023 on its one instance, with Algorithm 1 as it is proven there;
+    """Run the experiment of Bai et al. 2023 on its one instance, with Algorithm 1 in the form that is proven;
     η₁ = η₂ = 0.1.
     """
     if seeds < 1:

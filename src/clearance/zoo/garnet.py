@@ -22,8 +22,9 @@ def garnet(
 
     The transition weights are U(0,1), normalised; r and g are U(0,1); ρ is uniform; the limits are J_gi ≥ level/(1−γ).
 
-    After Archibald, McKinnon, Thomas 1995 (who named them). A policy that maximises r alone has J_g near 0.5/(1−γ), one
-    that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for I ≤ 3.
+    These models were named by Archibald, McKinnon and Thomas (1995). A policy that maximises r alone has J_g near
+    0.5/(1−γ), one that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for
+    I ≤ 3.
     """
     rng = np.random.default_rng(seed)
     n = S * A
