@@ -109,7 +109,9 @@ def never_of(cmdp: CMDP) -> Never | None:
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """Return the pairs [S, A] that a policy π takes with positive probability; for long-run means, in the long run."""
+    """Return the pairs [S, A] that a policy π takes with positive probability;
+    under the average criterion, infinitely often.
+    """
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
     seen = reachable(cmdp, pi > 0)

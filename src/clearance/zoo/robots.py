@@ -44,7 +44,7 @@ STILL = 1  # Acrobot's action without torque
 
 
 def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: int = 8, processes: int = 0) -> Gym:
-    """Return a robot that runs with a speed limit: on average, at most `limit` of `horizon` steps above its threshold.
+    """Return the task of running with a speed limit: on average, at most `limit` of `horizon` steps above a threshold.
 
     robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d
     processes  0: all environments in this process;  p: in p side processes

@@ -18,7 +18,7 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 
 
 def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
-    """Return a pendulum to swing up and hold with a torque budget: Σ |u|/2 ≤ budget over an episode of 200 steps.
+    """Return the task of swinging a pendulum up and holding it, with a torque budget: Σ |u|/2 ≤ budget in 200 steps.
 
     The dynamics are those of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward
     is divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted.
@@ -55,7 +55,7 @@ def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> En
 
 
 def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
-    """Return a mass to bring to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
+    """Return the task of bringing a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
     x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1): `LQR.double_integrator`.
     The signals have no bounds: linear policies are certified exactly (`simulator.linear_quadratic`), not by samples.
@@ -82,7 +82,7 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 
 
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
-    """Return a point to drive through the square [−1, 1]² to the goal at (.8, .8), past two round hazards with cost 1.
+    """Return the task of driving a point through [−1, 1]² to the goal at (.8, .8), past two round hazards with cost 1.
 
     The speed is ≤ .1 per step in each direction, with noise of standard deviation .01; the start is within .1 of
     (−.8, −.8) in each direction. The reward is the decrease of the distance to the goal, plus .1 within .15 of it.
