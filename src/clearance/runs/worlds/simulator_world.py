@@ -288,9 +288,7 @@ class SimulatorWorld(World):
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: NetworkMixture | None) -> list[str]:
-        """Return the assumptions that the verdict needs beside the samples; none for network policies on JAX
-        environments.
-        """
+        """Return the assumptions of a verdict beside the samples; none for network policies in JAX environments."""
         near: Any = getattr(self.problem, "near", self.problem)
         if isinstance(near, Environment):
             return [] if policy is not None else [RULE]
