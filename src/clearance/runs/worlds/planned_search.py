@@ -38,7 +38,8 @@ HALF, TRUST = (
     0.5,
     0.5,
 )  # share of a test after which it continues only if it should pass with so many standard errors more
-CAUTION = (0.3,)  # standard errors by which pairs count less while a plan to be tested is made: one plan for each
+# Standard errors by which pairs count less while a plan to be tested is made; more where the plan would not pass.
+CAUTION = (0.3, 1.0, 3.0)
 WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
 POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
 PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
@@ -199,8 +200,11 @@ class PlannedSearch:
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
         """The best policy on the model that a test of so many steps should pass; else the one closest to that."""
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
-        found = [] if plain is None else [self._fit(model, delta, steps, errors, plain) for errors in CAUTION]
-        found += [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
+        found = [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
+        for errors in () if plain is None else CAUTION:
+            found.append(self._fit(model, delta, steps, errors, plain))
+            if self._merit(found[-1])[0] == 0:
+                break
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
@@ -216,15 +220,18 @@ class PlannedSearch:
                 takes the one that was seen more often. The plan itself is judged without them
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
-        need = np.zeros(len(self.b)) if start is None else start.need
-        planned, target = start, self.b + need
+        like = start if start is not None and self._merit(start)[0] == 0 else None  # else its need says nothing
+        target, tried = self.b + (0.0 if like is None else like.need), []
         for _ in range(PASSES):
             plan = plan_best(signals, target, self.explored.policy)
-            planned = self._judge(model, plan.pi, delta, steps, plan.lam, planned)
-            excess = np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
-            target = target - excess
-        assert planned is not None
-        return planned
+            planned = self._judge(model, plan.pi, delta, steps, plan.lam, like)
+            tried.append(planned)
+            if plan.room:
+                like = planned
+                target = target - np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
+            else:  # too much was asked for
+                target = self.b + 0.5 * (target - self.b)
+        return tried[-1] if self._merit(tried[-1])[0] == 0 else max(tried, key=self._merit)
 
     def _judge(
         self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
