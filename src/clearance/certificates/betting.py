@@ -84,7 +84,7 @@ class Bets:
     def _grid(self) -> Array:
         """The bets c on z [n]: first those up to 1, then larger ones up to the largest that m allows."""
         most = (1 - 1e-12) * LARGEST_LOSS / max(self._loss(np.ones(1))[0], 1e-300)
-        larger = LARGER[LARGER * CLOSE < most]
+        larger = LARGER[most > LARGER * CLOSE]
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:

@@ -73,24 +73,41 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of X [1+I], from the bounds of h and of V̂ alone. With the sums rearranged,
+        """(low, high) of X [1+I]. With the sums rearranged,
 
-            X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
+            X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t),
 
-        which is a much shorter range than term by term. Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T): X lies between a multiple
-        of `full` and one of V̂, by weights that sum to 1. T is random and episodes may end, so 0 belongs to every range.
-        What rounding may add to X is part of it; but sums of terms of one sign have that sign.
+        which is a much shorter range than term by term. Σ_{0<t<T} (γ/q)^t = full·(γ/q − (γ/q)^T): beside h_0, X lies
+        between a multiple of `full` and one of V̂, by weights that sum to γ/q. T is random and episodes may end, so 0
+        belongs to every range. What rounding may add to X is part of it; but sums of terms of one sign have that sign.
         """
-        low, high = self.signal_bounds
-        least, most = np.minimum(self.table.min((0, 1)), 0.0), np.maximum(self.table.max((0, 1)), 0.0)
-        down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
-        up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
-        lower, upper = np.minimum(self.full * down, self.q * least), np.maximum(self.full * up, self.q * most)
+        ratio, V = self.cmdp.gamma / self.q, self.table
+        (low, high), (down, up) = self.signal_bounds, self._step_bounds
+        least, most = np.minimum(V.min((0, 1)), 0.0), np.maximum(V.max((0, 1)), 0.0)
+        later = np.minimum(ratio * self.full * np.minimum(down, 0.0), self.cmdp.gamma * least)
+        above = np.maximum(ratio * self.full * np.maximum(up, 0.0), self.cmdp.gamma * most)
+        lower, upper = np.minimum(low, 0.0) + later, np.maximum(high, 0.0) + above
         plain = ~self.table.any((0, 1))
         return (
             np.where(plain & (lower == 0), 0.0, lower - self.rounding),
             np.where(plain & (upper == 0), 0.0, upper + self.rounding),
         )
+
+    @property
+    def _step_bounds(self) -> tuple[Array, Array]:
+        """(low, high) of y = h − (1−q) V̂ [1+I]: over the pairs that a component may take; where bounds of h were
+        declared, whatever h is within them.
+        """
+        rest = (1 - self.q) * self.table
+        if self.declared is not None:
+            low, high = self.declared
+            return low - rest.max((0, 1)), high - rest.min((0, 1))
+        taken, h = self.mixture.pi > 0, np.moveaxis(self.cmdp.h, 0, -1)
+        down, up = np.full(h.shape[-1], np.inf), np.full(h.shape[-1], -np.inf)
+        for own, own_rest in zip(taken, np.broadcast_to(rest, (len(taken), *rest.shape[1:])), strict=True):
+            y = (h - own_rest[:, None])[own]
+            down, up = np.minimum(down, y.min(0)), np.maximum(up, y.max(0))
+        return down, up
 
     @property
     def full(self) -> float:
@@ -179,6 +196,23 @@ class MixtureEpisodes:
     def episode_steps(self) -> float:
         """E T = 1/(1 − q)."""
         return 1 / (1 - self.q)
+
+
+def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Array | float) -> Array:
+    """V̂ [S, 1+I] with lower values where it matters for the range of X: the lower end of X lies closer, by a share of
+    what is possible, and X is as unbiased as before.
+
+    lowest  the smallest signals [S, 1+I] that the policy can meet in each state
+
+    The lower end is that of y = lowest − (1−q) V̂ times a multiple of `full`, or that of V̂: where y is small V̂ is
+    lowered, at most so far that both ends are alike. States like these should be rare, else X varies more.
+    """
+    q = gamma**power
+    many = (gamma / q) / (1 - gamma / q)
+    y = lowest - (1 - q) * V
+    down, both = y.min(0), gamma * lowest.min(0) / (many * (1 - q) + gamma)
+    goal = down + share * np.maximum(both - down, 0.0)
+    return np.where((down < both) & (y < goal), (lowest - goal) / (1 - q), V)
 
 
 @dataclass(frozen=True, eq=False)

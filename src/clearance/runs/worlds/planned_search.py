@@ -25,9 +25,11 @@ from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.exact.planning import penalise, plan_best, plan_exploration
 from clearance.finite.mixture import Mixture
+from clearance.runs.worlds.test_estimators import POWERS, SHORTER, Estimator, make_estimator
 
 ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
+OPTIMISM = 0.3  # by how many standard errors of the model a plan looks better than it is: it is the best of many
 CURIOUS = 0.3  # share of these walks that look for better pairs
 SOFT = 0.05  # share of uniform actions in these walks
 # Each test may take a share of what is left, and should pass with a probability, if all limits are as close as planned.
@@ -41,7 +43,6 @@ HALF, TRUST = (
 # Standard errors by which pairs count less while a plan to be tested is made; more where the plan would not pass.
 CAUTION = (0.3, 1.0, 3.0)
 WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
-POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
 PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
 
 
@@ -67,6 +68,10 @@ class Explored(Protocol):
         """Which actions exist in which state [S, A]."""
         ...
 
+    def lowest(self, pi: Array) -> Array | None:
+        """The smallest signals [S, 1+I] that π can meet in each state, where that is known."""
+        ...
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         """Walk about so many environment steps by π [S, A] and count; returns the steps taken."""
         ...
@@ -77,15 +82,15 @@ class Explored(Protocol):
 
 
 class Planned(NamedTuple):
-    """A policy to test: its estimate, the power of γ of the test's episodes, and the slack [I] that it needs."""
+    """A policy to test: its estimate, the estimator of its test, and the slack [I] that it needs."""
 
     seen: PolicyEstimate
-    power: float
+    how: Estimator
     need: Array
     lam: Array
 
     def source(self, explored: Explored) -> Episodes:
-        return explored.episodes(Mixture.single(self.seen.pi), self.seen.V, self.power)
+        return explored.episodes(Mixture.single(self.seen.pi), self.how.base, self.how.power)
 
 
 @dataclass(eq=False)
@@ -165,7 +170,7 @@ class PlannedSearch:
         """Whether the test needs less slack after another round, which leaves so much of the doubt."""
         left = BOLD[0] * (self.budget - self.steps)
         now, then = (
-            float(planned.lam @ self._need(planned.seen, planned.power, delta, steps, factor, planned.lam))
+            float(planned.lam @ self._need(planned.seen, planned.how, delta, steps, factor, planned.lam))
             for steps, factor in ((left, 1.0), (left - BOLD[0] * share, smaller))
         )
         return then < now
@@ -191,7 +196,7 @@ class PlannedSearch:
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)
         more, self.passing = THOROUGH
-        need = self._need(bold.seen, bold.power, delta, more * left, 1.0, bold.lam)
+        need = self._need(bold.seen, bold.how, delta, more * left, 1.0, bold.lam)
         if bold.lam @ need < bold.lam @ bold.need:
             return self._plan(model, delta, more * left), more
         self.passing = BOLD[1]
@@ -236,24 +241,32 @@ class PlannedSearch:
     def _judge(
         self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
     ) -> Planned:
-        """What a test of π will need: with the power of γ at which that costs least, or the one of a plan before."""
+        """What a test of π will need: with the estimator for which that costs least, or the one of a plan before."""
         seen = model.evaluate(pi)
         lam = (np.zeros(len(self.b)) if like is None else like.lam) if lam is None else lam
         weights = np.where(lam > 0, lam, 1e-6 * max(float(lam.max(initial=0.0)), 1.0))
-        options = [
-            Planned(seen, power, self._need(seen, power, delta, steps, 1.0, lam), lam)
-            for power in (POWERS if like is None else (like.power,))
-        ]
+        lowest = self.explored.lowest(seen.pi)
+        if like is not None:
+            how = make_estimator(seen, lowest, like.how.power, like.how.shorter)
+            return Planned(seen, how, self._need(seen, how, delta, steps, 1.0, lam), lam)
+        options = []
+        for power in POWERS:
+            shares = (0.0,) if lowest is None else SHORTER
+            tried = [make_estimator(seen, lowest, power, np.full(len(seen.J), x)) for x in shares]
+            needs = np.array([self._need(seen, how, delta, steps, 1.0, lam) for how in tried])
+            how = make_estimator(seen, lowest, power, np.append(0.0, np.array(shares)[needs.argmin(0)]))
+            options.append(Planned(seen, how, self._need(seen, how, delta, steps, 1.0, lam), lam))
         return min(options, key=lambda p: float(weights @ p.need))
 
     def _need(
-        self, seen: PolicyEstimate, power: float, delta: float, steps: float, smaller: float, lam: Array
+        self, seen: PolicyEstimate, how: Estimator, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
         """The slack [I] that a test of so many steps needs, if the doubt of the model is by this factor smaller."""
-        source = self.explored.episodes(Mixture.single(seen.pi), seen.V, power)
+        source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
         errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
-        return slack_needed(seen.spread(power)[1:], reach, n, delta, errors, smaller * seen.doubt[1:])
+        doubt = smaller * seen.doubt[1:]
+        return slack_needed(how.sd[1:], reach, n, delta, errors, doubt) + OPTIMISM * doubt
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
         """Test one policy on fresh episodes: half of the budget, and the rest if it should pass then."""
@@ -261,7 +274,7 @@ class PlannedSearch:
             source, likely = self.explored.episodes(mixture, None, 0.5), None
         else:
             source = planned.source(self.explored)
-            likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.seen.spread(planned.power)[1:]
+            likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.how.sd[1:]
         patient, key = planned is None, fold(self.key, j)
         seen = gather(source, self.b, delta, key, HALF * budget, likely=likely)
         if patient or should_pass(seen, self.b, affordable_episodes(budget, source.episode_steps), TRUST):

@@ -172,7 +172,7 @@ def gymnasium(
         b=sign * limit,
         names=labels,
         horizon=horizon,
-        bounds=_bounds(bounds, len(limit), sign),
+        bounds=read_signal_bounds(bounds, len(limit), sign),
         costs=(sign < 0,) * len(limit),
     )
     settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
@@ -230,7 +230,7 @@ def _function(constraints: Any) -> Cost | None:
     return constraints
 
 
-def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
+def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
     """(low, high) of h [1+I] from what the user says of the reward and the constraints."""
     if bounds is None:
         return None
