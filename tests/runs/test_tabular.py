@@ -99,7 +99,7 @@ def test_sums_that_an_episode_cannot_exceed_make_the_range_shorter() -> None:
 
 
 def test_what_was_never_tried_may_end_the_episode() -> None:
-    """Rewards are negative, so nothing that goes on for ever can be worth finding; the way out is found all the same."""
+    """Rewards are negative, so nothing that lasts can be worth finding; the way out is found all the same."""
 
     class Maze(Corridor):
         def step(self, action: Any) -> Any:
