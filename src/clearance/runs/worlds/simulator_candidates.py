@@ -1,4 +1,4 @@
-"""The policies of a run on a simulator that may be certified: iterates, the safest one, constant ones."""
+"""The candidates of a run on a simulator: late and promising iterates, the safest policy, and constant policies."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 
 @dataclass(frozen=True, eq=False)
 class LateIterates:
-    """Policies of a run on a simulator as candidates.
+    """The candidate policies of a run on a simulator.
 
-    source  from a mixture of them to its episodes
-    named   which of them are more than iterates, for comparison
+    late    the candidates, as one mixture
+    source  a function from a mixture of candidates to its source of episodes
+    named   {name: index} of the candidates that are not iterates, for comparison
     """
 
     late: NetworkMixture
@@ -46,7 +47,10 @@ class LateIterates:
 
 
 def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
-    """Return the candidates of a run, and which of them are not iterates; `extra` [n, d] is what it began from."""
+    """Return the candidates of a run, and {name: index} of those that are not iterates.
+
+    extra  θ [n, d] of the policies that the run began from, as further candidates
+    """
     K = len(run.trace)
     index = np.union1d(
         spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b)
@@ -66,7 +70,7 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
-    """Return the iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
+    """Return at most I + 1 iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I]."""
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)

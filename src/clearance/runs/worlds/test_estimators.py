@@ -1,4 +1,4 @@
-"""How an episode of a test estimates J where a model was estimated: the horizon, the control variate and its range."""
+"""The estimator of J in a test of a planned policy: its horizon, its control variate and its range."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SHORTER = (0.0, 0.25, 0.5, 0.75, 1.0)  # by which share of what is possible the 
 
 
 class Estimator(NamedTuple):
-    """How an episode of a test estimates J.
+    """The estimator that the episodes of a test use.
 
-    power    of γ that it continues with
-    shorter  by which share of what is possible its range is shortened, for each signal [1+I]
-    base     the control variate [S, 1+I] that makes it so
+    power    episodes continue with probability γ^power at each step
+    shorter  how much of the possible shortening of its range is used, for each signal [1+I], 0 to 1
+    base     its control variate [S, 1+I]
     sd       its standard deviation [1+I]
     """
 
@@ -30,9 +30,9 @@ class Estimator(NamedTuple):
 
 
 def make_estimator(seen: PolicyEstimate, lowest: Array | None, power: float, shorter: Array) -> Estimator:
-    """The estimator with V̂ as control variate, lowered where that shortens the range.
+    """Return the estimator with control variate V̂, lowered where that shortens the range.
 
-    lowest  the smallest signals [S, 1+I] that the policy can meet in each state, where that is known
+    lowest  the smallest signals [S, 1+I] that the policy can get in each state, or None if they are not known
     """
     if lowest is None or not np.any(shorter > 0):
         return Estimator(power, np.zeros(len(shorter)), seen.V, seen.spread(power))
