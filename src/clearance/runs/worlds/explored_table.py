@@ -175,8 +175,12 @@ class TableEpisodes:
     def bias(self) -> Array:
         return self._like.bias
 
-    @cached_property
+    @property
     def episode_steps(self) -> float:
+        return self._mean_steps
+
+    @cached_property
+    def _mean_steps(self) -> float:
         """The sum Σ_t q^t P(not over at t) on the estimated model plus a tenth, but at most 1/(1 − q)."""
         like, model = self._like, self.explored.model().cmdp.replace(gamma=self._like.q)
         alive = [occupancy(model, pi)[:-1].sum() * like.episode_steps for pi in self.mixture.pi]
