@@ -86,7 +86,7 @@ class Parameters(NamedTuple):
 class NetworkForm:
     """A network from observations of one shape to the distribution over one action space.
 
-    memory  the costs so far that the policy sees beside the environment's observations; obs_shape includes them
+    memory  the costs so far that the policy sees in addition to the environment's observations; obs_shape includes them
     """
 
     obs_shape: tuple[int, ...]

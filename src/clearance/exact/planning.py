@@ -46,7 +46,7 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """Return the policy with the largest smallest slack;
+    """Return the policy whose smallest slack is largest;
     λ [I] with Σλ = 1 are the weights of the limits that bound it.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)

@@ -98,9 +98,7 @@ class Simulator:
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
     def for_learning(self) -> Any:
-        """Return the same problem for learning: signals of `Chance` limits also increase beyond the limit
-        (`TailCosts.slope`).
-        """
+        """Return the same problem with a slope in the signals of `Chance` limits, for learning (`TailCosts.slope`)."""
         costs = self.tail_costs
         if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
             return self
@@ -116,10 +114,9 @@ class Simulator:
         return None if self.tail_costs is None else self.tail_costs.memory
 
     def replace(self, **limits: Any) -> Any:
-        """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
-        name), or `b=`.
+        """Return the same simulator with other limits: `limit=` (a number, a vector, or a dict by name), or `b=`.
 
-        For another γ or horizon, make the problem again.
+        Values of `limit` have the sign that the user wrote. For another γ or horizon, make the problem again.
         """
         s = self.statement
         if any(s.tails):

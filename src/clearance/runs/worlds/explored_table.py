@@ -96,9 +96,7 @@ class ExploredTable:
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of at most T steps, count its transitions, and yield (state, signals, next state) of each
-        step.
-        """
+        """Run one episode of at most T steps, and count and yield (state, signals, next state) of each step."""
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1

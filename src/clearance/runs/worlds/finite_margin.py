@@ -189,9 +189,7 @@ def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tup
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """Run the feasibility game for `budget` steps; return its run, the safest mixture of its iterates, and the critic's
-    V.
-    """
+    """Run the feasibility game for `budget` steps; return its run, the safest mixture, and the critic's V."""
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
     if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run

@@ -126,9 +126,7 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence that splits the lost reward into the price of the slack and the rest, on the estimated
-        model.
-        """
+        """Return a sentence that splits the lost reward into the price of the slack and the rest, by the model."""
         model = self.explored.model()
         plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
         if plan is None or not plan.room or not len(self.b):
@@ -159,9 +157,7 @@ class PlannedSearch:
         return tuple(a._replace(worth=w) for a, w in zip(self.attempts, worth, strict=True))
 
     def _explore(self, delta: float) -> None:
-        """Draw episodes by plans and exploring policies, until another round would no longer reduce the slack a test
-        needs.
-        """
+        """Draw episodes by plans and exploring policies, as long as this reduces the slack that a test needs."""
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
             model = self.explored.model()
@@ -216,18 +212,14 @@ class PlannedSearch:
         return bold, part
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
-        """Return the best policy on the model that should pass a test of `steps` steps; if none should, the one that is
-        closest.
-        """
+        """Return the best policy on the model that should pass a test of `steps` steps, or the closest to passing."""
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
         found = [] if plain is None else [self._fit(model, delta, steps, errors, plain) for errors in CAUTION]
         found += [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """Return a sort key: first how close the policy is to the slack that it needs, then its reward minus a standard
-        error.
-        """
+        """Return a sort key: how close the policy is to the slack it needs, then its reward minus a standard error."""
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
         return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
@@ -291,9 +283,7 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Draw episodes by a plan and by an exploring policy, each mixed with a few uniform actions; return the steps
-    taken.
-    """
+    """Draw episodes by a plan and by an exploring policy, mixed with a few uniform actions; return the steps taken."""
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0
     for i, (part, own) in enumerate(((1 - CURIOUS, pi), (CURIOUS, curious))):

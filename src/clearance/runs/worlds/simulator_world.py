@@ -322,9 +322,7 @@ class SimulatorWorld(World):
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: AnyMixture | None) -> list[str]:
-        """Return the assumptions that the verdict needs beside the samples; none for network policies on JAX
-        environments.
-        """
+        """Return the assumptions of a verdict beside the samples; none for network policies in JAX environments."""
         near: Any = getattr(self.problem, "near", self.problem)
         rule = [] if isinstance(policy, NetworkMixture) else [RULE]
         if isinstance(near, Environment):

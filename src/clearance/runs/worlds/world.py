@@ -175,9 +175,7 @@ class World(Protocol):
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit
-        together.
-        """
+        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit."""
         ...
 
     def read_init(self, init: Any) -> Any:
@@ -227,9 +225,7 @@ class World(Protocol):
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return the search for the best certified policy by samples; by default among the policies of
-        `sampled_choice`.
-        """
+        """Return the search for the best certified policy by samples; by default among `sampled_choice`."""
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
