@@ -65,8 +65,9 @@ def linear_regulator() -> Any:
     """A policy as linear-quadratic problems have it: linear in the observation, without bounds, with noise."""
     import clearance as cl
     from clearance.simulator.policies.network_policy import Normaliser
+    from clearance.zoo import simulated
 
-    problem = cl.zoo.simulated.double_integrator()
+    problem = simulated.double_integrator()
     policy = cl.gaussian((), normalise=False).fitted(problem.obs_shape, problem.action)
     theta = np.random.default_rng(0).normal(0, 0.7, (1, policy.d))
     return cl.NetworkMixture(policy, np.ones(1), theta, Normaliser.identity(policy.inputs))
@@ -129,7 +130,7 @@ def write_memory(folder: Path) -> None:
     from clearance.simulator.policies.network_policy import Design, Normaliser
 
     memory, rng = CostMemory((3,), ("energy",), (4.0,), 100), np.random.default_rng(0)
-    policy = Design(hidden=(12,)).fitted((3,), cl.Discrete(3), 0, memory)
+    policy = Design(hidden=(12,)).fitted((memory.inputs,), cl.Discrete(3), 0, memory)
     theta = rng.normal(0, 0.7, (2, policy.d))
     mixture = cl.NetworkMixture(policy, np.full(2, 0.5), theta, Normaliser.identity(policy.inputs))
     mixture.save(folder / "cost-so-far.npz")
