@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def linear_regulator() -> Any:
     """A policy as linear-quadratic problems have it: linear in the observation, without bounds, with noise."""
     import clearance as cl
     from clearance.simulator.policies.network_policy import Normaliser
+    from clearance.zoo import simulated
 
-    problem = cl.zoo.simulated.double_integrator()
+    problem = simulated.double_integrator()
     policy = cl.gaussian((), normalise=False).fitted(problem.obs_shape, problem.action)
     theta = np.random.default_rng(0).normal(0, 0.7, (1, policy.d))
     return cl.NetworkMixture(policy, np.ones(1), theta, Normaliser.identity(policy.inputs))
@@ -128,7 +130,7 @@ def write_memory(folder: Path) -> None:
     from clearance.simulator.policies.network_policy import Design, Normaliser
 
     memory, rng = CostMemory((3,), ("energy",), (4.0,), 100), np.random.default_rng(0)
-    policy = Design(hidden=(12,)).fitted((3,), cl.Discrete(3), 0, memory)
+    policy = Design(hidden=(12,)).fitted((memory.inputs,), cl.Discrete(3), 0, memory)
     theta = rng.normal(0, 0.7, (2, policy.d))
     mixture = cl.NetworkMixture(policy, np.full(2, 0.5), theta, Normaliser.identity(policy.inputs))
     mixture.save(folder / "cost-so-far.npz")
@@ -287,9 +289,12 @@ def sb3(folder: Path) -> None:
 
     policy: Any = cl.load_policy(folder / "cartpole/policy.npz", seed=0)
     env = Monitor(gymnasium.make("CartPole-v1"))
-    for deterministic in (False, True):
-        mean, spread = evaluate_policy(policy, env, n_eval_episodes=20, deterministic=deterministic)
-        print(f"evaluate_policy, deterministic={deterministic}: {mean:.1f} ± {spread:.1f}")
+    for how in ({"deterministic": False}, {}, {"deterministic": True}):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            mean, spread = evaluate_policy(policy, env, n_eval_episodes=20, **how)
+        said = [str(w.message) for w in heard if issubclass(w.category, cl.NotCertifiedWarning)]
+        print(f"evaluate_policy {how or 'by default'}: {mean:.1f} ± {spread:.1f}; said {said}")
     films = gymnasium.wrappers.RecordVideo(
         gymnasium.make("CartPole-v1", render_mode="rgb_array"), str(folder / "video"), episode_trigger=lambda i: True
     )
