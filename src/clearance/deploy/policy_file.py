@@ -106,7 +106,7 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """Return the certificate in the policy file; for runs of version 0.1, the one in the run folder; None if none."""
+    """Return the certificate in the policy file, or for runs of version 0.1 that of the run folder; None if none."""
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))
     if not isinstance(where, Inside):

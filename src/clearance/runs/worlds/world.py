@@ -138,7 +138,7 @@ class Alternative(NamedTuple):
 
 
 class ProblemDescription(NamedTuple):
-    """A problem as stored in a run folder: its sha256, the name of its file, and the function that writes the file."""
+    """A problem as stored in a run folder: its digest, the name of its file, and the function that writes the file."""
 
     identity: str
     file: str
