@@ -206,7 +206,7 @@ class PlannedSearch:
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
         """Return the plan for the first test, and the share of the remaining budget that the test may use.
 
-        The test is bold (small share) or thorough (large share), whichever needs less slack.
+        The test is bold (a smaller share of the budget, less likely to pass) or thorough, whichever needs less slack.
         """
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)
