@@ -110,7 +110,7 @@ class _Parser(argparse.ArgumentParser):
         self.set_defaults(run=command.run)
 
     def _add_memory(self) -> None:
-        """Add --max-memory to the group "run", if there is one."""
+        """Add --max-memory to the group "run", or to the parser itself if there is no such group."""
         group = next((g for g in self._action_groups if g.title == "run"), self)
         help = "largest memory for the arrays of one file, as 500MB or 8GB (default: half of the free memory)"
         group.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)

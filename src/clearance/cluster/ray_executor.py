@@ -39,7 +39,8 @@ class Ray:
     """The executor that runs jobs on a Ray cluster.
 
     address  "HOST:PORT" or "ray://HOST:PORT" of a cluster to join. None: the one in the environment variable
-             RAY_ADDRESS; if it is not set, a private Ray is started on the loopback interface; it ends with us
+             RAY_ADDRESS. If that is not set: start a private Ray on the loopback interface, which ends with this
+             process
     cores    cores of one job: the number of threads of BLAS and XLA in it
     workers  workers of a fleet or a certificate (default: as many as the cluster has room for)
     patience seconds that one job of a worker may take before the worker is replaced

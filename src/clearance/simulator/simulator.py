@@ -90,7 +90,10 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with the costs so far that `memory` describes in its observations; None: without."""
+        """Return the same problem with the costs so far as part of its observations, as `memory` describes.
+
+        With `memory` None, the observations are those of the plain problem.
+        """
         if memory == self.memory:
             return self
         plain = self if self.plain is None else self.plain
@@ -147,7 +150,7 @@ def widen_bounds(bounds: Bounds, slip: float) -> Bounds:
 def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] | None:
     """Return what is wrong with the signals h [1+I] of a step, and the wrong value; None if all are right.
 
-    sign  −1 if the simulator returns costs, in which sign the value is returned
+    sign  −1 if the simulator returns costs; the wrong value is then returned as a cost
     """
     bounds = None if s.bounds is None else widen_bounds(s.bounds, ROUGHLY)
     for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):

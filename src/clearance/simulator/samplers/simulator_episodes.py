@@ -58,7 +58,7 @@ def signal_bounds(s: Statement) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class NetworkEpisodes:
-    """Episodes of a mixture of network policies, as a source of samples for `statistical.gather`."""
+    """Episodes of a mixture of network policies, as a source of samples for `certificates.sequential_test.gather`."""
 
     simulator: Simulator
     mixture: NetworkMixture
