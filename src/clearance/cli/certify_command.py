@@ -89,9 +89,9 @@ def load_policy(text: str, problem: Any) -> Any:
     if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
         if not isinstance(problem, Simulator):
             return Mixture.load(text, problem if isinstance(problem, CMDP) else None)
-        from clearance.simulator.policies.network_mixture import NetworkMixture
+        from clearance.simulator.policies.rule_mixture import load_mixture
 
-        return NetworkMixture.load(text)
+        return load_mixture(text)
     found = import_name("POLICY", text)
     if not callable(found):
         raise InputError(f"POLICY {text} must be a rule `state -> action`, got {type(found).__name__}")

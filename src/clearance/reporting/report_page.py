@@ -27,6 +27,7 @@ from clearance.reporting.report_words import (
     verdict_words,
 )
 from clearance.reporting.run_view import View
+from clearance.runs.start_file import BY_RULE
 
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
 # Nothing is fetched and no script runs, whatever stands in the page.
@@ -248,6 +249,9 @@ def _network(view: View) -> str:
     design = asked if isinstance(asked, dict) else {}
     layers = _plain(design.get("hidden")) or "none"
     kind = f"{_plain(design.get('kind'))}, hidden layers: {layers}"
+    if str(view.certificate.get("origin") or "").startswith(BY_RULE):
+        what = "one policy" if M == 1 else f"a mixture of {M} policies"
+        return f"Chosen among networks ({kind}) and the rule that learning began from: {what}, as the scope above says."
     if M == 1:
         return f"One network ({kind}), with its actions drawn. It is in policy.npz."
     how = "one is drawn at the beginning of an episode and followed to its end"

@@ -95,6 +95,7 @@ class Settled(NamedTuple):
 
     d_sum  zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
     extra  θ [m, d] of further candidates beside the iterates, if the run began from a policy
+    rule   a rule of the user that is a candidate too; None if there is none
     """
 
     sampler: Sampler
@@ -104,6 +105,7 @@ class Settled(NamedTuple):
     budget: float = np.inf
     d_sum: Array | None = None
     extra: Array | None = None
+    rule: Callable[[Any], Any] | None = None
 
 
 class Choice(NamedTuple):
@@ -265,6 +267,10 @@ class World(Protocol):
     def last_policy(self, settled: Settled, state: State) -> Any:
         """Return the policy of the last iterate."""
         ...
+
+    def give_code(self, policy: Any, start: Start | None) -> Any:
+        """Attach code to a policy that was read from a run folder: the rule that the run began from."""
+        return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
         """Return the other policies of a run by name, each with its guarantee."""
