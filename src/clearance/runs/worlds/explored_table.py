@@ -77,9 +77,9 @@ class ExploredTable:
         return EstimatedModel(found.cmdp, found.n, found.starts, scatter)
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes for about `steps` steps and count them; each step ends an episode with probability 1 − γ.
+        """Draw episodes by the policy π [S, A] for about `steps` steps, count them, and return the steps taken.
 
-        Returns the steps taken.
+        An episode ends after each step with probability 1 − γ.
         """
         taken, episode, gamma = 0, 0, self.problem.statement.gamma
         while taken < steps:
@@ -90,13 +90,16 @@ class ExploredTable:
         return taken
 
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Draw episodes by two policies, each mixed with 5 % uniform actions; `share` of the steps by `curious`."""
+        """Draw episodes by π and by the exploring policy `curious`, both mixed with 5 % uniform actions.
+
+        share  the share of the `steps` environment steps that `curious` gets. Returns the steps taken
+        """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of at most T steps, and count and yield (state, signals, next state) of each step."""
+        """Run one episode of π of at most T steps; count and yield (state, signals, next state) of each step."""
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -115,7 +118,11 @@ class ExploredTable:
 
 @dataclass(frozen=True, eq=False)
 class TableEpisodes:
-    """A source of bounded unbiased estimates of J as in `finite_episodes`, drawn by stepping an environment."""
+    """A source of bounded unbiased estimates of J, drawn by stepping an environment.
+
+    The estimator is that of `finite_episodes`: `base` [S, 1+I] is its control variate, and episodes continue with
+    probability γ^power at each step.
+    """
 
     explored: ExploredTable
     mixture: Mixture
@@ -124,7 +131,7 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """The same estimator on a model of the same shape, which gives its bounds and lengths."""
+        """The same estimator on a placeholder model of the same shape, which gives bounds and lengths of episodes."""
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 

@@ -26,7 +26,10 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class TableShape:
-    """The mapping from observations to rows: the number of values of each part, and the first value of each."""
+    """A mapping from observations to rows of a table.
+
+    It stores, for each part of an observation, how many values the part takes and the smallest of them.
+    """
 
     sizes: tuple[int, ...]
     first: tuple[int, ...]
