@@ -40,7 +40,7 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """Return the variance [S·A, ·] of V(s') after each pair, as if one more, extreme observation had been made."""
+        """Return the variance [S·A, n] of V(s') after each pair for V [S, n], as if one more, extreme s' had been seen."""
         rows, n = self.cmdp.rows, self.n[:, None]
         mean = rows @ V
         seen = np.maximum(rows @ V**2 - mean**2, 0.0)
@@ -49,7 +49,7 @@ class EstimatedModel:
 
 @dataclass(frozen=True, eq=False)
 class PolicyEstimate:
-    """The estimated values of one policy π [S, A] on an estimated model, with their standard deviations."""
+    """The values of one policy π [S, A] on an estimated model (`at`), with their standard deviations."""
 
     model: EstimatedModel
     pi: Array
@@ -70,14 +70,14 @@ class PolicyEstimate:
 
     @cached_property
     def _start(self) -> Array:
-        """The variance of V̂(s_0) [1+I]."""
+        """The variance [1+I] of V̂(s_0) over start states s_0 ~ ρ̂."""
         rho = self.model.cmdp.rho
         return np.maximum(rho @ self.V**2 - (rho @ self.V) ** 2, 0.0)
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error of Ĵ [1+I]: the root of Σ (x(s, a) γ)² Var V̂(s')/n(s, a),
-        with x the discounted visits.
+        """The standard error of Ĵ [1+I] for finite counts: the root of Σ (γ x(s, a))² Var V̂(s')/n(s, a) with the
+        discounted visits x, extended by the variances of start states and random signals.
         """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
         by_pair = x**2 / np.maximum(self.model.n, 0.5)
@@ -87,7 +87,8 @@ class PolicyEstimate:
     def spread(self, power: float) -> Array:
         """Return the standard deviation [1+I] of one episode's estimate with control variate V̂ and q = γ^power.
 
-        Its terms are martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
+        The horizon T of an episode is geometric with P(T > t) = q^t. The estimate's terms are martingale differences
+        with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
         """
         cmdp = self.model.cmdp
         rate = cmdp.gamma ** (2 - power)
