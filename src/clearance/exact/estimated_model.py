@@ -40,7 +40,7 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """Return the variance [S·A, n] of V(s') after each pair for V [S, n], as if one more, extreme s' had been seen."""
+        """Return the variance [S·A, n] of V(s') after each pair, for V [S, n], with one extreme draw of s' added."""
         rows, n = self.cmdp.rows, self.n[:, None]
         mean = rows @ V
         seen = np.maximum(rows @ V**2 - mean**2, 0.0)

@@ -201,7 +201,7 @@ def farkas_bound(cmdp: CMDP, lam: Array) -> float:
 def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
     """Return whether the proof also holds for the exact model of which `cmdp` is the rounded version.
 
-    Models of a policy class are such versions: their P and signals are averages over states.
+    Models made by `class_model` are such versions: their P and signals are averages over actions.
 
     If rows of P are off by ε, and signals by ε of their size, J_gi changes by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
