@@ -79,7 +79,7 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Solve one program for each ν from the limit of a CVaR down to 0, in steps of its cost; return the best optimum.
+    """Solve one program for each ν from the limit of a CVaR down to 0, in units of its cost; return the best optimum.
 
     The CVaR is limit k of `asked`, which lists (cost, limit). The result is infeasible only if all programs are.
     """

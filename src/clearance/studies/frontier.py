@@ -279,8 +279,7 @@ class _Curve:
 
 
 def _even(first: Point, last: Point, points: int) -> list[float]:
-    """Return evenly spaced limits between the two end points; with the ends they are the first half of `points`.
-    """
+    """Return evenly spaced limits between the two end points; with the ends they are the first half of `points`."""
     n = (points + 1) // 2 - 1
     return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
 

@@ -99,7 +99,7 @@ def perform(
     progress: Callable[[int, int], None] | None,
     cmdp: CMDP | None = None,
 ) -> Sweep:
-    """Run the grid `asked`, or resume the one stored in the folder `out`; runs save their state at intervals `every`."""
+    """Run the grid `asked`, or resume the one stored in the folder `out`; runs are saved at intervals `every`."""
     out = out.absolute()
     if asked is not None and cmdp is None and not (out / "grid.json").exists():
         _checked(asked)  # what cannot be run is not started

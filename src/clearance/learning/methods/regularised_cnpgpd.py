@@ -102,7 +102,7 @@ class RegularisedCNPGPD:
         return 100 if self.N is None else self.N
 
     def tau_at(self, k: Any) -> Any:
-        """Return the weight τ_k of the entropy, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
+        """Return the entropy's weight τ_k, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
         first, last = self.tau
         return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
 
