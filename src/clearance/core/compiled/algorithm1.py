@@ -11,7 +11,7 @@ from clearance.core.compiled.walks import READY, rollouts, softmax_row
 
 @kernel(inline="always")
 def sgd(rows, A, pair, A_L, step, scale, x, mean):
-    """Run the averaged SGD of `direction.SGD`; write the mean of its iterates, which is ω up to a factor, to `mean` [d].
+    """Run the averaged SGD of `direction.SGD`; write the mean of its iterates, ω [d] up to a factor, to `mean`.
 
     The draws are the pairs s·A + a in `pair` [N], with the estimated advantages `A_L` [N] of the Lagrangian. Scores are
     sparse: score = Φ_sa − Σ_a' π(a'|s) Φ_sa' with the features Φ in `rows`. The regression matches scale · score·x with
