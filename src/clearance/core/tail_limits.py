@@ -67,9 +67,10 @@ class Chance:
         return f"{self.label(name)} is the probability that the sum of {name} over one episode exceeds {self.above:g}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return φ(C), which is 1 where an episode's cost C exceeds `above` and 0 elsewhere.
+        """Return 1 where the episode cost C (any shape) exceeds `above`, else 0.
 
-        A cost must exceed `above` by more than the relative rounding error `slip`. `xp` is NumPy or JAX.
+        xp    the array module of C: numpy or jax.numpy
+        slip  relative rounding error: C counts as greater only if it exceeds `above` by more than this
         """
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
@@ -134,9 +135,9 @@ class CVaR:
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return φ(C) − ν for the costs C of episodes; the caller adds `offset`, which is ν.
+        """Return (C − ν)₊/(1 − level) for episode costs C (any shape): φ of the module's head without its constant ν.
 
-        `xp` is the array library, NumPy or JAX; `slip` is not needed here.
+        The attribute `offset` holds ν. xp is the array module of C, numpy or jax.numpy; `slip` is not used.
         """
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
