@@ -22,6 +22,7 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def open_all(honest: Path, other: Path, outside: Path, every: int) -> dict[str, 
     before, forged, wrong, seen = content(outside), honest.with_name("forged"), [], Counter()
     peak = {command: peak_of_honest(honest, forged, command) for command in COMMANDS}
     highest = dict(peak)
-    for label, forge in list(all_forgeries(honest, other, outside))[::every]:
+    for label, forge in islice(all_forgeries(honest, other, outside), 0, None, every):  # children inherit the memory
         seen["folders"] += 1
         for command in COMMANDS:
             shutil.copytree(honest, forged)

@@ -267,6 +267,26 @@ def test_a_manifest_without_a_phase_is_damaged(pair: Any) -> None:
 # ------------------------------------------------------------------------------------------------ the whole list
 
 
+# Forgeries that once ended in a traceback.
+ONCE_WRONG = (
+    "settings.json init=-1",
+    "settings.json init=[[[]]]",
+    "settings.json init=True",
+    "certificate.json names=None",
+)
+
+
+@pytest.mark.parametrize("label", ONCE_WRONG)
+def test_forgeries_that_once_ended_in_a_traceback(
+    label: str, pair: Any, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge = dict(all_forgeries(pair[0], pair[1], outside))[label]
+    shutil.copytree(pair[0], "run")
+    forge(Path("run"))
+    status, _, err = cli("solve --resume run --json", capsys)
+    assert status in (0, 2) and "Traceback" not in err, err
+
+
 def test_some_of_all_forgeries(pair: Any, outside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`benchmarks/forged_folders.py` opens all of them, and measures their memory."""
     listed = list(all_forgeries(pair[0], pair[1], outside))

@@ -86,7 +86,9 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
     sentences = message if isinstance(message, list) else []
     if args.json:
         result = result | {"message": " ".join(sentences)} if sentences else result
-        result |= {"limits": limits_as_written(result)} if result.get("costs") is not None else {}
+        result |= (
+            {"limits": limits_as_written(result)} if None not in (result.get("names"), result.get("costs")) else {}
+        )
         say(json.dumps(_plain(result), allow_nan=False) + "\n")
         return
     first, *rest = sentences or [_with_verdict(result, message)]

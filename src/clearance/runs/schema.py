@@ -73,6 +73,7 @@ def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
         ("deterministic", data.get("deterministic") in (None, True, False), "null, true or false"),
         ("policy", isinstance(policy, dict) and policy.get("kind") in CLASSES, ", ".join(CLASSES)),
         ("problem", isinstance(data.get("problem"), str), "a text"),
+        ("init", isinstance(data.get("init"), str | None), "null, or a text"),
         ("flags", data.get("flags") is None or isinstance(data["flags"], dict), "null, or an object"),
         ("command", command is None or _is_words(command), "null, or a list of texts"),
     ]
