@@ -33,7 +33,7 @@ from clearance.certificates.sequential_test import slack_needed  # noqa: E402
 from clearance.exact.estimated_model import EstimatedModel  # noqa: E402
 from clearance.exact.feasibility import slater_margin  # noqa: E402
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes  # noqa: E402
-from clearance.runs.worlds.test_estimators import POWERS  # noqa: E402
+from clearance.runs.worlds.planned_estimators import POWERS  # noqa: E402
 
 NEAR = 1e-3  # share of the range of J below which a difference of rewards is no denominator
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # P, r, g, ρ

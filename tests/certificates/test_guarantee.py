@@ -25,9 +25,9 @@ from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic
 from clearance.learning.loop import iterate
 from clearance.learning.methods.feasibility_game import Feasibility
+from clearance.runs.worlds.finite_candidates import PolicyTables
 from clearance.runs.worlds.finite_kappa import kappa_of
 from clearance.runs.worlds.finite_margin import least_violation, sampled_margin
-from clearance.runs.worlds.finite_world import PolicyTables
 
 SMALL = [name for name, make in cl.zoo.MODELS.items() if name not in ("taxi", "harvesting", "grid-obstacles")]
 

@@ -25,9 +25,10 @@ from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.learning.loop import Run
 from clearance.learning.state import State
+from clearance.runs.worlds.finite_candidates import Iterates, PolicyTables
 from clearance.runs.worlds.finite_certify import refuse_samples
 from clearance.runs.worlds.finite_margin import FiniteMargin
-from clearance.runs.worlds.finite_world import FiniteWorld, Iterates, PolicyTables
+from clearance.runs.worlds.finite_world import FiniteWorld
 from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
 
 MOST = 200  # candidates whose values under the true criterion are computed

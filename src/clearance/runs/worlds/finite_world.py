@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clearance.certificates.best_mixture import Single, spread_evenly
 from clearance.certificates.candidate_search import LOOK, SMALLEST, Search
@@ -23,9 +22,9 @@ from clearance.core.atomic_files import digest
 from clearance.core.errors import InfeasibleError, InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold, key_of
-from clearance.exact.exact_certificate import certify_exactly, scope_of
+from clearance.exact.exact_certificate import scope_of
 from clearance.finite.cmdp import CMDP
-from clearance.finite.evaluation import occupancy, policy_from_occupancy, values_from_occupancy
+from clearance.finite.evaluation import occupancy, values_from_occupancy
 from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import Table
@@ -44,9 +43,17 @@ from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.methods.regularised_cnpgpd import FADED, RegularisedCNPGPD
 from clearance.learning.state import State
-from clearance.learning.trace import Trace
 from clearance.runs import plain_data
 from clearance.runs.worlds.explored_model import FiniteExplored, can_plan, count_transitions
+from clearance.runs.worlds.finite_candidates import (
+    Iterates,
+    PolicyTables,
+    averaged_occupancy,
+    averaged_policy,
+    best_single_iterate,
+    evaluated_iterates,
+    uniform_mixture,
+)
 from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
@@ -73,64 +80,11 @@ LEARNING, LEARNING_ALONE = 0.06, 0.15
 OTHERS = 2  # late iterates beside the plans on the estimated model
 CANDIDATES = 12  # iterates to choose from, by samples
 TESTED = 0.3  # the share of the rest that κ expects a test to have
-MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
 LONGEST_WALK = 1e8  # steps of a walk of geometric length, on average: some ten seconds
 # The streams of the phases; no iteration gets as far as these.
 MARGIN, LEARN = 2**40, 2**40 + 1
 
 SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generative": Generative}
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyTables:
-    """Candidate policies pi [n, S, A] of a finite model.
-
-    base  estimated values V̂ [S, 1+I], the control variate of their episodes; None: no control variate
-    """
-
-    cmdp: CMDP
-    pi: Array
-    base: Array | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.pi)
-
-    def mixture(self, weights: Array) -> Mixture:
-        used = np.flatnonzero(weights)
-        return Mixture(weights[used] / weights[used].sum(), self.pi[used])
-
-    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
-        return MixtureEpisodes(self.cmdp, mixture, self.base)
-
-
-@dataclass(frozen=True, eq=False)
-class Iterates:
-    """Stored iterates as candidates; they are turned into tables when used.
-
-    index   the rows of the stored θ that are candidates
-    safest  the safest policy, as the last candidate; None if there is none
-    """
-
-    cmdp: CMDP
-    policy: Policy
-    trace: Trace
-    index: NDArray[np.int64]
-    safest: Mixture | None
-
-    @property
-    def count(self) -> int:
-        return len(self.index) + (self.safest is not None)
-
-    def mixture(self, weights: Array) -> Mixture:
-        used = np.flatnonzero(weights)
-        pi = self.policy.pi(self.trace.theta[self.index[used[used < len(self.index)]]])
-        if self.safest is not None and used[-1] == len(self.index):
-            pi = np.concatenate([pi, self.safest.pi])
-        return Mixture(weights[used] / weights[used].sum(), pi)
-
-    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
-        return MixtureEpisodes(self.cmdp, mixture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +183,7 @@ class FiniteWorld(World):
         If the exact J was not recorded during learning, up to 200 iterates are evaluated now.
         """
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
-        index, J = _iterates(cmdp, policy, trace)
+        index, J = evaluated_iterates(cmdp, policy, trace)
         if margin.policy is not None:
             J = np.concatenate([J, values_from_occupancy(cmdp, occupancy(cmdp, margin.policy.pi))])
         size = np.maximum(np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp), np.abs(cmdp.b))
@@ -281,7 +235,7 @@ class FiniteWorld(World):
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
         """Return the averaged-occupancy policy of the iterates that the method counts."""
-        return _average(self.model, settled.sampler.policy, run.trace, _d_bar(run))
+        return averaged_policy(self.model, settled.sampler.policy, run.trace, averaged_occupancy(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
         return certify_table(self.problem, policy, compare=compare)
@@ -309,11 +263,11 @@ class FiniteWorld(World):
         """
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
-        found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
+        found = {"mixture": Alternative(uniform_mixture(policy, trace), theorem)}
         if solution.evidence == "exact":  # the others need the model
-            average = _average(cmdp, policy, trace, solution.d_bar)
+            average = averaged_policy(cmdp, policy, trace, solution.d_bar)
             found["average"] = Alternative(average, "has exactly the values of the uniform mixture")
-            single = _single(cmdp, policy, trace)
+            single = best_single_iterate(cmdp, policy, trace)
             if single is not None:
                 found["single"] = Alternative(single, "one iterate, meets every limit, proven")
         return found
@@ -380,50 +334,3 @@ def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
         f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "
         f"policy ≤ {margin.bound:.6g}): give a larger budget, or relax the limits"
     )
-
-
-def _iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int64], Array]:
-    """Return the candidates among the iterates: their rows [n] in `trace.theta`, and their exact values [n, 1+I].
-
-    If the exact J was recorded, these are all stored iterates; if not, up to 200 of them, which are evaluated here.
-    """
-    if len(trace.J):
-        return np.arange(len(trace.theta), dtype=np.int64), trace.J[trace.kept]
-    index = trace.rows_of(spread_evenly(len(trace), MOST_ITERATES))
-    pi = policy.pi(trace.theta[index])
-    return index, np.concatenate([values_from_occupancy(cmdp, occupancy(cmdp, p[None])) for p in pi])
-
-
-def _d_bar(run: Run) -> Array | None:
-    """Return the averaged occupancy [S, A] of the iterates; None if it was not recorded."""
-    counted = float(run.trace.counts.sum())
-    return None if run.d_sum is None or counted == 0 else run.d_sum / counted
-
-
-def _mixture(policy: Policy, trace: Trace) -> Mixture:
-    """Return π̄, the uniform mixture of the iterates that the method counts.
-
-    In long runs only some θ are stored; each of them stands for all iterates up to the next stored one.
-    """
-    counts, pi = trace.counts, policy.pi(trace.theta)
-    if not np.any(counts):  # the method counts none of its iterates
-        counts = np.ones(len(counts))
-    share = np.add.reduceat(counts, trace.kept)
-    used = np.flatnonzero(share)
-    return Mixture(share[used] / counts.sum(), pi[used])
-
-
-def _average(cmdp: CMDP, policy: Policy, trace: Trace, d_bar: Array | None) -> Mixture:
-    d = _mixture(policy, trace).occupancy(cmdp) if d_bar is None else d_bar
-    return Mixture.single(policy_from_occupancy(d, cmdp.available))
-
-
-def _single(cmdp: CMDP, policy: Policy, trace: Trace) -> Mixture | None:
-    """Return the best iterate that is certified on its own; None if none of the ten best is."""
-    index, J = _iterates(cmdp, policy, trace)
-    kept = np.flatnonzero(np.all(J[:, 1:] >= cmdp.b, axis=1))
-    for m in kept[np.argsort(-J[kept, 0])][:10]:
-        pi = Mixture.single(policy.pi(trace.theta[index[m]]))
-        if certify_exactly(cmdp, pi, compare=False).verdict == "CERTIFIED":
-            return pi
-    return None

@@ -27,7 +27,7 @@ from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.exact.planning import penalise, plan_best, plan_exploration
 from clearance.finite.mixture import Mixture
-from clearance.runs.worlds.test_estimators import POWERS, SHORTER, Estimator, make_estimator
+from clearance.runs.worlds.planned_estimators import POWERS, SHORTER, Estimator, make_estimator
 
 ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
