@@ -145,7 +145,7 @@ class FiniteWorld(World):
 
     @property
     def model(self) -> CMDP:
-        """The model that learning uses; `CriterionWorld` replaces it."""
+        """The model that learning uses; `CriterionWorld` overrides this with its stand-in model."""
         return self.problem
 
     # ------------------------------------------------------------------------------------------------ before a run

@@ -79,7 +79,11 @@ class Explored(Protocol):
         ...
 
     def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes of a mixture, with control variate `base`; their transitions are counted."""
+        """Return a source of episodes of a mixture, whose transitions are counted.
+
+        base   the control variate [S, 1+I] of the estimates, or None
+        power  episodes continue with probability γ^power at each step
+        """
         ...
 
 
