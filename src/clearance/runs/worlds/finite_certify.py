@@ -201,7 +201,7 @@ def most_likely(mixture: Mixture) -> Mixture:
 
 
 def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
-    """Return the share of visited steps in which the policy takes another than the most likely action."""
+    """Return the share of steps in which the policy does not take its most likely action."""
     other = 1 - mixture.tables(cmdp).max(-1)
     if not np.any(other > 0):
         return 0.0

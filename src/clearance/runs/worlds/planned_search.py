@@ -107,7 +107,7 @@ class Planned(NamedTuple):
 
 @dataclass(eq=False)
 class PlannedSearch:
-    """The search for the best certified policy, within a budget of environment steps and a share δ.
+    """The search for the best certified policy, within a budget of environment steps and the error probability δ.
 
     others    further learned policies [n, S, A], used as candidates beside the plans
     plans     whether plans can be computed for the policy class by a linear program

@@ -130,7 +130,7 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """Return h as an array [n]; raise InputError if the step of the environment `name` gave another shape."""
+    """Return the signals h of one step as an array [n]; raise InputError naming the environment for other shapes."""
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
         what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"
