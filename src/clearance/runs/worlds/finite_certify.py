@@ -195,7 +195,7 @@ def _is_action_vector(policy: Any) -> bool:
 
 
 def most_likely(mixture: Mixture) -> Mixture:
-    """Return the greedy policy of every component: it always takes the most likely action."""
+    """Return the mixture with each component replaced by its greedy policy, which takes the most likely actions."""
     A = mixture.pi.shape[-1]
     return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)])
 
