@@ -35,7 +35,7 @@ def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
 
 
 def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> Any:
-    """Return the group of flags with this title; add it if there is none."""
+    """Return the group of flags with this title; if there is none, add it with the description `about`."""
     found = next((g for g in p._action_groups if g.title == title), None)
     return found or p.add_argument_group(title, about)
 

@@ -37,7 +37,7 @@ class NotCertifiedWarning(UserWarning):
 
 
 class RunningPolicy(ABC):
-    """A policy that acts: a mixture of M policies with probabilities weights [M], of which M = 1 is a single policy.
+    """A policy that acts: a mixture of M policies with probabilities weights [M]; M = 1 is a single policy.
 
     certificate  the certificate in the policy's file, or None
     seed    seed of the policy's random numbers; None draws one from the system

@@ -159,7 +159,7 @@ class Archive:
         return np.unpackbits(np.frombuffer(data, np.uint8), count=n, bitorder="little").astype(bool)
 
     def numbers(self, file: str, kind: Any, n: int) -> Array:
-        """Return n numbers of the type in the index: double, int, uint or rational."""
+        """Return n numbers from a file; `kind` is their type in the index: double, int, uint or rational."""
         name = kind.get("type") if isinstance(kind, dict) else None
         size = kind.get("size", 128 if name == "rational" else 64) if isinstance(kind, dict) else None
         if name == "double" and size == 64:
@@ -198,7 +198,7 @@ class Archive:
             raise self.error("is not UTF-8", file) from None
 
     def labels(self, C: int) -> list[str]:
-        """Return the label of each choice; empty texts if the archive has none."""
+        """Return the label of each of the C choices; empty texts if the archive has none."""
         n = self.count("#choice-actions")
         if n == 0 or not self.has("actions/choices/values.bin"):
             return [""] * C

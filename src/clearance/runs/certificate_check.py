@@ -167,9 +167,10 @@ def _size(cmdp: CMDP, h: int) -> float:
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
-    """Return the wrong field and why, if the certificate's λ does not prove its upper bound on the optimum; else None.
+    """Return the wrong field and why, if λ of the certificate `said` does not prove its upper bound on the optimum.
 
-    The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it.
+    The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it. Return None if
+    the bound is proven or not stored.
     """
     if said.bound is None:
         return None

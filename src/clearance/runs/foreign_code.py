@@ -48,7 +48,7 @@ def import_function(what: str, text: str) -> Any:
 
 
 def import_method_class(what: str, text: str) -> Any:
-    """Import the class of a method and check that it is a dataclass with `init` and `step`."""
+    """Import the class of a method and check that it is a dataclass with `init` and `step`; `what` is for the error."""
     found = import_name(what, text)
     if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "init") and hasattr(found, "step")):
         raise InputError(

@@ -76,7 +76,10 @@ def _create(
 def new_folder(
     out: Path, about: ProblemDescription, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None
 ) -> RunWriter:
-    """Create a run folder with problem, settings and `files` {name: function that writes it}; return its writer."""
+    """Create a run folder `out` with the problem `about` and the settings `data`; return its writer.
+
+    files  further files {name: function that writes the file}
+    """
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
@@ -98,7 +101,10 @@ def new_folder(
 
 
 def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any], files: dict[str, Any]) -> None:
-    """Write the problem, the files in `files`, the settings and an empty ledger, and set the id of the run."""
+    """Write the problem `about`, the files {name: function that writes it}, the settings `data` and an empty ledger.
+
+    Also set the id of the run.
+    """
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
     settings = {"schema": SCHEMAS["settings"], **data, "problem": about.identity}

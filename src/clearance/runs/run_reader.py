@@ -194,7 +194,7 @@ def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
 
 
 def intact(path: AnyPath, entry: dict[str, Any]) -> bool:
-    """Return whether a file exists with the size and sha256 that the manifest lists."""
+    """Return whether a file exists with the size and sha256 in `entry`, its entry in the manifest."""
     try:
         return fingerprint(path) == {"sha256": entry["sha256"], "bytes": entry["bytes"]}
     except (OSError, InputError):

@@ -136,7 +136,7 @@ class RunWriter:
         return self.every.iterations - (self.at.state.k - self.saved)
 
     def begin(self, first: Position) -> Position:
-        """Return the position of the newest intact checkpoint, or `first` if there is none."""
+        """Return the state of the learning loop at the newest intact checkpoint, or `first` if there is none."""
         self._tail = Tail(0, (), first)
         for name in self._checkpoints()[::-1]:
             try:

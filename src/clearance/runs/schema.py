@@ -26,12 +26,12 @@ CLASSES = ("tabular", "features", "network", "design")
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
-    """Return the certificate that a file holds, with its proof; raise InputError that names a wrong field."""
+    """Return the certificate in the data of the file `where`, with its proof; raise InputError if a field is wrong."""
     return certificate_fields.parse_certificate(where, data, is_proof)
 
 
 def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest unchanged; raise InputError if a field has the wrong type or range."""
+    """Return the data of a manifest unchanged; raise InputError that names the file `where` if a field is wrong."""
     files = data.get("files")
     rules = [
         ("status", data.get("status") in STATUS, f"one of {', '.join(STATUS)}"),
@@ -57,7 +57,7 @@ def parse_files(files: Any) -> dict[str, dict[str, Any]]:
 
 
 def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings unchanged; raise InputError if a field has the wrong type or range.
+    """Return the data of the settings unchanged; raise InputError that names the file `where` if a field is wrong.
 
     The fields of method and sampler are checked when these are built.
     """

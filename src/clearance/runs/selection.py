@@ -72,9 +72,10 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
 
 
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
-    """Select a policy by exact values, and certify it with the multipliers λ of the run.
+    """Select a policy by exact values, and certify it.
 
-    The limits are tightened a little for the choice, since a linear program meets them only up to rounding.
+    The limits are tightened a little for the choice, since a linear program meets them only up to rounding. `lam` holds
+    the multipliers of the run, for the certificate.
     """
     world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)

@@ -110,7 +110,7 @@ class Solution:
 
     @property
     def lam(self) -> Array:
-        """λ of the last iterate [I]."""
+        """The multipliers λ [I] of the last iterate."""
         return self.state.lam
 
     @property

@@ -43,7 +43,7 @@ def read_start(path: AnyPath, sampler: Sampler, origin: str, rule: Callable[[Any
 
 
 def same_shapes(found: Any, like: Any) -> bool:
-    """Return whether two nested tuples of arrays and numbers have the same structure, shapes and types."""
+    """Return whether `found` has the structure, shapes and types of `like`, nested tuples of arrays and numbers."""
     if isinstance(like, tuple | list):
         fits = isinstance(found, tuple | list) and len(found) == len(like)
         return fits and all(same_shapes(a, b) for a, b in zip(found, like, strict=True))

@@ -107,7 +107,10 @@ class Acting(NamedTuple):
 
 
 def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """Run one group of lanes for T steps from fresh resets; return the steps and the latents [T, n, …] of actions."""
+    """Run one group of lanes for T steps from fresh resets; return the steps, and the latents [T, n, …] of the actions.
+
+    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    """
     if isinstance(simulator, Environment):
         return _compiled(simulator, acting, key)
     rng = np.random.default_rng(int(key))
@@ -135,7 +138,10 @@ def streams(key: np.uint64, groups: int) -> list[np.uint64]:
 
 @dataclass(eq=False)
 class LatentRecorder:
-    """An actor that applies a policy to a batch of observations and records the latents of its actions."""
+    """An actor that applies a policy to a batch of observations and records the latents of its actions.
+
+    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    """
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]

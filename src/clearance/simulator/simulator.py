@@ -61,7 +61,7 @@ class Simulator:
     statement  the limits, γ, horizon and names of the problem;  action: the action space, as policies see it
     n          lanes (environments) that run side by side
     sign       −1 if the user's code returns costs, so that errors are reported with the user's sign
-    exact      function (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds; None if unknown
+    exact      function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
     lane_check  the result of checking whether lanes are independent
     plain      with limits on single episodes: the same simulator with the costs as its signals; else None
     tail_costs with limits on single episodes: how the signals follow from these costs
@@ -111,7 +111,10 @@ class Simulator:
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """Return this problem, which must be the plain one, with the statement `told` and the signals of `costs`."""
+        """Return this problem with the statement `told`, and the signals of its limits on single episodes from `costs`.
+
+        It must be called on the plain problem, which has no such limits.
+        """
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 
     @property

@@ -82,7 +82,7 @@ class TailCosts(NamedTuple):
         return xp.stack(found, -1)
 
     def _value(self, rule: Rule, C: Any, xp: Any) -> Any:
-        """Return φ of a rule, without its constant `offset`, at costs so far C; xp is numpy or jax.numpy.
+        """Return φ of a `Chance` or `CVaR`, without its constant `offset`, at costs so far C; xp is numpy or jax.numpy.
 
         If `slope` is not 0, the φ of a `Chance` also grows with this slope beyond its threshold.
         """
@@ -91,7 +91,7 @@ class TailCosts(NamedTuple):
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return sums X [n, 1+I] over episodes as the limits count them.
+        """Return sums X [n, 1+I] over episodes as the limits count them; xp is numpy or jax.numpy.
 
         If `slope` is not 0, the sums of `Chance` limits contain the slope; they are turned back into 0 or −1.
         """
@@ -107,7 +107,7 @@ class TailCosts(NamedTuple):
 
 
 def mean_costs(plain: Statement, slip: float) -> TailCosts:
-    """Return the rules that leave the constraints of the plain problem unchanged."""
+    """Return the rules that leave the constraints of the problem `plain` unchanged; slip: rounding error of a sum."""
     return TailCosts(plain, tuple(range(plain.I)), (None,) * plain.I, None, slip)
 
 
@@ -150,7 +150,7 @@ def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Stat
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
-    """Return (name of the cost, limit) for each constraint; costs that are not named keep their present limits."""
+    """Return (name of the cost, limit) for each constraint; costs that `limits` does not name keep their limit."""
     if not isinstance(limits, Mapping):
         values = list(limits) if isinstance(limits, list | tuple) else [limits]
         if len(values) != plain.I:
@@ -187,7 +187,10 @@ def _tail(plain: Statement, column: int, rule: Rule | None, low: Array, high: Ar
 def _signal_bounds(
     plain: Statement, columns: Sequence[int], rules: Sequence[Rule | None], low: Array, high: Array
 ) -> Bounds:
-    """Return (low, high) of the signals h [1+I] in one step."""
+    """Return (low, high) of the signals h [1+I] in one step, from bounds low, high of the plain problem's costs.
+
+    columns, rules  for each constraint its cost and its limit, as in `TailCosts`
+    """
     reward = (-np.inf, np.inf) if plain.bounds is None else (plain.bounds[0][0], plain.bounds[1][0])
     parts = [reward]
     for j, rule in zip(columns, rules, strict=True):

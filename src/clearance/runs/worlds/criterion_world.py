@@ -96,9 +96,8 @@ class CriterionWorld(FiniteWorld):
         return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
     def _room_besides(self, slater: float) -> float:
-        """Return the Slater margin of the limits other than costs of 0, which no policy can meet with a margin.
+        """Return the Slater margin of all limits except limits of 0 on costs, which no policy can meet with a margin.
 
-        slater  the Slater margin of all limits
         The result is at most the slack that the stand-in model gives to the limits of 0.
         """
         never = zero_limits(self.problem)

@@ -69,7 +69,7 @@ class ExploredTable:
         self.squares[pair] += h * h
 
     def like(self, h: Array) -> CMDP:
-        """Return a model with the shape of the problem and signals h [S·A, 1+I]; its P is a placeholder."""
+        """Return a model with the shape of the problem and signals h [S·A, 1+I]; its transitions are placeholders."""
         S, A, s = self.problem.S, self.problem.A, self.problem.statement
         stay = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
         signals = h.T.reshape(1 + s.I, S, A)
@@ -118,7 +118,9 @@ class ExploredTable:
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
         """Draw episodes by π and by the exploring policy `curious`, both mixed with 5 % uniform actions.
 
-        share  the share of the `steps` environment steps that `curious` gets. Returns the steps taken
+        share  the share of the `steps` environment steps that `curious` gets
+
+        Return the environment steps taken.
         """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
@@ -163,7 +165,7 @@ class TableEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of X, as in `finite_episodes`.
+        """The bounds (low, high) of an episode's estimate X of J [1+I], as in `finite_episodes`.
 
         If bounds of the sums of signals were declared, Σ_t w_t h_t lies within them for all decreasing weights with
         w_0 = 1; the rest of X consists of values of V̂, weighted as in `finite_episodes`.

@@ -195,13 +195,13 @@ def _is_action_vector(policy: Any) -> bool:
 
 
 def most_likely(mixture: Mixture) -> Mixture:
-    """Return the greedy policy of every component: it always takes the most likely action."""
+    """Return the mixture with each component replaced by its greedy policy, which takes the most likely actions."""
     A = mixture.pi.shape[-1]
     return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)])
 
 
 def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
-    """Return the share of visited steps in which the policy takes another than the most likely action."""
+    """Return the share of steps in which the policy does not take its most likely action."""
     other = 1 - mixture.tables(cmdp).max(-1)
     if not np.any(other > 0):
         return 0.0

@@ -99,7 +99,7 @@ class FiniteWorld(World):
 
     @property
     def model(self) -> CMDP:
-        """The model that learning uses; `CriterionWorld` replaces it."""
+        """The model that learning uses; `CriterionWorld` overrides this with its stand-in model."""
         return self.problem
 
     # ------------------------------------------------------------------------------------------------ before a run
@@ -114,7 +114,7 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Return the given sampler, or the one that the method needs; refuse combinations that are not meaningful."""
+        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit."""
         cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:

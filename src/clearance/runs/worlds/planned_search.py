@@ -79,7 +79,11 @@ class Explored(Protocol):
         ...
 
     def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes of a mixture, with control variate `base`; their transitions are counted."""
+        """Return a source of episodes of a mixture, whose transitions are counted.
+
+        base   the control variate [S, 1+I] of the estimates, or None
+        power  episodes continue with probability γ^power at each step
+        """
         ...
 
 
@@ -103,7 +107,7 @@ class Planned(NamedTuple):
 
 @dataclass(eq=False)
 class PlannedSearch:
-    """The search for the best certified policy, within a budget of environment steps and a share δ.
+    """The search for the best certified policy, within a budget of environment steps and the error probability δ.
 
     others    further learned policies [n, S, A], used as candidates beside the plans
     plans     whether plans can be computed for the policy class by a linear program

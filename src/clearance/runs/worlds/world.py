@@ -243,7 +243,10 @@ class World(Protocol):
         raise InputError(NO_EXACT)
 
     def certify(self, policy: Any, lam: Array | None = None, *, compare: bool = True) -> Certificate:
-        """Return the exact certificate of a policy."""
+        """Return the exact certificate of a policy.
+
+        lam  the multipliers of the run, to be shown;  compare: whether to compute the gap to the optimum
+        """
         raise InputError(NO_EXACT)
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:

@@ -119,7 +119,7 @@ class _End:
             self.link.sendall(frame)
 
     def receive(self, size: int) -> memoryview:
-        """Return the body of an answer; raise Fault if the answer reports one."""
+        """Return the body of an answer, which has `size` bytes; raise Fault if the side process reports an error."""
         with self._talking("said"):
             kind = bytes(env_server.receive(self.link, 1))
             if kind == env_server.FINE:
@@ -153,7 +153,7 @@ class _End:
         return Fault(self.first, f"the side process {what}", None)
 
     def _give_up(self, why: str) -> str:
-        """Kill a process that does not follow the protocol, and return the reason in words."""
+        """Kill a process that does not follow the protocol; return the reason `why`, completed for an error message."""
         self.process.kill()
         self.close()
         return f"{why} and was ended"

@@ -156,7 +156,10 @@ def describe_error(e: BaseException) -> str:
 
 
 def speaks_six(lane: int, out: Any) -> bool:
-    """Return whether a step has Safety-Gymnasium's six values (True) or Gymnasium's five; raise Fault if neither."""
+    """Return True if `out`, the result of a step, has Safety-Gymnasium's six values, and False for Gymnasium's five.
+
+    Raise Fault for anything else.
+    """
     if isinstance(out, tuple) and len(out) in (5, 6) and isinstance(out[-1], Mapping):
         kinds = [np.asarray(x).dtype.kind for x in out[1:-1]]
         numbers, flags = kinds[: len(out) - 4], kinds[len(out) - 4 :]
@@ -168,7 +171,10 @@ def speaks_six(lane: int, out: Any) -> bool:
 
 
 def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
-    """Return the user's cost function `own` at copies of its arguments; an exception in it becomes a Fault."""
+    """Call the user's cost function `own` with copies of its arguments, and return its result.
+
+    An exception in the function becomes a Fault. `a` is the action, and `after` the next observation.
+    """
     try:
         return own(*(copy_data(x) for x in (obs, a, after, info)))
     except Exception as e:
@@ -237,7 +243,10 @@ def flag(lane: int, what: str, x: Any) -> bool:
 
 
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
-    """Return (encode, shape, dtype) of an observation space: boxes stay, Discrete is one-hot, others are flattened."""
+    """Return (encode, shape, dtype) of an observation space: `encode` turns an observation into an array of this form.
+
+    Boxes stay as they are, Discrete becomes one-hot, and other spaces are flattened.
+    """
     kind = type(space).__name__
     if kind == "Box":
         return np.asarray, tuple(space.shape), np.dtype("f8" if space.dtype == np.float64 else "f4")

@@ -92,7 +92,10 @@ def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
 
 
 def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any]) -> bytes:
-    """Carry out one request to the first lane, with observations and actions in the environment's own form."""
+    """Carry out one request to the first lane, with observations and actions in the environment's own form.
+
+    kind  a reset or a step;  asked: its seed or its action
+    """
     raw = _sibling("raw_values")
     try:
         if kind == RESET_FIRST:

@@ -231,7 +231,10 @@ def _function(constraints: Any) -> Cost | None:
 
 
 def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
-    """Return (low, high) of h [1+I] from the user's bounds on the constraints and perhaps the reward."""
+    """Return bounds (low, high) of the signals [1+I], reward first, from the user's `bounds`; None if there are none.
+
+    The user may leave out the reward, which is then unbounded. `sign` is −1 if the user's bounds are those of costs.
+    """
     if bounds is None:
         return None
     try:
@@ -254,7 +257,13 @@ def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] 
 def _lanes(
     env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float, frames: int | None
 ) -> tuple[Lanes, str]:
-    """Return the lanes and the name of the environment; TimeLimits below `least` steps are removed."""
+    """Return the lanes (parallel environments) and the name of the environment.
+
+    n      the number of lanes; None: the default;  names: the names of the costs
+    own    the user's cost function; None: the environment reports its costs
+    least  TimeLimit wrappers that end episodes before so many steps are removed
+    frames the number of observations to stack; None: no stacking
+    """
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")
     if isinstance(env, SideProcess):
@@ -283,7 +292,7 @@ def _stack_frames(env: Any, frames: int | None) -> Any:
 
 
 def _make_envs(env: Any, n: int | None) -> list[Any]:
-    """Return one environment object per lane, or a list with one vector environment."""
+    """Return n environment objects, or a list with one vector environment; `env` is an id, a factory or an object."""
     if isinstance(env, str):
         gym = _package()
         try:
@@ -309,7 +318,7 @@ def _make_envs(env: Any, n: int | None) -> list[Any]:
 
 
 def is_object(env: Any) -> bool:
-    """Return whether this is an environment, and not a class or a factory."""
+    """Return whether `env` is an environment object, and not a class or a factory of environments."""
     return hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type)
 
 

@@ -1,6 +1,7 @@
-"""Check whether the lanes of a problem are independent: each must be a function of its own seed and actions alone.
+"""Check whether the lanes (parallel environments) of a problem are independent.
 
-Only then are episodes of different lanes independent samples. The check runs episodes with random actions:
+Each lane must be a function of its own seed and actions alone. Only then are episodes of different lanes independent
+samples. The check runs episodes with random actions:
 
 * A lane keeps its seed and actions while those of its neighbours change. It must repeat itself bit by bit.
 * All lanes get the same seed and actions. They must agree.
@@ -29,7 +30,10 @@ COMPARED = "obs", "h", "terminated", "truncated", "after"
 
 
 def check_lanes(problem: Any) -> LaneCheck:
-    """Compare lanes with each other; return the reason why they may be dependent ("" if none), and the steps taken."""
+    """Run the lanes of a problem and compare them with each other; return a `LaneCheck`.
+
+    It holds the reason why lanes may depend on each other ("" if none was found), and the environment steps taken.
+    """
     if not getattr(problem.lanes, "separate", True):
         return LaneCheck("the vector environment is not known to run separate environments", 0)
     T, steps, needed = int(np.clip(STEPS // problem.n, 8, LONGEST)), [0], max(STEPS, ROWS * problem.n)

@@ -1,4 +1,4 @@
-"""Run all lanes of a Gymnasium problem for T steps; the arrays of the result have the time as first axis.
+"""Run all lanes (parallel environments) of a Gymnasium problem for T steps; the first axis of the results is time.
 
 An episode ends when the environment terminates or truncates it, or at the statement's horizon, which counts as
 truncated. If the environment truncates an episode before the horizon, an error is raised, because J would then not be
@@ -64,7 +64,7 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
 def follow_rule(
     sim: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[tuple[Any, Any]] | None = None
 ) -> Array:
-    """Run one episode of at most T steps in the first lane, and return its signals h [t, 1+I].
+    """Run one episode of a rule, of at most T steps, in the first lane, and return its signals h [t, 1+I].
 
     seen  a list to which (observation as policies see it, action) of each step is appended
 

@@ -1,7 +1,7 @@
-"""Lanes of a Gymnasium problem with limits on single episodes (`Chance`, `CVaR`).
+"""Lanes (parallel environments) of a Gymnasium problem with limits on single episodes (`Chance`, `CVaR`).
 
-They wrap the lanes of the plain problem, replace its costs by the signals of the limits, and add the costs so far to
-the observations.
+They wrap the lanes of the plain problem, which has no such limits. They replace its costs by the signals of the limits,
+and add the costs so far to the observations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class TailLanes:
-    """A wrapper around the lanes of the plain problem that sums the costs of each lane's current episode."""
+    """A wrapper around the lanes of a problem without limits on single episodes, which adds such limits.
+
+    It sums the costs of each lane's current episode.
+    """
 
     def __init__(self, lanes: Any, tail_costs: TailCosts) -> None:
         self.plain, self.tail_costs, memory = lanes, tail_costs, tail_costs.memory

@@ -33,7 +33,7 @@ class Environment(Simulator):
     """A simulator in JAX; the head of the module describes its three functions.
 
     n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
-    exact  function (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds; None if unknown
+    exact  function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
     sign   −1 if the user's step returns costs, so that errors are reported with the user's sign
     plain, tail_costs  with limits on single episodes: the problem without them, and the rules for its signals
     """
@@ -130,7 +130,7 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """Return h as an array [n]; raise InputError if the step of the environment `name` gave another shape."""
+    """Return the signals h of one step as an array [n]; raise InputError naming the environment for other shapes."""
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
         what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"

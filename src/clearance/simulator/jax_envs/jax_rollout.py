@@ -17,7 +17,10 @@ from clearance.simulator.simulator import Steps
 def rollout(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, key: Any, n: int, T: int
 ) -> tuple[Steps, Any]:
-    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents of the actions."""
+    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents of the actions.
+
+    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    """
     begin, noisy, moving, anew = jax.random.split(key, 4)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
     given = policy.head.noise(noisy, (T, n)), jax.random.split(moving, (T, n)), jax.random.split(anew, T)
@@ -50,7 +53,7 @@ def _step(
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
-    """Return the latent of the policy's action at one observation, computed from the given noise."""
+    """Return the latent, the value from which the action follows, at one observation; `noise` is its random part."""
     return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
 
 

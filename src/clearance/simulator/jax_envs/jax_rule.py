@@ -18,7 +18,7 @@ from clearance.simulator.simulator import ROUGHLY, find_wrong_signal, widen_boun
 def follow_jax_rule(
     env: Environment, rule: Callable[[Any], Any], key: np.uint64, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Run one episode of at most T steps and return its signals h [t, 1+I].
+    """Run one episode of a rule `observation -> action`, of at most T steps, and return its signals h [t, 1+I].
 
     seen  a list to which (observation, action) of each step is appended
     """
@@ -59,7 +59,10 @@ def _compiled(env: Environment) -> Any:
 
 
 def _action(given: Any, env: Environment) -> Any:
-    """Return the action as an array of the environment's type; raise InputError if it is not in the action space."""
+    """Return the action that a rule has given, as an array of the environment's type.
+
+    Raise InputError if it is not in the action space.
+    """
     space, a = env.action, np.asarray(given)
     if isinstance(space, Box):
         fits = a.shape == space.shape and a.dtype.kind in "iuf" and np.isfinite(a).all()

@@ -9,7 +9,11 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class Remembering(NamedTuple):
-    """A state of the plain environment, the costs so far [plain I], their accumulated rounding errors, and the time."""
+    """The state of an environment with limits on single episodes.
+
+    state  the state of the plain environment, which has no such limits;  t: the time in the episode
+    sums   the costs so far, one for each constraint of the plain environment;  rest: their accumulated rounding errors
+    """
 
     state: Any
     sums: Any
@@ -18,7 +22,7 @@ class Remembering(NamedTuple):
 
 
 def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
-    """Return the functions reset, step and observe of the plain environment, changed for limits on single episodes."""
+    """Return functions reset, step and observe that add limits on single episodes to the environment `plain`."""
     I = tail_costs.plain.I
 
     def reset(key: Any) -> Remembering:

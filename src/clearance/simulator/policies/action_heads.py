@@ -32,7 +32,7 @@ class Categorical(ChoiceDraws):
         return jax.random.gumbel(key, (*shape, self.size))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """Return log π(u) = Σ_parts log softmax(logits)[u]."""
+        """Return log π(u) = Σ_parts log softmax(logits)[u] of the choices u, one for each part."""
         parts = (jax.nn.log_softmax(p)[u[i]] for i, p in enumerate(self.parts(out)))
         return sum(parts)
 
@@ -63,7 +63,10 @@ class Gaussian(NormalDraws):
         return jax.random.normal(key, (*shape, self.m))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """Return log N(u; mean, σ²), without the density of the squashing function, which does not depend on θ."""
+        """Return log N(u; mean, σ²) of a latent u.
+
+        The density of the squashing function is left out, since it does not depend on θ.
+        """
         mean, log_std = out[: self.m], out[self.m :]
         return jnp.sum(-0.5 * ((u - mean) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI)
 

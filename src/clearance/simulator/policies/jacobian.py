@@ -83,7 +83,7 @@ def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
 
 
 def _features(net: Net, conv: Any, z: Any) -> Any:
-    """Return the inputs of the first layer at images z, if the convolutions had the parameters `conv`."""
+    """Return the inputs of the first layer at images z, for the parameters `conv` of the convolutions."""
     return eqx.tree_at(lambda m: m.conv, net, conv).features(z)
 
 
@@ -129,7 +129,10 @@ def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) ->
 
 @partial(jax.jit, static_argnums=0)
 def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficient: Any) -> Any:
-    """Return Σ_n coefficient_n ∇_θ log π(u_n|z_n) [d], where u_n = `latent`[n] is the latent of the action in row n."""
+    """Return Σ_n coefficient_n ∇_θ log π(u_n|z_n) [d].
+
+    z, latent  normalised observations z_n, and what the policy drew there, u_n, both in chunks
+    """
     net = policy.net(theta)
 
     def one(z: Any, u: Any, coefficient: Any) -> Net:
@@ -157,7 +160,10 @@ def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v
 
 @partial(jax.jit, static_argnums=0)
 def kl_divergence(policy: NetworkPolicy, theta: Any, tape: Tape, z: Any, weight: Any, new: Any) -> Any:
-    """Return Σ_n weight_n KL(π_θ ‖ π_new) at the observations z_n; `tape` holds the activations of π_θ there."""
+    """Return Σ_n weight_n KL(π_θ ‖ π_new) at normalised observations z_n; new [d] are the parameters of π_new.
+
+    tape  the inputs of all layers of π_θ at these observations, from `record`
+    """
     old, net = policy.net(theta), policy.net(new)
 
     def one(x: Any, z: Any, share: Any) -> Any:

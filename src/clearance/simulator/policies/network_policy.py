@@ -91,7 +91,7 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
 
 
 def kernels(key: Any, front: Front | None) -> list[Any]:
-    """Return convolution kernels with orthogonal weights of gain √2, and biases 0."""
+    """Return kernels with orthogonal weights of gain √2, and biases 0, for the convolutions `front`; [] if None."""
     found = []
     for i, shape in enumerate([] if front is None else front.shapes):
         rows = shape[0], int(np.prod(shape[1:]))

@@ -28,7 +28,7 @@ class NetworkRows:
         return sum_groups(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
 
     def kl_to(self, new: Array) -> float:
-        """Return the mean KL divergence KL(π_θ ‖ π_new) over the rows."""
+        """Return the mean over the rows of the KL divergence KL(π_θ ‖ π_new); new [d] are the parameters of π_new."""
         apart, new = partial(jacobian.kl_divergence, self.policy, self.theta), real(new)
         return float(sum_groups(lambda group, tape: apart(tape, *group, new), self.groups, self.tapes))
 
@@ -36,7 +36,8 @@ class NetworkRows:
 class NetworkScore(LinearOperator):
     """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator; products use JVP and VJP.
 
-    z       normalised observations [N, inputs];  latent: the latents u_n of the actions [N, …]
+    z       normalised observations [N, inputs]
+    latent  the latents u_n [N, …]: the values that the policy draws before they are turned into actions
     weight  weights of the rows [N];  all three are JAX arrays
     """
 

@@ -73,8 +73,9 @@ class Memory(NamedTuple):
 class Rows(NamedTuple):
     """Steps as rows [N, …].
 
-    z       normalised observations;  obs: the observations;  latent: the latents of the actions
-    weight  weights of the rows as draws from d_ρ^π
+    z       normalised observations;  obs: the observations
+    latent  the values that the policy drew, from which the actions follow
+    weight  weights with which the rows represent d_ρ^π, the discounted distribution of states and actions
     A, R    advantages and returns [N, 1+I]
     valid   whether a row is a step;  clock: its time within the horizon, from −1 to 1
     """
@@ -175,7 +176,7 @@ class Practical(Sampler):
         return memory.normaliser
 
     def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
-        """Return θ of the same policy for the normaliser in the memory `after`.
+        """Return θ of the same policy after the normaliser changed from that in memory `before` to that in `after`.
 
         With convolutions the change cannot be expressed in θ. θ then stays the same, and the policy changes slightly.
         """
@@ -194,14 +195,14 @@ class Practical(Sampler):
         return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
 
     def walked(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Rows, Array]:
-        """Return the rows of about N steps, and the sums over first episodes."""
+        """Return the rows of about N steps, and the sums [n, 1+I] of the signals over each lane's first episode."""
         parts = self._rollouts(key, memory, theta, N)
         self._check(parts)
         rows = Rows(*(np.concatenate(x) for x in zip(*(p.rows for p in parts), strict=True)))
         return rows, np.concatenate([p.X for p in parts])
 
     def _rollouts(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> list[Digest]:
-        """Run the steps and compute advantages; on a JAX environment in groups of lanes, one thread each."""
+        """Run about N steps and compute advantages; a JAX environment runs in groups of lanes, one thread each."""
         if not isinstance(self.simulator, Environment):
             return [self._digested(memory, *self._walk(key, memory, theta, N))]
         n, stream, theta = self.lanes(N), jax_key(key), real(theta)
@@ -316,7 +317,10 @@ class Practical(Sampler):
         return memory._replace(size=size, spread=spread, miss=miss, batches=memory.batches + 1)
 
     def _walk(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Steps, Any]:
-        """Run a simulator in groups of lanes; return steps and latents, with the groups side by side as lanes."""
+        """Run about N steps of a simulator that is not in JAX, in groups of lanes.
+
+        Return steps and latents of all groups, joined along the axis of lanes.
+        """
         T, n = self.steps_per_lane, self.simulator.n
         frozen = Normaliser(*(np.asarray(x) for x in memory.normaliser))
         acting, groups = Acting(self.policy, theta, frozen, T), max(1, round(N / (T * n)))

@@ -60,7 +60,11 @@ def plain(steps: Steps) -> Array:
 def coin_draws(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> CoinDraws:
-    """Return at least N draws of (s, a, Â) without resets to chosen states, in rounds of one draw per lane."""
+    """Return at least N draws of (s, a, Â) without resets to chosen states, in rounds of one draw per lane.
+
+    sample   function (rng, observations) → what the policy draws;  action: function from this to actions
+    signals  function from steps to the signals to sum; default: h, without a control variate
+    """
     parts = [_round(sim, sample, seed, k, signals, action) for k in range(-(-N // sim.n))]
     obs, chosen, A, alive, heads = (np.concatenate([p[j] for p in parts]) for j in range(5))
     return CoinDraws(obs, chosen, A, alive, heads, sum(p.steps for p in parts))
@@ -69,7 +73,10 @@ def coin_draws(
 def geometric_returns(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> Returns:
-    """Return at least N unbiased estimates X = Σ_{t<T} h of J, with T ~ Geo(1−γ) on {1, 2, …}."""
+    """Return at least N unbiased estimates X = Σ_{t<T} h_t of J, with T ~ Geo(1−γ) on {1, 2, …}.
+
+    The arguments are those of `coin_draws`.
+    """
     drawn = []
     for k in range(-(-N // sim.n)):
         seeds, rng = streams(seed, k, sim.n)

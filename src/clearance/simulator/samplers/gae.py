@@ -15,7 +15,10 @@ from clearance.simulator.simulator import Steps
 
 
 def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
-    """Return the advantages A [T, n, 1+I] with λ = `decay`; 0 in rows that are no step."""
+    """Return the advantages A [T, n, 1+I] with λ = `decay`; 0 in rows that are no step.
+
+    V, V_after  the critic's values [T, n, 1+I] of the current and of the next observations
+    """
     alive, joined = ~steps.terminated, ~(steps.terminated | steps.truncated)
     delta = (steps.h + gamma * V_after * alive[..., None] - V) * steps.valid[..., None]
 
@@ -39,14 +42,18 @@ def episode_times(steps: Steps) -> Any:
 
 
 def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
-    """Return the weights [T, n] of the rows as draws from d_ρ^π, up to a factor: γ^t within an episode."""
+    """Return weights [T, n] with which the rows represent d_ρ^π, the discounted distribution of states and actions.
+
+    The weight at time t of an episode is γ^t, up to a common factor.
+    """
     return gamma ** t.astype(steps.h.dtype) * steps.valid
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:
-    """Return X [n, 1+I] = Σ_t γ^t h_t over the first episode of every lane; if it is unfinished, V replaces the rest.
+    """Return X [n, 1+I] = Σ_t γ^t h_t over the first episode of every lane.
 
-    Only first episodes count: those that also end within a batch are the short ones, so using all would be biased.
+    If this episode is unfinished, V_after, the critic's value of the next observation, replaces the rest. Only first
+    episodes count: further episodes that end within a batch tend to be short, so using them would be biased.
     """
     done = (steps.terminated | steps.truncated) & steps.valid
     before = jnp.cumsum(done, axis=0) - done  # episodes ended before this row

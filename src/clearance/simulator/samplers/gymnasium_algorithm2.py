@@ -41,7 +41,10 @@ class ResetFree(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """Return about N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), memory and steps."""
+        """Return about N draws for the update direction (lines 3–7 of Algorithm 1), Ĵ [1+I], the new memory, and steps.
+
+        Ĵ is the mean of about N walks (lines 11–15).
+        """
         head, out = self.policy.head, self.policy.plain(theta, self.normaliser(memory))
 
         def sample(rng: np.random.Generator, obs: Any) -> Any:
@@ -70,7 +73,10 @@ class ResetFree(Algorithm2):
         return draws, X.mean(0), memory, pairs.steps + walks.steps
 
     def V(self, memory: Values, obs: Any) -> Array:
-        """Return the critic at observations [..., *shape] in float64; sizes are padded to compile few programs."""
+        """Return the critic's values at observations [..., *shape], in float64.
+
+        Batches are padded to a few sizes, so that few programs are compiled.
+        """
         z = self.policy.flat(np.asarray(obs, np.float32))
         rows = z.reshape(-1, z.shape[-1])
         filled = np.zeros((max(256, 1 << (len(rows) - 1).bit_length()), z.shape[-1]), np.float32)

@@ -86,7 +86,10 @@ class Unbiased(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """Return N draws for the direction (lines 3–7), Ĵ [1+I] from N episodes (lines 11–15), memory and steps."""
+        """Return N draws for the update direction (lines 3–7 of Algorithm 1), Ĵ [1+I], the new memory, and steps.
+
+        Ĵ is the mean of N walks (lines 11–15).
+        """
         z, u, weight, A, J_hat, steps, memory = self._compiled(
             jax_key(key), memory, real(theta), N, self.critics.order(key, 2 * N)
         )
@@ -143,7 +146,10 @@ class Unbiased(Algorithm2):
         return self.critics(memory, z) if self.control else jnp.zeros((len(z), 1 + self.statement.I))
 
     def _walk(self, net: Net, memory: Values, key: Any, state: Any, length: Any, first: Any = None) -> Walked:
-        """Run walks of `length` [N] steps from states [N, …]; `first` are the latents of the first actions, or None."""
+        """Run walks of `length` [N] steps from the states `state` [N, …].
+
+        first  what the policy drew for the first action of each walk; None: draw it here
+        """
         env, N, gamma = self.simulator, len(length), self.statement.gamma
 
         def step(carry: Any) -> Any:

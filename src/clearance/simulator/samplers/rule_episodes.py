@@ -30,7 +30,9 @@ WHO = 2**42 + 1  # the stream of who acts in an episode
 def follow_any_rule(
     simulator: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Run one episode of a rule in this process and return its signals h [t, 1+I].
+    """Run one episode of a rule `observation -> action`, of at most T steps, in this process.
+
+    Return its signals h [t, 1+I].
 
     seen  a list to which (observation, action) of each step is appended
     """

@@ -43,12 +43,12 @@ def episode_steps(s: Statement) -> float:
 
 
 def total_weight(s: Statement) -> float:
-    """Return the sum of the weights of h_t in X over an episode without termination: the scale of X relative to h."""
+    """Return the sum of the weights of the signals h_t in an estimate X of J, over an episode without termination."""
     return s.length if s.horizon is not None else 1 / (1 - math.sqrt(s.gamma))
 
 
 def signal_bounds(s: Statement) -> tuple[Array, Array]:
-    """Return (low, high) of h [1+I]; raise InputError if a constraint has no bounds."""
+    """Return the declared bounds (low, high) of the signals h [1+I]; raise InputError if a constraint has none."""
     if s.bounds is None and not s.I:
         return np.array([-np.inf]), np.array([np.inf])
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
@@ -83,15 +83,15 @@ class NetworkEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """Bounds (low, high) of X [1+I]; they include 0, since episodes may end at once."""
+        """The bounds (low, high) of an estimate X of J [1+I]; they include 0, since an episode may end at once."""
         weight = total_weight(self.statement) * (1 + self._rounding)
         return self.statement.sum_ranges(*self._signal_bounds, weight, self._near.slip)
 
     @property
     def bias(self) -> Array:
-        """A bound on |E X − J| [1+I], summed over three causes.
+        """A bound on |E X − J| [1+I], where X is an episode's estimate of J.
 
-        They are rounding, NumPy's geometric random numbers (2⁻⁴⁵) and the random choice of mixture components.
+        It covers rounding, NumPy's geometric random numbers (2⁻⁴⁵) and the random choice of mixture components.
         """
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
@@ -106,13 +106,13 @@ class NetworkEpisodes:
 
     @cached_property
     def _signal_bounds(self) -> tuple[Array, Array]:
-        """Bounds (low, high) of h [1+I], widened by the accepted rounding errors."""
+        """The bounds (low, high) of the signals h [1+I] in one step, widened by the accepted rounding errors."""
         low, high = widen_bounds(signal_bounds(self.statement), self._near.slip)
         return np.clip(low, -UNBOUNDED, UNBOUNDED), np.clip(high, -UNBOUNDED, UNBOUNDED)
 
     @property
     def _rounding(self) -> float:
-        """Bound on the rounding error of X in float64, relative to the largest sum.
+        """A bound on the rounding error of an estimate X of J in float64, relative to the largest sum.
 
         Each weight and each addition contributes its own rounding error, for all terms that matter (e⁻³⁷ < 2⁻⁵³).
         """
@@ -173,7 +173,10 @@ class NetworkEpisodes:
         return X, int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
-        """Run the episodes of a block by stepping the simulator; return X [n, 1+I] and the steps taken."""
+        """Run the episodes of a block by stepping the simulator; return their estimates X of J [n, 1+I], and the steps.
+
+        component, length  the mixture component and the largest number of steps of each episode [n]
+        """
         sim: Any = self.simulator
         steps = sim.walk(
             self._acting(rng, component), rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True
@@ -186,7 +189,10 @@ class NetworkEpisodes:
 
 
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
-    """Draw one block of episodes, in this process or in a worker."""
+    """Draw one block of episodes, in this process or in a worker.
+
+    shared  the mixture and the random stream;  job: the number of the first episode, and how many
+    """
     mixture, key = shared
     return NetworkEpisodes(simulator, mixture)._block(key, *job)
 

@@ -69,7 +69,7 @@ class Critics:
         return Values(theta, self.adam.init(theta), zero, zero + 1, jnp.zeros((), jnp.int32))
 
     def _raw(self, theta: Any, z: Any) -> Any:
-        """Return the values at z [N, inputs] in units of the normalised targets, [N, 1+I]."""
+        """Return the values at normalised observations z [N, inputs] in units of the normalised targets, [N, 1+I]."""
         nets = [self._unravel(theta[j]) for j in range(self.signals)]  # vmap over nets would be four times slower
         return jnp.stack([jax.vmap(net)(z)[:, 0] for net in nets], axis=1)
 
