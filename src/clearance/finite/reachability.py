@@ -35,6 +35,7 @@ def limit_reach(
     states    numbers or names of states, or true and false for each [S]
     at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
     at_least  a lower limit instead: the goal is reached with at least this probability
+    name      name of the new constraint
 
     Sets that can be left again double the states: those after S are the same states once the set was entered, and
     policies have a row for each.
