@@ -116,7 +116,7 @@ def mu_F(F: np.ndarray) -> float:
 
 
 def lam_max(c: Constants) -> float:
-    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the upper bound of λ while learning (Lemma 10, with φ − κ for φ)."""
+    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the bound of λ while learning (Lemma 10, with φ − κ for φ)."""
     return dual.lam_max_of(c.gamma, c.slater, c.kappa, c.r_range)
 
 
@@ -264,13 +264,13 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 
 
 def K_of(c: Constants, eps: float) -> float:
-    """Return the fewest iterations K (or inf) with terms ≤ ε/2 in `objective_bound` without bias: O(I²/(φ⁴(1−γ)⁴ε²))."""
+    """Return the fewest iterations K (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²/(φ⁴(1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
 
 
 def N_of(c: Constants, eps: float) -> float:
-    """Return the fewest samples N (or inf) with terms ≤ ε/2 in `objective_bound` without bias: O(I²Λ²/((1−γ)⁴ε²))."""
+    """Return the fewest samples N (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²Λ²/((1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
 
