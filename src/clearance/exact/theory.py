@@ -170,7 +170,7 @@ def sgd_bracket(c: Constants) -> float:
 
 
 def sgd_error(c: Constants, N: float) -> float:
-    """Return the bound 4B²/(μ_F N) on the mean square error E‖ω − ω*‖² of the SGD with N samples (Lemma 14)."""
+    """Return the bound 4B²/(μ_F N) on the error E‖ω − ω*‖² of the SGD with N samples (Lemma 14); B is `sgd_bracket`."""
     B = sgd_bracket(c)
     return _over(4 * B * B / N, c.mu_F)
 
