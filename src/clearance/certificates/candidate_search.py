@@ -300,9 +300,9 @@ class CandidateSearch:
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw half as many episodes again of the candidates with positive weight w, in proportion to w.
+        """Draw about half as many episodes again of the candidates with positive weight w, in proportion to w.
 
-        At most `affordable` episodes are drawn.
+        The number is limited by `affordable`, up to one episode for each of them.
         """
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]

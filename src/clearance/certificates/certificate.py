@@ -120,6 +120,7 @@ def build_certificate(
     """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
     parts  the values [1+I] of the components of a mixture
+    more   other fields of the certificate
     """
     slack = J[1:] - b
     return Certificate(

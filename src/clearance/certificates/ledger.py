@@ -96,7 +96,7 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return the test of this subject at this δ, after the number of its share; None if there is none."""
+        """Return (number of its share, test) for the test of this subject at this δ; None if there is none."""
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
                 if subject and trial.subject == subject and share.delta == delta:

@@ -10,7 +10,7 @@ PRICE = "at the margin, tightening this limit by one unit costs at least λ rewa
 
 
 def price_words(name: str, lam: float, *, cost: bool) -> str:
-    """Return a sentence that explains λ for one limit.
+    """Return a sentence that explains the price λ (`lam`) of one limit.
 
     Tightening means lowering the limit of a cost, raising that of a utility.
 
@@ -28,9 +28,9 @@ def price_words(name: str, lam: float, *, cost: bool) -> str:
 
 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
-    """Return the price of each limit; None where the multipliers are those of a learner, which are not prices.
+    """Return the price of each limit in an answer `said`, such as `Certificate.asdict()`; None if not known.
 
-    They are prices where an upper bound on the optimum is known with them.
+    The multipliers of a learner are not prices. Multipliers that come with an upper bound on the optimum are.
     """
     learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
     return None if learned else said.get("lam")

@@ -214,9 +214,9 @@ def affordable_episodes(steps: float, each: float) -> int:
 
 
 def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> bool:
-    """Return whether an undecided test should become CERTIFIED within `most` episodes in total.
+    """Return whether the test `seen`, if undecided, should become CERTIFIED within `most` episodes in total.
 
-    The prediction uses its samples so far, with every slack increased by `errors` standard errors.
+    The prediction uses the test's samples so far, with every slack increased by `errors` standard errors.
     """
     n = seen.episodes
     return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, errors)

@@ -24,6 +24,8 @@ def certificate_from(
     """Return the certificate that the evidence `seen` supports; δ is the total level of all tests made for it.
 
     spent  the sum of the levels of all tests so far that share δ; by default the level of this test
+    note   a text to append to the message
+    more   other fields of the certificate
     """
     chance = f"with probability at most {delta:g}"
     words = {

@@ -78,7 +78,7 @@ class SteadyEpisodes:
 
 
 def distance(x: Array, y: Array) -> float:
-    """Return the largest difference between the empirical distribution functions of two samples of the same size."""
+    """Return the largest difference between the empirical distribution functions of samples x and y of one size."""
     x, y = np.sort(x), np.sort(y)
     at: Any = np.concatenate([x, y])
     return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

@@ -28,7 +28,7 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
 
 
 def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
-    """Return the scope of a certificate: the problem, the sum that its limits are on, and the policy.
+    """Return the scope of a certificate: the problem `subject`, the sum that criterion `what` limits, and the policy.
 
     tails  phrases that explain limits on chances and tails of that sum
     """
@@ -99,7 +99,7 @@ LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
 
 
 def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the table cells below `LIMIT_HEADS`, one row per limit as the user wrote it."""
+    """Return the table cells below `LIMIT_HEADS`, one row per limit as written; `said` is as in `limits_as_written`."""
     found = []
     for row in limits_as_written(said):
         numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
@@ -126,7 +126,7 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
 
 
 def as_written(x: float, *, cost: bool) -> float:
-    """Return a value or limit of a utility with the sign that the user gave it."""
+    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost."""
     return 0.0 - x if cost else x
 
 

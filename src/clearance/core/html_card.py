@@ -32,7 +32,7 @@ def html_card(
 
 
 def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[float, float] | None = None) -> str:
-    """Return a small curve as inline SVG with a text alternative; `at` marks one point."""
+    """Return a small curve of y over x as inline SVG with the text alternative `label`; `at` marks one point."""
     every = max(1, len(x) // MOST_POINTS)
     at = None if at is None or not all(map(math.isfinite, at)) else at
     drawn = [p for p in zip(x[::every], y[::every], strict=True) if all(map(math.isfinite, p))]

@@ -65,7 +65,7 @@ class Place(NamedTuple):
         _refuse_unless(found is None or stat.S_ISREG(found.st_mode), self.path / name)
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open a plain file; raise InputError for a link, a device, a pipe or a folder."""
+        """Open the plain file `name` like `os.open`; raise InputError for a link, a device, a pipe or a folder."""
         self.refuse_link(name)
         try:
             fd = os.open(self.at(name), flags | NO_FOLLOW | BINARY, mode, dir_fd=self.handle)
@@ -78,7 +78,7 @@ class Place(NamedTuple):
         raise _refusal(self.path / name)
 
     def enter(self, name: str) -> int | None:
-        """Open a subfolder and return its handle; raise InputError if the name is a link."""
+        """Open a subfolder and return its handle (None on systems without); raise InputError if the name is a link."""
         found = self.lstat(name)
         _refuse_unless(found is None or stat.S_ISDIR(found.st_mode), self.path / name, "folder")
         return None if self.handle is None else _open_folder(name, self.handle, os.O_NOFOLLOW)

@@ -140,7 +140,7 @@ def find_characteristic(F: Matrix) -> list[Fraction]:
 def has_all_roots_within(c: list[Fraction], gamma: Fraction) -> bool:
     """Return whether γ|z|² < 1 for all roots of Σ_k c_k z^k (Schur 1917 and Cohn 1922, on the circle of radius γ^−½).
 
-    This holds if and only if γ^n c_0² < c_n² and it holds for the polynomial of degree n − 1 with the coefficients
+    This is true if and only if γ^n c_0² < c_n² and it is true for the polynomial of degree n − 1 with the coefficients
     d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
     """
     while n := len(c) - 1:

@@ -20,7 +20,7 @@ from clearance.core.errors import InputError
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of n actions, 0 .. n−1; the environment numbers them from `start`."""
+    """The space of n actions, 0 .. n−1; the environment numbers them from `start`."""
 
     n: int
     start: int = 0

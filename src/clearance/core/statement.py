@@ -161,7 +161,7 @@ def _check_tails(s: Statement) -> None:
 
 
 def read_vector(name: str, x: Any) -> Array:
-    """Return finite numbers [I] from one number or several."""
+    """Return x, which is one number or several, as a vector of finite numbers; `name` is for error messages."""
     try:
         return read_numbers(name, np.atleast_1d(np.asarray(x, float)), ndim=1)
     except (TypeError, ValueError) as e:

@@ -25,7 +25,7 @@ LARGEST = 1e152
 
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
-    """Return the CSR matrix of `P_data`, `P_indices` and `P_indptr`.
+    """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file.
 
     Wrong indices are refused: SciPy would read out of bounds.
     """
@@ -47,7 +47,7 @@ def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
 
 
 def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
-    """Return a vector of whole numbers as int64.
+    """Return a vector x of whole numbers as int64; `name` is for error messages.
 
     They must be signed, since differences of unsigned numbers never are negative.
     """

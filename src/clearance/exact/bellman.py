@@ -59,7 +59,10 @@ class Operator:
         return V, most
 
     def sweep(self, h: Array, V: Array, act: NDArray[np.int64]) -> tuple[float, float]:
-        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V."""
+        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V.
+
+        T is the Bellman operator for the signal h [S·A] (see the head of the module).
+        """
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 
     def rows(self, act: NDArray[np.int64]) -> NDArray[np.int64]:

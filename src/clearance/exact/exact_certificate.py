@@ -44,7 +44,10 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return an upper bound on the reward of every feasible policy; it covers the certified policy's own bounds too."""
+    """Return an upper bound on the reward of every feasible policy: that of `best`, or of this policy if larger.
+
+    `seen` are this policy's bounds, which count only if it is CERTIFIED.
+    """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 

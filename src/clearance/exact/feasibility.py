@@ -46,8 +46,8 @@ T = TypeVar("T")
 class Scaled:
     """A problem rescaled so that r and every g_i have size 1, since solvers have absolute tolerances.
 
-    In the rescaled problem `unit`, the reward is divided by `r`, and utility and limit i by g[i]. Multipliers of it
-    become those of the original problem by λ_i = λ_unit,i · r / g[i].
+    In the rescaled problem `unit`, the reward is divided by `r`, and utility and limit i by g[i]. Its multipliers times
+    r / g[i] are those of the original problem `cmdp`.
     """
 
     cmdp: CMDP

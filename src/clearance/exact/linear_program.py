@@ -52,8 +52,9 @@ def _bounds(cmdp: CMDP) -> Array:
 
 
 def highs(c: Array, A_ub: Any, b_ub: Any, A_eq: Any, b_eq: Any, bounds: Any, method: str | None = None) -> Any:
-    """Solve a linear program by dual simplex if it is small, else by interior point,
-    since simplex would take minutes.
+    """Solve a linear program, given as for SciPy's `linprog`; raise SolverError if that fails.
+
+    Small programs use dual simplex, large ones interior point, since simplex would take minutes.
     """
     method = method or ("highs-ds" if len(c) <= 2000 else "highs-ipm")
     tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

@@ -68,7 +68,7 @@ class PairRows:
         return int(np.bincount(self.pair, minlength=1).max())
 
     def drift(self, V: Array) -> tuple[Array, Array]:
-        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, each [S, A]."""
+        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, each [S, A]; rows of P̃ sum to 1."""
         change = V[self.target] - V[self.source]
         up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
         size = np.bincount(self.pair, self.p * np.abs(change), self.S * self.A) / self.total
@@ -76,7 +76,7 @@ class PairRows:
         return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
 
     def expect(self, V: Array) -> Array:
-        """Return Σ_t P̃(t|s, a) V(t) [S, A] in floating point."""
+        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V after each pair, in floating point."""
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:

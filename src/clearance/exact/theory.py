@@ -38,7 +38,7 @@ from clearance.learning import dual
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants that Theorem 1 assumes for a problem and a policy class."""
+    """The constants that Theorem 1 assumes for a problem and a policy class; functions take them as `c`."""
 
     gamma: float
     I: int
@@ -116,32 +116,35 @@ def mu_F(F: np.ndarray) -> float:
 
 
 def lam_max(c: Constants) -> float:
-    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i* (Lemma 10, which has φ in place of φ − κ)."""
+    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the bound of λ while learning (Lemma 10, with φ − κ for φ)."""
     return dual.lam_max_of(c.gamma, c.slater, c.kappa, c.r_range)
 
 
 def weight(c: Constants) -> float:
-    """Return m = 1 + IΛ ≥ 1 + Σ_i λ_i for λ ∈ [0, Λ]ᴵ."""
+    """Return the weight m = 1 + IΛ, which is at least 1 + Σ_i λ_i for all multipliers λ ∈ [0, Λ]ᴵ."""
     return 1 + c.I * lam_max(c)
 
 
 def L_J(c: Constants) -> float:
-    """Return the bound H(M/(1−γ)² + 2G²/(1−γ)³) on ‖∇²J_h‖ (Lemma 1); H(M + G²)/(1−γ)² holds too (E scoreₜ = 0)."""
+    """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on ‖∇²J_h‖ for signals |h| ≤ H (Lemma 1).
+
+    H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
+    """
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
 
 def L_L(c: Constants) -> float:
-    """Return the bound m L_J on ‖∇²J_L(·, λ)‖ for λ ∈ [0, Λ]ᴵ (App. C, which has L_J)."""
+    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m)."""
     return weight(c) * L_J(c)
 
 
 def grad_bound(c: Constants) -> float:
-    """Return the bound HG/(1−γ)² on ‖∇J_h‖ (Lemma 2)."""
+    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of the value of a signal |h| ≤ H (Lemma 2)."""
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
 def omega_star_bound(c: Constants) -> float:
-    """Return the bound mHG/(μ_F(1−γ)²) on ‖ω*‖ = ‖F⁻¹∇J_L‖ (Lemma 13)."""
+    """Return the bound mHG/(μ_F(1−γ)²) on the natural gradient ‖ω*‖ = ‖F⁻¹∇J_L‖ of the Lagrangian (Lemma 13)."""
     return _over(weight(c) * grad_bound(c), c.mu_F)
 
 
@@ -151,31 +154,31 @@ def alpha(c: Constants) -> float:
 
 
 def eta1(c: Constants) -> float:
-    """Return η₁ = μ_F²/(4G²mL_J), which is 0 if μ_F = 0 (Theorem 1, which has no m)."""
+    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ, which is 0 if μ_F = 0 (Theorem 1, which omits m)."""
     return c.mu_F**2 / (4 * c.G**2 * L_L(c))
 
 
 def eta2(K: float) -> float:
-    """Return η₂ = 1/√K (Theorem 1)."""
+    """Return the step size η₂ = 1/√K of λ (Theorem 1)."""
     return 1 / math.sqrt(K)
 
 
 def sgd_bracket(c: Constants) -> float:
-    """Return B = mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] (Lemma 14, whose inner 2 lacks the factor m)."""
+    """Return the factor B of `sgd_error`: mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] (Lemma 14, whose inner 2 lacks m)."""
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
 
 
 def sgd_error(c: Constants, N: float) -> float:
-    """Return the bound 4B²/(μ_F N) on E‖ω − ω*‖² (Lemma 14)."""
+    """Return the bound 4B²/(μ_F N) on the error E‖ω − ω*‖² of the SGD with N samples (Lemma 14); B is `sgd_bracket`."""
     B = sgd_bracket(c)
     return _over(4 * B * B / N, c.mu_F)
 
 
 def first_order(c: Constants, K: float, N: float) -> float:
-    """Return a bound on the mean of E‖∇J_L‖² over the iterates (Lemma 4).
+    """Return a bound on the mean over iterates of E‖∇J_L‖², the squared gradient of the Lagrangian (Lemma 4).
 
-    It is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖².
+    The bound is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖².
     """
     J = c.h_max / (1 - c.gamma)
     ascent = 2 * weight(c) * J / K + 2 * c.I * J**2 * eta2(K)
@@ -188,7 +191,10 @@ def omega_norm(c: Constants, K: float, N: float) -> float:
 
 
 def epsilon_KN(c: Constants, K: float, N: float) -> float:
-    """Return ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ) (Lemma 5)."""
+    """Return the error ε_KN of learning with K iterations of N samples (Lemma 5), where ΔJ_L is the Lagrangian's gap:
+
+    ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ).
+    """
     if why_infinite(c):
         return math.inf
     drift = c.M * eta1(c) / 2 * omega_norm(c, K, N)
@@ -196,25 +202,31 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 
 
 def dual_terms(c: Constants, K: float, N: float) -> float:
-    """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)² (App. F.1).
+    """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)², the error of the dual steps (App. F.1).
 
-    It uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)².
+    The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)².
     """
     return c.I * (c.h_max / (1 - c.gamma)) ** 2 * (2 * eta2(K) + 1 / N)
 
 
 def class_gap(c: Constants) -> float:
-    """Return (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r, both with J_g ≥ κ; ε₂ = ε_bias2. For Lemma 6."""
+    """Return a bound on the reward that the policy class Θ loses against all policies Π with J_g ≥ κ (for Lemma 6):
+
+    (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r with ε₂ = ε_bias2.
+    """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
 
 def conservative_gap(c: Constants, kappa: float) -> float:
-    """Return κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ). Lemma 7; loose, the true slope is about λ*."""
+    """Return a bound on the reward that the margin κ costs (Lemma 7); it is loose, as the true slope is about λ*.
+
+    κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ).
+    """
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 
 
 def kappa_explicit(c: Constants, K: float) -> float:
-    """Return IΛ/√K + 4IH²/(Λ(1−γ)²√K), the terms of κ without ε_KN, bias and noise.
+    """Return the terms of the margin κ without ε_KN, bias and noise: IΛ/√K + 4IH²/(Λ(1−γ)²√K).
 
     If `c.kappa` = 0, these are the last two terms of Theorem 1.
     """
@@ -222,16 +234,19 @@ def kappa_explicit(c: Constants, K: float) -> float:
 
 
 def kappa(c: Constants, K: float, N: float) -> float:
-    """Return κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]. Theorem 1, App. F.2, by Lemma 12.
+    """Return the margin κ of Theorem 1 (App. F.2, by Lemma 12); if it is ≤ `c.kappa`, then E J_gi(π̄) ≥ 0.
 
-    If κ ≤ `c.kappa`, then E J_gi(π̄) ≥ 0.
+    κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]
     """
     bias = math.sqrt(c.eps_bias) / (1 - c.gamma) + class_gap(c)
     return kappa_explicit(c, K) + 2 / lam_max(c) * (bias + epsilon_KN(c, K, N) + dual_terms(c, math.inf, N))
 
 
 def objective_bound(c: Constants, K: float, N: float) -> float:
-    """Return √ε_bias/(1−γ) + ε_KN + dual_terms + conservative_gap(κ) ≥ E[J_r(π*_θ) − J_r(π̄)]. Theorem 1."""
+    """Return the bound of Theorem 1 on the gap E[J_r(π*_θ) − J_r(π̄)] of the uniform mixture π̄ of the iterates:
+
+    √ε_bias/(1−γ) + ε_KN + dual_terms + conservative_gap(κ).
+    """
     learning = math.sqrt(c.eps_bias) / (1 - c.gamma) + epsilon_KN(c, K, N) + dual_terms(c, K, N)
     return learning + conservative_gap(c, kappa(c, K, N))
 
@@ -249,13 +264,13 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 
 
 def K_of(c: Constants, eps: float) -> float:
-    """Return the smallest K (or inf) whose terms in `objective_bound`, without bias, are ≤ ε/2: O(I²/(φ⁴(1−γ)⁴ε²))."""
+    """Return the fewest iterations K (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²/(φ⁴(1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
 
 
 def N_of(c: Constants, eps: float) -> float:
-    """Return the smallest N (or inf) whose terms in `objective_bound`, without bias, are ≤ ε/2: O(I²Λ²/((1−γ)⁴ε²))."""
+    """Return the fewest samples N (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²Λ²/((1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
 

@@ -122,7 +122,7 @@ class TotalOracle:
 
     @property
     def quotient(self) -> Quotient:
-        """The quotient for nonzero weights on all signals."""
+        """The quotient (the collapsed model) for nonzero weights on all signals."""
         return self._collapse((True,) * (1 + self.cmdp.I)).quotient
 
     # ------------------------------------------------------------------------------------------------ the best policy

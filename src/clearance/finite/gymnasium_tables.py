@@ -85,8 +85,9 @@ def _read(env: Any) -> _Table:
 
 
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
-    """Return ρ [S], and which states [S] are entered only by transitions that end the episode;
-    self-loops are ignored.
+    """Return ρ [S], and which states [S] are entered only by transitions s → s_next that end the episode (`over`).
+
+    Self-loops are ignored. Without a given ρ, it is uniform over the other states.
     """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True

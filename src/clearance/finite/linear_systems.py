@@ -32,8 +32,8 @@ class Places(Protocol):
 
 
 def solve_systems(system: Array, y: Array) -> Array:
-    """Return (I − γP)⁻¹ y for dense systems [..., S, S];
-    raise SolverError if γ is so close to 1 that one is singular.
+    """Return x with system·x = y for dense systems I − γP [..., S, S];
+    raise SolverError if γ is so close to 1 that one of them is singular.
     """
     try:
         return np.asarray(np.linalg.solve(system, y), float)

@@ -35,9 +35,10 @@ def limit_reach(
     states    numbers or names of states, or true and false for each [S]
     at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
     at_least  a lower limit instead: the goal is reached with at least this probability
+    name      name of the new constraint
 
-    Sets that can be left again double the states: those after S are the same states once the set was entered, and
-    policies have a row for each.
+    If the set can be left again, the number of states doubles: state S + s is state s after the set was entered.
+    Policies have a row for each of the 2S states.
 
     >>> P = np.zeros((3, 2, 3)); P[0, 0, 1] = P[0, 1, 2] = P[1, :, 1] = P[2, :, 2] = 1
     >>> limit_reach(CMDP(P, [[1.0, 0], [0, 0], [0, 0]], rho=[1, 0, 0], criterion="total"), [1], at_most=0.25).b

@@ -26,7 +26,7 @@ G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
-    """Return A_L = A_r + Σ_i λ_i A_gi from stacked signals [..., 1+I] and λ [I] (eq. 14)."""
+    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals [..., 1+I] (eq. 14)."""
     return A[..., 0] + A[..., 1:] @ lam
 
 
@@ -36,8 +36,8 @@ class SGD:
 
     In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the
     form printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time constant
-    is longer by 1/(2(1−γ)²), so that 100 samples are far too few. The theory requires α ≤ 1/(4G²), which is 1/8 for
-    one-hot features.
+    is longer by 1/(2(1−γ)²), so that 100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds
+    ‖score‖; this is 1/8 for one-hot features.
     """
 
     alpha: float = 0.05
@@ -67,10 +67,10 @@ class SGD:
 class WeightedSGD:
     """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
-    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and
-    for every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). Step sizes are capped at 1/(2G²), above which the first steps
-    diverge; the paper projects on a ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so
-    the separate regressions on the same draws add up exactly to one regression of Â_L.
+    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
+    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). Step sizes are capped at 1/(2G²), above which the first steps diverge (G
+    bounds ‖score‖); the paper projects on a ball for the same purpose. Without a projection, SGD from 0 is linear in Â,
+    so the separate regressions on the same draws add up exactly to one regression of Â_L.
     """
 
     sigma_F: float = 0.1
@@ -90,7 +90,8 @@ class AcceleratedSGD:
     """Estimate ω by accelerated SGD (Mondal and Aggarwal 2024; Jain et al. 2018).
 
     u = a·x + (1−a)·v;  ĝ = (score·u − Â_L/(1−γ)) score;  x = u − δĝ;  v = βu + (1−β)v − ξĝ;  ω = mean of the last half
-    of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²).
+    of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²). G bounds ‖score‖, and
+    `mu_F` is the assumed smallest eigenvalue μ_F of the Fisher matrix.
     """
 
     mu_F: float = 0.05

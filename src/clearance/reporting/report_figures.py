@@ -142,7 +142,7 @@ def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
 
 
 def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> list[Element]:
-    """Return the figures of the reward and of the slacks over steps; `ranges` are those of their vertical axes."""
+    """Return the figures of reward and slacks over steps; `name` makes ids unique, `ranges` are those of the y axes."""
     found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
     for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
         found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "slack", ranges[i]))
@@ -150,7 +150,7 @@ def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> 
 
 
 def multipliers(view: View, name: str) -> Element | None:
-    """Return the figure of λ of every constraint over steps, with λ* of the optimum; None without constraints."""
+    """Return the figure of every λ_i over steps, with λ* of the optimum; None without constraints."""
     I = len(view.names)
     if not I:
         return None
@@ -173,8 +173,8 @@ def multipliers(view: View, name: str) -> Element | None:
 
 
 def price(view: View, seen: Frontier, name: str) -> Element:
-    """Return the figure of the best reward against one limit,
-    with the problem's own limit and the chosen policy marked.
+    """Return the figure of the best reward against one limit (the frontier `seen`), with the problem's own limit and
+    the chosen policy marked; `name` makes ids in the page unique.
     """
     own, chosen = seen.own, _chosen_point(view, 0)
     at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"

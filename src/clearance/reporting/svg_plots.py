@@ -49,7 +49,7 @@ class Axes:
         self.marks.append(el("polygon", points=_points(*map(np.append, there, back)), class_=f"band {style}"))
 
     def level(self, y: float, style: str, text: str = "") -> None:
-        """Draw a horizontal line, with its label at the left end, where curves are less likely to be near."""
+        """Draw a horizontal line at y; its label `text` is at the left end, where curves are less likely to be near."""
         at = float(self.py(y))
         self.marks.append(el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_=f"level {style}"))
         if text:

@@ -45,7 +45,7 @@ Made = tuple[Method, Sampler | None]  # None: the sampler that the method needs
 
 
 class Budget(NamedTuple):
-    """The budget of one run: environment steps, iterations, and u = 1 − γ."""
+    """The budget of one run: environment steps, iterations K, and u = 1 − γ of the problem."""
 
     steps: float
     K: int

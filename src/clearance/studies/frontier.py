@@ -163,6 +163,8 @@ def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> A
 
     For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the
     other at the limits `at`, each run starting from the one before; the result is a `LearnedFrontier`.
+
+    how  the other arguments of `model_frontier` or `simulator_frontier`
     """
     if isinstance(problem, Simulator):
         return simulator_frontier(problem, constraint, **how)

@@ -53,7 +53,7 @@ def unit(word):
 
 @piece
 def geometric(word, tail, guide, inv_log_gamma):
-    """Return T in {1, 2, …} with P(T > t) = γ^t, by inversion: the first t with u ≥ γ^t.
+    """Return a horizon T in {1, 2, …} with P(T > t) = γ^t: the first t with u ≥ γ^t, where u is the word in (0, 1).
 
     The search starts at the entry of the guide table. Beyond the table of γ^t (γ very close to 1), the logarithm is
     used, which takes five times longer.
@@ -198,7 +198,7 @@ def threshold_of(q):
 
 @piece
 def fine_of(q):
-    """Return the 32 bits of a probability that follow those of `threshold_of`."""
+    """Return the 32 bits of a probability q that follow those of `threshold_of`."""
     return U(0) if q >= 1.0 else U((q * 4294967296.0 - np.floor(q * 4294967296.0)) * 4294967296.0)
 
 
@@ -233,7 +233,7 @@ def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[n
 
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view of x. The arrays of a model are read-only too, so one compiled version serves both."""
+    """Return a read-only view of x: kernels compiled for the read-only arrays of a model then accept it."""
     view = x.view()
     view.flags.writeable = False
     return view

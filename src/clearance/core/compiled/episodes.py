@@ -146,7 +146,7 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
 
 @kernel
 def tally(key, model, pol, N, V, count, total, starts):
-    """Run N walks from ρ with geometric horizon; count visits [S·A] and starts [S], and sum V(s') by pair [S·A, H].
+    """Run N walks from ρ; count visits of pairs [S·A] and starts [S], and add V(s') of all signals to `total` [S·A, H].
 
     A critic of any form needs these numbers for a TD step with targets from V. Returns the number of environment steps.
     """

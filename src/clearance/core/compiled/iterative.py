@@ -76,7 +76,10 @@ def _largest(x):
 
 @kernel(error_model="numpy")  # a breakdown divides by 0, and is recognised by what comes out
 def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
-    """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual reached."""
+    """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual.
+
+    At most `limit` iterations of BiCGStab are made.
+    """
     n = len(y)
     r, p, v, s, t = np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
     _apply(indptr, indices, data, gamma, x, v)
@@ -116,7 +119,10 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
-    """Solve (I − γM) x = y by x ← y + γMx in place (Gauss–Seidel), which always converges, but slowly."""
+    """Solve (I − γM) x = y by at most `limit` sweeps x ← y + γMx in place (Gauss–Seidel), until changes are ≤ tol.
+
+    This always converges, but slowly. Return the last change.
+    """
     worst = np.inf
     for _ in range(limit):
         worst = 0.0

@@ -205,13 +205,15 @@ class MixtureEpisodes:
 
 
 def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Array | float) -> Array:
-    """Return V̂ [S, 1+I], lowered where that raises the lower bound of X; X stays unbiased.
+    """Return the control variate V [S, 1+I], lowered in states where that raises the lower bound of the estimate X.
+
+    X stays unbiased, since it is so for any control variate V̂. Episodes continue with probability q = γ^power.
 
     lowest  the smallest signals [S, 1+I] that the policy can get in each state
     share   how much of the possible gain is taken [1+I], 0 to 1
 
-    The lower bound of X is that of y = lowest − (1−q) V̂ times a multiple of `full`, or that of V̂. Where y is small, V̂
-    is lowered, at most until both are equal. If such states are visited often, X varies much more.
+    The lower bound of X is that of y = lowest − (1−q) V̂ times a multiple of `full`, or that of V̂. Where y is small,
+    V̂ is lowered, at most until both are equal. If such states are visited often, X varies much more.
     """
     q = gamma**power
     many = (gamma / q) / (1 - gamma / q)

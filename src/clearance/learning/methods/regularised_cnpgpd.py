@@ -82,7 +82,7 @@ class RegularisedCNPGPD:
             check_positive("lam_max", self.lam_max)
 
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
-        """Return the same method with K and N decided:
+        """Return the same method with K and N chosen for `budget` environment steps, unless they are set:
         at least ten walks per iteration if that leaves 50 iterations.
         """
         walks = 0.99 * budget * (1 - gamma)
