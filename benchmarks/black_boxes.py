@@ -106,7 +106,8 @@ def main() -> None:
             found = cl.solve(cl.tabular(task["env"], **asked), budget=args.budget, seed=0)
             J = found.policy.J(model)
             spent = f"{found.env_steps:.2g} | {time.process_time() - began:.0f}"
-            at = f"{J[0]:.4f} | {J[0] / best.J_r:.2%} | {-J[1]:.4f} ≤ {task['limit']:g}"
+            share = f"{J[0] / best.J_r:.2%}" if best.J_r > 0 else f"loss {best.J_r - J[0]:.4f}"
+            at = f"{J[0]:.4f} | {share} | {-J[1]:.4f} ≤ {task['limit']:g}"
             print(
                 f"| {name} | {best.status} {best.J_r:.4f} (cost {-best.J[1]:.3f}, λ {best.lam[0]:.2f}) | "
                 f"{found.certificate.verdict} | {at} | {spent} |",
