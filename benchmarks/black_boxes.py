@@ -61,6 +61,7 @@ def taxi() -> dict[str, Any]:
         "cost": lambda obs, action, after, info: float(int(action) < 2),
         "limit": 5.0,
         "bounds": ([-10, 0], [20, 1]),
+        "totals": ([-np.inf, 0], [20, np.inf]),  # a passenger is delivered once
         "gamma": 0.95,
     }
 
