@@ -61,6 +61,7 @@ def taxi() -> dict[str, Any]:
         "cost": lambda obs, action, after, info: float(int(action) < 2),
         "limit": 5.0,
         "bounds": ([-10, 0], [20, 1]),
+        "totals": ([-np.inf, 0], [20, np.inf]),  # a passenger is delivered once
         "gamma": 0.95,
     }
 
@@ -106,7 +107,8 @@ def main() -> None:
             found = cl.solve(cl.tabular(task["env"], **asked), budget=args.budget, seed=0)
             J = found.policy.J(model)
             spent = f"{found.env_steps:.2g} | {time.process_time() - began:.0f}"
-            at = f"{J[0]:.4f} | {J[0] / best.J_r:.2%} | {-J[1]:.4f} ≤ {task['limit']:g}"
+            share = f"{J[0] / best.J_r:.2%}" if best.J_r > 0 else f"loss {best.J_r - J[0]:.4f}"
+            at = f"{J[0]:.4f} | {share} | {-J[1]:.4f} ≤ {task['limit']:g}"
             print(
                 f"| {name} | {best.status} {best.J_r:.4f} (cost {-best.J[1]:.3f}, λ {best.lam[0]:.2f}) | "
                 f"{found.certificate.verdict} | {at} | {spent} |",
