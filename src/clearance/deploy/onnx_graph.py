@@ -14,10 +14,11 @@ import numpy as np
 from clearance.certificates.certificate_fields import certificate_text
 from clearance.core.action_draws import NormalDraws
 from clearance.core.convolution import Front
-from clearance.core.errors import MissingExtraError
+from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.network_form import CLIP, LOG_STD, Parameters
 from clearance.core.spaces import Box, Discrete, MultiDiscrete
-from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+from clearance.deploy.running_policy import NetworkRunner, RunningPolicy
+from clearance.deploy.table_policy import TablePolicy
 
 try:
     import onnx
@@ -83,6 +84,8 @@ def build_model(policy: RunningPolicy) -> Any:
 
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
     """Row m·S + s of π, and the action where a uniform number falls into its cumulative sums."""
+    if policy.horizon is not None:
+        raise InputError("the policy depends on the time, which the graph has no input for: export it as .json")
     M, S, A = policy.pi.shape
     row = graph.input("obs", TensorProto.INT64)
     noise = graph.reshape(graph.input("noise", TensorProto.DOUBLE), 1)

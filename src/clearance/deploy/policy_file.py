@@ -18,24 +18,33 @@ from clearance.core.atomic_files import fingerprint, load_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, exists_inside
 from clearance.core.network_form import ARRAYS, NetworkForm, most_numbers
-from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy, TablePolicy
+from clearance.core.policy_tables import SUFFIXES, read_policy_table
+from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy
+from clearance.deploy.table_policy import TablePolicy
 
-NAMES = (*ARRAYS, "pi", "certificate")
+LABELS = ("states", "actions")
+NAMES = (*ARRAYS, *LABELS, "pi", "certificate")
 
 
 def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> RunningPolicy:
-    """Return a policy that acts, from `policy.npz` or from a run folder. It needs NumPy alone.
+    """Return a policy that acts, from `policy.npz`, from a run folder, or from a table (.csv, .json) that `save_policy`
+    wrote. It needs NumPy alone.
 
+    Where the file has names, a state may be given by its name, and the action comes back by name.
     `policy.certificate` is what the file says of it, None where it says nothing; one that does not certify it is
     reported as a warning.
 
     seed  of the policy's own random numbers; None draws one from the system
     """
     given = Path(path)
+    if given.suffix.lower() in SUFFIXES and not given.is_dir():
+        return _load_table(given, seed)
     where = Inside(given, "policy.npz") if given.is_dir() else given
     if isinstance(where, Inside):
         _check_manifest(where)
     arrays = read_arrays(where, NAMES, most_numbers)
+    if isinstance(where, Inside) and "pi" in arrays:
+        arrays = _labels_beside(where.folder) | arrays
     try:
         policy = restore_policy(arrays, _certificate(where, arrays), seed)
     except InputError as e:
@@ -52,7 +61,8 @@ def restore_policy(
         pi = arrays["pi"][None] if arrays["pi"].ndim == 2 else arrays["pi"]
         if "weights" not in arrays and len(pi) != 1:
             raise InputError("weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
-        return TablePolicy(arrays.get("weights", np.ones(1)), pi, certificate, seed)
+        labels: dict[str, Any] = {name: arrays.get(name) for name in LABELS}
+        return TablePolicy(arrays.get("weights", np.ones(1)), pi, certificate, seed, **labels)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
         raise InputError(f"{missing[0]} is missing; a policy file holds weights and pi, or weights and theta")
@@ -61,6 +71,21 @@ def restore_policy(
         raise InputError(f"theta has shape {arrays['theta'].shape}, its description asks for {form.weight_count}")
     normaliser = arrays["obs_mean"], arrays["obs_var"], arrays["obs_count"]
     return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+
+
+def _load_table(path: Path, seed: int | None) -> RunningPolicy:
+    """Return the policy of a table; JSON may hold its certificate."""
+    found = read_policy_table(path)
+    said = None if found.certificate is None else parse_certificate(path, dict(found.certificate))
+    policy = TablePolicy(found.weights, found.pi, said, seed, found.states, found.actions)
+    _say_uncertified(path, policy.certificate)
+    return policy
+
+
+def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
+    """Return the names of states and actions, as the model of the run has them."""
+    model = Inside(folder, "problem.npz")
+    return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:

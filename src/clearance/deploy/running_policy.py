@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Certificate
-from clearance.core.arrays import Array
 from clearance.core.cost_memory import CostMemory, CostTracker, read_costs
 from clearance.core.errors import InputError
 from clearance.core.network_form import NetworkForm
@@ -46,6 +45,7 @@ class RunningPolicy(ABC):
     obs_shape: tuple[int, ...]
     memory: CostMemory | None = None
     tracker: CostTracker | None = None
+    frames = 4  # between the caller and a warning
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
@@ -161,7 +161,7 @@ class RunningPolicy(ABC):
         text = (
             f"the certificate is about actions that are drawn; always taking the most likely one is not covered{known}"
         )
-        warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=4)
+        warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=self.frames)
 
     @property
     @abstractmethod
@@ -178,38 +178,6 @@ class RunningPolicy(ABC):
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return actions[0]
-
-
-class TablePolicy(RunningPolicy):
-    """Policies pi [M, S, A] of a finite model; an observation is the number of a state."""
-
-    obs_shape = ()
-
-    def __init__(self, weights: Any, pi: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
-        super().__init__(weights, certificate, seed)
-        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=3))
-        if len(self.pi) != self.M:
-            raise InputError(f"weights has {self.M} entries for {len(self.pi)} policies; give one each")
-
-    @property
-    def draws(self) -> bool:
-        return bool(np.any(self.pi.max(-1) < 1))
-
-    def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        S = self.pi.shape[1]
-        if rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < S)):
-            raise InputError(f"the observation must be the number of a state, 0 .. {S - 1}, got {_short(rows)}")
-        return rows
-
-    def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        p = self.pi[components, rows]
-        if rng is None:
-            return np.argmax(p, -1)
-        cdf = np.cumsum(p / p.sum(-1, keepdims=True), -1)
-        return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
-
-    def _one(self, actions: NDArray[Any]) -> int:
-        return int(actions[0])
 
 
 class NetworkRunner(RunningPolicy):
@@ -271,7 +239,3 @@ class NetworkRunner(RunningPolicy):
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return int(actions[0]) if actions.ndim == 1 else actions[0]
-
-
-def _short(rows: NDArray[Any]) -> str:
-    return " ".join(repr(rows[:3].tolist()).split())[:80]

@@ -32,3 +32,8 @@ def transitions(
 def start_at(S: int, s: int) -> np.ndarray:
     """ρ = δ_s [S]."""
     return np.eye(1, S, s)[0]
+
+
+def number_names(what: str, n: int) -> list[str]:
+    """Return n names: "queue 0", "queue 1", …"""
+    return [f"{what} {i}" for i in range(n)]

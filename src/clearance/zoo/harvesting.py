@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import transitions
+from clearance.finite.transition_rows import number_names, transitions
 
 ARRIVALS = (0.5, 0.3, 0.2)
 
@@ -56,7 +57,13 @@ def harvesting(
         for x in (-1.0 * bought[..., 0, 0, 0], 1.0 * q[..., 0, 0, 0], overflow[..., 0, 0])
     )
     limit = np.array([queue, lost]) / (1 - gamma)
-    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, names=["queue", "lost"])
+    labels: Any = {"states": _state_names(size), "actions": number_names("send", 3), "names": ["queue", "lost"]}
+    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, **labels)
+
+
+def _state_names(size: tuple[int, ...]) -> list[str]:
+    channel, weather = ("bad", "good"), ("dark", "sun")
+    return [f"energy {e}, queue {q}, {channel[c]} channel, {weather[w]}" for e, q, c, w in np.ndindex(size)]
 
 
 def _index(size: tuple[int, ...], e, q, c, w):
