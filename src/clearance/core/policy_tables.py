@@ -156,7 +156,6 @@ def _assemble(
 ) -> PolicyTable:
     own_states, S = _labels(entries, "state") if states is None else (tuple(states), len(states))
     own_actions, A = _labels(entries, "action") if actions is None else (tuple(actions), len(actions))
-    state_of, action_of = (_index(names, n) for names, n in ((own_states, S), (own_actions, A)))
     timed = entries[0].time is not None
     M, H = 1 + max(e.component for e in entries), 1 + max(e.time or 0 for e in entries)
     shape = (M, H, S, A)
@@ -164,6 +163,7 @@ def _assemble(
         raise InputError(f"{path}: components and times must be 0, 1, … without gaps, every time in every component")
     if 8 * math.prod(shape) > max_memory(os.path.getsize(path)):
         raise InputError(f"{path}: the table [M, H, S, A] = {shape} does not fit into memory (--max-memory)")
+    state_of, action_of = (_index(names, n) for names, n in ((own_states, S), (own_actions, A)))
     pi, seen, weights = np.zeros(shape), np.zeros(shape, bool), np.full(M, np.nan)
     for e in entries:
         at = e.component, e.time or 0, _find(e, "state", state_of), _find(e, "action", action_of)

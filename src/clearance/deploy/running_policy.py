@@ -126,6 +126,10 @@ class RunningPolicy(ABC):
         actions = self._act(components, rows, deterministic, self.rng)
         return (self._one(actions) if single else actions), (components,)
 
+    def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
+        """Return the actions that a table takes in a state, with their probabilities; networks have no such list."""
+        raise InputError("this policy is a network, which has no table of actions: use act(obs)")
+
     def _given(self, state: tuple[Any, ...], n: int) -> Components:
         found = np.asarray(state[0])
         if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= self.M:

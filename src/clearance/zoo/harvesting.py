@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import number_names, transitions
+from clearance.finite.transition_rows import transitions
 
 ARRIVALS = (0.5, 0.3, 0.2)
 
@@ -57,7 +57,7 @@ def harvesting(
         for x in (-1.0 * bought[..., 0, 0, 0], 1.0 * q[..., 0, 0, 0], overflow[..., 0, 0])
     )
     limit = np.array([queue, lost]) / (1 - gamma)
-    labels: Any = {"states": _state_names(size), "actions": number_names("send", 3), "names": ["queue", "lost"]}
+    labels: Any = {"states": _state_names(size), "actions": ["send-0", "send-1", "send-2"], "names": ["queue", "lost"]}
     return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, **labels)
 
 

@@ -42,5 +42,9 @@ def inventory(
     r = 8 * np.minimum(y, D) @ p - np.where(ordered > 0, 4.0 + 2 * ordered, 0.0) - y[:, :, 0]
     lost = np.maximum(D - y, 0) @ p
     limit = (1 - fill_rate) * (np.arange(len(p)) @ p) / (1 - gamma)
-    labels: Any = {"states": number_names("stock", S), "actions": number_names("order", S), "names": ["lost sales"]}
+    labels: Any = {
+        "states": number_names("stock", S),
+        "actions": [f"order-{a}" for a in range(S)],
+        "names": ["lost sales"],
+    }
     return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=lost, limit=limit, **labels)

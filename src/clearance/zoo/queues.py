@@ -45,7 +45,7 @@ def queue_power(
     P = transitions(S, len(q), x, a, s_next, prob)
     r, cost = np.broadcast_arrays(-1.0 * x, q**3)
     rho = 0.9 ** np.arange(S)
-    labels: Any = {"states": number_names("queue", S), "actions": [f"rate {x:g}" for x in q], "names": ["power"]}
+    labels: Any = {"states": number_names("queue", S), "actions": [f"rate-{x:g}" for x in q], "names": ["power"]}
     return CMDP(P, r, rho=rho / rho.sum(), gamma=gamma, cost=cost, limit=power / (1 - gamma), **labels)
 
 

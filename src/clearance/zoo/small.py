@@ -58,5 +58,5 @@ def _controlled_queue(**criterion: Any) -> CMDP:
         P[s, :, s] = 1 - up - down
     r = np.broadcast_to(5.0 - np.arange(S)[:, None], (S, A))
     g = np.stack([np.broadcast_to(3 - 10 * service, (S, A)), np.broadcast_to(1.2 - 8 * (flow - 1) ** 2, (S, A))])
-    actions = [f"service {a:g}, flow {f:g}" for a, f in zip(service, flow, strict=True)]
+    actions = [f"service-{a:g}-flow-{f:g}" for a, f in zip(service, flow, strict=True)]
     return CMDP(P, r, g, 0.0, names=["service", "flow"], states=number_names("queue", S), actions=actions, **criterion)

@@ -11,7 +11,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
 from clearance.zoo.grid_worlds import DIRECTIONS, cell_names
 
-DRIVING = ("south", "north", "east", "west", "pick up", "drop off")
+DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
 
 
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
