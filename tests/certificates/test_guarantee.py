@@ -79,7 +79,9 @@ def test_every_limit_must_pass() -> None:
         assert cl.certify(base.replace(b=J[1:] - slack), pi, evidence="samples").verdict == verdict
 
 
-@pytest.mark.parametrize(("name", "base"), [("two-state", False), ("bai2023", True)])
+@pytest.mark.parametrize(
+    ("name", "base"), [("two-state", False), pytest.param("bai2023", True, marks=pytest.mark.slow)]
+)
 def test_a_broken_limit_is_rarely_certified(name: str, base: bool) -> None:
     """300 tests at δ = .05 of a policy that breaks the limit by a hair, and of one that keeps it by a hair."""
     cmdp = cl.zoo.MODELS[name]()
@@ -376,7 +378,7 @@ def test_one_kappa_for_each_constraint(evidence: str) -> None:
     s = cl.solve(cmdp, cl.RegularisedCNPGPD(kappa=(0.0, 0.3)), evidence=evidence, budget=1.5e6, delta=0.05)  # type: ignore[arg-type]
     assert np.array_equal(s.kappa, [0.0, 0.3]) and s.certificate.verdict == "CERTIFIED"
     late = s.trace.J_hat[-len(s.trace) // 10 :, 1:].mean(0) - cmdp.b
-    assert np.all(late > np.array([0.0, 0.3]) - 0.1), "the limits that are aimed at are b + κ"
+    assert np.all(late > np.array([0.0, 0.3]) - 0.2), "the limits that are aimed at are b + κ"
 
 
 @pytest.mark.parametrize("evidence", ["exact", "samples"])

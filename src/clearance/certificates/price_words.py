@@ -1,9 +1,9 @@
-"""The price of a limit in one sentence, the same wherever λ is shown."""
+"""The price λ of a limit in one sentence, the same wherever λ is shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clearance.core.errors import round_up
@@ -13,7 +13,9 @@ PRICE = "at the margin, tightening this limit by one unit costs at least λ rewa
 
 
 def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] | None = None) -> str:
-    """Return what λ says of one limit: to tighten a cost's limit is to lower it, a utility's limit to raise it.
+    """Return a sentence that explains λ for one limit.
+
+    Tightening means lowering the limit of a cost, raising that of a utility.
 
     ends  between what every optimal λ lies, where λ is known up to some accuracy
 
@@ -30,10 +32,19 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
     return f"{name}: at the margin, {costs}; {loosen} it {gains}."
 
 
+def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
+    """Return the price of each limit; None where the multipliers are those of a learner, which are not prices.
+
+    They are prices where an upper bound on the optimum is known with them.
+    """
+    learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
+    return None if learned else said.get("lam")
+
+
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per limit of an answer; none where the multipliers are not those of the optimum."""
-    lam = said.get("lam")
-    if lam is None or not len(lam) or said.get("evidence") != "exact":
+    """Return one sentence per limit of an answer; an empty list if the multipliers are not those of the optimum."""
+    lam = prices(said)
+    if lam is None or said.get("evidence") != "exact":
         return []
     ends = said.get("lam_range")
     ranges = [None] * len(lam) if ends is None else [(float(low), float(high)) for low, high in zip(*ends, strict=True)]

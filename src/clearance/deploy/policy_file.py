@@ -1,10 +1,10 @@
-"""Policy files, read for use: `policy.npz` by itself, or that of a run folder. Nothing in them is ever executed."""
+"""Load policies for use, from `policy.npz` or from a run folder. Nothing in the files is ever executed."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,27 @@ from clearance.core.array_files import read_arrays
 from clearance.core.atomic_files import fingerprint, load_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, exists_inside
-from clearance.core.network_form import ARRAYS, NetworkForm, most_numbers
+from clearance.core.network_form import ARRAYS, RULE_NAME, NetworkForm, explain_missing_rule, most_numbers
 from clearance.core.policy_tables import SUFFIXES, read_policy_table
+from clearance.deploy.rule_runner import RuleRunner
 from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy
 from clearance.deploy.table_policy import TablePolicy
+from clearance.deploy.timed_table import TimedTablePolicy
 
 LABELS = ("states", "actions")
-NAMES = (*ARRAYS, *LABELS, "pi", "certificate")
+NAMES = (*ARRAYS, *LABELS, "pi", "certificate", RULE_NAME)
+Rule = Callable[[Any], Any] | None
 
 
-def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> RunningPolicy:
-    """Return a policy that acts, from `policy.npz`, from a run folder, or from a table (.csv, .json) that `save_policy`
-    wrote. It needs NumPy alone.
+def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: Rule = None) -> RunningPolicy:
+    """Load a policy for use from `policy.npz`, a run folder, or a table (.csv, .json) that `save_policy` wrote.
 
-    Where the file has names, a state may be given by its name, and the action comes back by name.
-    `policy.certificate` is what the file says of it, None where it says nothing; one that does not certify it is
-    reported as a warning.
+    It needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by name.
+    `policy.certificate` is the certificate in the file, or None. A certificate with another verdict than CERTIFIED
+    causes a warning.
 
-    seed  of the policy's own random numbers; None draws one from the system
+    seed  seed of the policy's random numbers; None draws one from the system
+    rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if one is
     """
     given = Path(path)
     if given.suffix.lower() in SUFFIXES and not given.is_dir():
@@ -46,7 +49,7 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> Runnin
     if isinstance(where, Inside) and "pi" in arrays:
         arrays = _labels_beside(where.folder) | arrays
     try:
-        policy = restore_policy(arrays, _certificate(where, arrays), seed)
+        policy = restore_policy(arrays, _certificate(where, arrays), seed, rule)
     except InputError as e:
         raise InputError(str(e) if str(e).startswith(f"{where}: ") else f"{where}: {e}") from None
     _say_uncertified(where, policy.certificate)
@@ -54,15 +57,21 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> Runnin
 
 
 def restore_policy(
-    arrays: Mapping[str, NDArray[Any]], certificate: Certificate | None = None, seed: int | None = None
+    arrays: Mapping[str, NDArray[Any]],
+    certificate: Certificate | None = None,
+    seed: int | None = None,
+    rule: Rule = None,
 ) -> RunningPolicy:
-    """Return the policy of a file's arrays, or of `arrays()` of a mixture in memory."""
+    """Return the policy for the arrays of a file, or for `arrays()` of a mixture in memory."""
+    if rule is not None and RULE_NAME not in arrays:
+        raise InputError("no rule is part of this policy: leave out rule")
     if "pi" in arrays:
         pi = arrays["pi"][None] if arrays["pi"].ndim == 2 else arrays["pi"]
         if "weights" not in arrays and len(pi) != 1:
             raise InputError("weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
+        kind = TimedTablePolicy if pi.ndim == 4 else TablePolicy
         labels: dict[str, Any] = {name: arrays.get(name) for name in LABELS}
-        return TablePolicy(arrays.get("weights", np.ones(1)), pi, certificate, seed, **labels)
+        return kind(arrays.get("weights", np.ones(1)), pi, certificate, seed, **labels)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
         raise InputError(f"{missing[0]} is missing; a policy file holds weights and pi, or weights and theta")
@@ -70,36 +79,43 @@ def restore_policy(
     if form.weight_count > arrays["theta"].shape[-1:][0]:
         raise InputError(f"theta has shape {arrays['theta'].shape}, its description asks for {form.weight_count}")
     normaliser = arrays["obs_mean"], arrays["obs_var"], arrays["obs_count"]
-    return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+    if RULE_NAME not in arrays:
+        return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+    name, M = str(arrays[RULE_NAME])[:200], len(arrays["theta"])
+    if rule is None:
+        raise InputError(explain_missing_rule(name, float(arrays["weights"].flat[-1])))
+    networks = NetworkRunner(form, np.full(M, 1 / M), arrays["theta"], normaliser)
+    return RuleRunner(networks, arrays["weights"], rule, name, certificate, seed)
 
 
 def _load_table(path: Path, seed: int | None) -> RunningPolicy:
-    """Return the policy of a table; JSON may hold its certificate."""
+    """Load the policy of a table; a JSON file may contain its certificate."""
     found = read_policy_table(path)
     said = None if found.certificate is None else parse_certificate(path, dict(found.certificate))
-    policy = TablePolicy(found.weights, found.pi, said, seed, found.states, found.actions)
+    kind = TimedTablePolicy if found.pi.ndim == 4 else TablePolicy
+    policy = kind(found.weights, found.pi, said, seed, found.states, found.actions)
     _say_uncertified(path, policy.certificate)
     return policy
 
 
 def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
-    """Return the names of states and actions, as the model of the run has them."""
+    """Return the names of states and actions from the model of the run."""
     model = Inside(folder, "problem.npz")
     return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:
-    """Return a policy that acts: the one given, or a mixture in memory as its file would hold it."""
+    """Return a policy that can act: the given one, or a mixture in memory converted as if loaded from a file."""
     if isinstance(policy, RunningPolicy):
         return policy
     arrays = getattr(policy, "arrays", None)
     if arrays is None:
         raise InputError(f"policy must be a Mixture, a NetworkMixture or one by load_policy, got {policy!r:.60}")
-    return restore_policy(arrays())
+    return restore_policy(arrays(), rule=getattr(policy, "rule", None))
 
 
 def _check_manifest(policy: Inside) -> None:
-    """The policy is there as the run wrote it."""
+    """Raise InputError unless the policy of a run folder matches its hash in the manifest."""
     manifest = load_json(Inside(policy.folder, "manifest.json"), "clearance/manifest/1")
     files = manifest.get("files")
     entry = files.get(policy.name) if isinstance(files, dict) else None
@@ -110,7 +126,7 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """That of the file; of a run of version 0.1, the one beside it."""
+    """Return the certificate in the policy file, or for runs of version 0.1 that of the run folder; None if none."""
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))
     if not isinstance(where, Inside):

@@ -17,13 +17,15 @@ from clearance.deploy.running_policy import Components, Rng, RunningPolicy
 
 
 class TablePolicy(RunningPolicy):
-    """Policies pi [M, S, A] of a finite model, or [M, H, S, A] with a horizon: then `reset` begins with time 0.
+    """Policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
 
-    states, actions  their names, where they have some. Who asks with the name of a state gets the name of an action
+    states, actions  their names, or None. For the name of a state, the action is returned by its name.
     """
 
     obs_shape = ()
+    axes = 3
     frames = 5
+    step: Any = 0  # steps of the episode so far, where that matters
 
     def __init__(
         self,
@@ -35,61 +37,39 @@ class TablePolicy(RunningPolicy):
         actions: Sequence[str] | None = None,
     ) -> None:
         super().__init__(weights, certificate, seed)
-        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=4 if np.ndim(pi) == 4 else 3))
+        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=self.axes))
         if len(self.pi) != self.M:
             raise InputError(f"weights has {self.M} entries for {len(self.pi)} policies; give one each")
         self.states = read_labels("states", states, self.pi.shape[-2])
         self.actions = read_labels("actions", actions, self.pi.shape[-1])
-        self.time: Any = 0
-
-    @property
-    def horizon(self) -> int | None:
-        """Steps of an episode, where the policy depends on the time."""
-        return self.pi.shape[1] if self.pi.ndim == 4 else None
 
     @property
     def draws(self) -> bool:
         return bool(np.any(self.pi.max(-1) < 1))
 
-    def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
-        super().reset(n, rng)
-        self.time = 0
-
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """Return an action for the number of a state, or for its name: then by name, where actions have names.
-
-        t  the step of the episode, where the policy depends on it; unless given, it counts from `reset`
-        """
-        named = self._is_named(obs)
-        if self.horizon is not None:
-            self.time, t = self._check_time(self.time if t is None else t), None
-        actions = super().act(self._number(obs) if named else obs, deterministic, rng, cost_so_far=cost_so_far, t=t)
-        self.time = self.time + 1
+        """Return an action for the number of a state, or for its name; by name if the actions have names."""
+        named = _is_named(obs)
+        rows = self._number(obs) if named else obs
+        actions = super().act(rows, deterministic, rng, cost_so_far=cost_so_far, t=t)
         return self._name(actions) if named and self.actions is not None else actions
 
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
-        if self.horizon is not None:
-            raise InputError("this policy depends on the time, which predict does not know: use reset() and act()")
-        return super().predict(observation, *args, **kwargs)
-
-    predict.__doc__ = RunningPolicy.predict.__doc__
-
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
-        """Return the actions that the policy takes in a state, by name or number, with their probabilities.
+        """Return the actions of the policy in a state, by name or number, with their probabilities.
 
-        Of a mixture it is the component that `reset` has drawn.
+        For a mixture, this is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
         """
         if self.components is None or self.components.ndim:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() first, which draws one of them")
-        row = self._numbers(np.asarray(self._number(state) if self._is_named(state) else state)[None])[0]
-        table = self.pi[int(self.components)]
-        p = table[row] if self.horizon is None else table[self._check_time(t), row]
+        row = self._numbers(np.asarray(self._number(state) if _is_named(state) else state)[None])
+        kept, self.step = self.step, t
+        try:
+            p = self._table(self.components, row)[0]
+        finally:
+            self.step = kept
         return {self._name(a) if self.actions else a: float(p[a]) for a in np.flatnonzero(p).tolist()}
-
-    def _is_named(self, obs: Any) -> bool:
-        return not isinstance(obs, dict) and np.asarray(obs).dtype.kind in "US"
 
     def _number(self, names: Any) -> Any:
         if self.states is None:
@@ -105,12 +85,6 @@ class TablePolicy(RunningPolicy):
         assert self.actions is not None
         return self.actions[actions] if np.ndim(actions) == 0 else np.array(self.actions)[actions]
 
-    def _check_time(self, t: Any) -> Any:
-        assert self.horizon is not None
-        if np.any(np.asarray(t) >= self.horizon) or np.any(np.asarray(t) < 0):
-            raise InputError(f"the policy is for {self.horizon} steps, 0 to {self.horizon - 1}: call reset()")
-        return t
-
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
         S = self.pi.shape[-2]
         if rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < S)):
@@ -118,14 +92,22 @@ class TablePolicy(RunningPolicy):
         return rows
 
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        p = self.pi[components, rows] if self.horizon is None else self.pi[components, self.time, rows]
+        p = self._table(components, rows)
         if rng is None:
             return np.argmax(p, -1)
         cdf = np.cumsum(p / p.sum(-1, keepdims=True), -1)
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
 
+    def _table(self, components: Components, rows: NDArray[Any]) -> Array:
+        """The probabilities of the actions [n, A]."""
+        return self.pi[components, rows]
+
     def _one(self, actions: NDArray[Any]) -> int:
         return int(actions[0])
+
+
+def _is_named(obs: Any) -> bool:
+    return not isinstance(obs, dict) and np.asarray(obs).dtype.kind in "US"
 
 
 def _short(rows: NDArray[Any]) -> str:

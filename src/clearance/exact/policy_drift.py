@@ -1,4 +1,4 @@
-"""What a vector gains in one step of a policy, with bounds that hold in real arithmetic."""
+"""The expected change of a vector in one step of a policy, with bounds that hold in real arithmetic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ LIFTS = 12  # times that what is added to a vector, until it proves a bound, is 
 
 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:
-    """Bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)), up to the factor 1/Σ_a π(a|s); each
-    h(s, a) is the sum of so many terms in floating point.
+    """Return bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)),
+    up to the factor 1/Σ_a π(a|s).
+
+    Each h(s, a) is a floating-point sum of `terms` terms.
     """
     drift, error = rows.drift(V)
     middle = np.einsum("sa,sa->s", pi, h + drift)
@@ -23,12 +25,12 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return the least that is worth adding to vectors of this size, where rounding would swallow less."""
+    """Return an amount that is just large enough to change vectors of this size in floating point."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 
 def between(low: Array, high: Array, slop: Array) -> tuple[Array, Array, Array]:
-    """Return the middle of an enclosure that may be infinite, and its ends moved outward by `slop`."""
+    """Return the middle of the interval [low, high], which may be infinite, and its ends moved outward by `slop`."""
     finite = np.isfinite(low) & np.isfinite(high)
     slop = np.where(np.isfinite(slop), slop, 0.0)
     with np.errstate(invalid="ignore"):

@@ -15,6 +15,6 @@ def load_problem_policy(problem: Any, path: str | os.PathLike[str]) -> Any:
     path = os.path.join(path, "policy.npz") if os.path.isdir(path) else os.fspath(path)
     if not isinstance(problem, Simulator):
         return Mixture.load(path, problem if isinstance(problem, CMDP) else None)
-    from clearance.simulator.policies.network_mixture import NetworkMixture
+    from clearance.simulator.policies.rule_mixture import load_mixture
 
-    return NetworkMixture.load(path)
+    return load_mixture(path)

@@ -1,4 +1,4 @@
-"""A finite model that is used as a simulator, with its transitions counted: what plans are made on."""
+"""A finite model that is used as a simulator, with its transitions counted for planning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
 
 @dataclass(frozen=True, eq=False)
 class FiniteExplored:
-    """The counts of a finite model; its own P and ρ are only sampled from."""
+    """A finite model with counts of its sampled transitions; its P and ρ are only used to draw samples."""
 
     cmdp: CMDP
     policy: Policy
@@ -46,6 +46,11 @@ class FiniteExplored:
     def available(self) -> NDArray[np.bool_]:
         return self.cmdp.available
 
+    def lowest(self, pi: Array) -> Array:
+        """Return the smallest signals [S, 1+I] that π can get in each state."""
+        h = np.moveaxis(self.cmdp.h, 0, -1)
+        return np.where((pi > 0)[..., None], h, np.inf).min(1)
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         return self.counts.walk(self.cmdp, key, pi, max(1, int(steps * (1 - self.cmdp.gamma))))
 
@@ -54,7 +59,7 @@ class FiniteExplored:
 
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
-    """Whether the policy class has a linear program, and the model is small enough to solve it again and again."""
+    """Return whether the policy class has a linear program, and the model is small enough to solve it repeatedly."""
     if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False
     try:
@@ -64,5 +69,5 @@ def can_plan(cmdp: CMDP, policy: Policy) -> bool:
 
 
 def count_transitions(sampler: Any) -> Any:
-    """The sampler with its transitions counted, where it can count them."""
+    """Return the sampler with counting of transitions switched on, if it supports counting."""
     return replace(sampler, counting=True) if isinstance(sampler, Critic) else sampler

@@ -1,4 +1,4 @@
-"""An environment with finitely many observations, with its transitions counted; and its episodes for certificates."""
+"""An environment with finitely many observations whose transitions are counted, and its episodes for certificates."""
 
 from __future__ import annotations
 
@@ -15,17 +15,24 @@ from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, estimate_model
 from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, out_of_bounds_error
 from clearance.finite.softmax_policy import SoftmaxPolicy
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
 SURE = 1e9  # how often it counts that nothing happens after the end
+LONGER = 4.0  # how much longer walks are than what γ counts: what lies far away has to be found first
 
 
 @dataclass(eq=False)
 class ExploredTable:
-    """What was seen of an environment: transitions by pair, Σ h and Σ h² of every pair [S·A, 1+I], and starts [S]."""
+    """Counts of what was observed in an environment with a table of states.
+
+    transitions     {(pair, next state): count}, where pair = s·A + a
+    total, squares  Σ h and Σ h² of the signals at every pair [S·A, 1+I]
+    starts          counts of the first states [S]
+    """
 
     problem: TabularProblem
     policy: SoftmaxPolicy
@@ -46,49 +53,76 @@ class ExploredTable:
     def high(self) -> Array:
         return self.problem.bounds[1]
 
+    @property
+    def most(self) -> Array:
+        """The largest sums of an episode [1+I] that the declared bounds allow."""
+        forever = np.maximum(self.high, 0.0) / (1 - self.problem.statement.gamma)
+        return forever if self.problem.totals is None else np.minimum(forever, self.problem.totals[1])
+
+    def lowest(self, pi: Array) -> None:
+        """Return None: signals may be random, so the smallest one is not known."""
+        return None
+
     def count(self, pair: int, after: int, h: Array) -> None:
         self.transitions[pair, after] = self.transitions.get((pair, after), 0) + 1
         self.total[pair] += h
         self.squares[pair] += h * h
 
     def like(self, h: Array) -> CMDP:
-        """A model with the shape of the problem and signals h [S·A, 1+I], whose P nobody reads."""
+        """Return a model with the shape of the problem and signals h [S·A, 1+I]; its P is a placeholder."""
         S, A, s = self.problem.S, self.problem.A, self.problem.statement
         stay = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
         signals = h.T.reshape(1 + s.I, S, A)
         return CMDP(stay, signals[0], signals[1:], s.b, gamma=s.gamma, names=s.names, order="state")
 
     def model(self) -> EstimatedModel:
+        """Return the model estimated from the counts.
+
+        Nothing happens after the end. Rows that were never met count as ended, so that they do not widen the range of
+        any estimate.
+        """
         S, A, end = self.problem.S, self.problem.A, self.problem.S - 1
         pairs = np.array(list(self.transitions), int).reshape(-1, 2)
         n = np.array(list(self.transitions.values()), float)
-        over = end * A + np.arange(A)  # nothing happens after the end
-        rows, columns = np.append(pairs[:, 0], over), np.append(pairs[:, 1], np.full(A, end))
-        counts = sparse.csr_array((np.append(n, np.full(A, SURE)), (rows, columns)), shape=(S * A, S))
+        met = self.starts > 0
+        met[pairs[:, 1]] = True
+        met[end] = False
+        over = (np.flatnonzero(~met)[:, None] * A + np.arange(A)).ravel()
+        rows, columns = np.append(pairs[:, 0], over), np.append(pairs[:, 1], np.full(len(over), end))
+        counts = sparse.csr_array((np.append(n, np.full(len(over), SURE)), (rows, columns)), shape=(S * A, S))
         seen = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
         mean = self.total / seen
         scatter = np.sqrt(np.maximum(self.squares / seen - mean**2, 0.0))
-        found = estimate_model(counts, self.starts, self.like(mean), self.problem.bounds[0])
+        found = estimate_model(counts, self.starts, self.like(mean), self._lowest_signals)
         return EstimatedModel(found.cmdp, found.n, found.starts, scatter)
 
+    @property
+    def _lowest_signals(self) -> Array:
+        """The signals [1+I] that a pair which was never tried is assumed to give for ever."""
+        low, totals = self.problem.bounds[0], self.problem.totals
+        return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Episodes from reset, cut off with probability 1 − γ at every step, for about so many steps."""
-        taken, episode, gamma = 0, 0, self.problem.statement.gamma
+        """Draw episodes for about `steps` steps and count them; each step ends one with probability (1 − γ)/LONGER.
+
+        Returns the steps taken.
+        """
+        taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:
             rng = np.random.default_rng(int(fold(key, episode)))
-            T = int(rng.geometric(1 - gamma))
+            T = int(rng.geometric(rest))
             taken += sum(1 for _ in self.follow(rng, int(fold(key, episode)) >> 1, pi, T))
             episode += 1
         return taken
 
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Walk by two policies, softened by a few uniform actions; `share` of the steps by the curious one."""
+        """Draw episodes by two policies, each mixed with 5 % uniform actions; `share` of the steps by `curious`."""
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Yield (row, signals, row after) of at most T steps of one episode, and count them."""
+        """Run one episode of at most T steps, and count and yield (state, signals, next state) of each step."""
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -107,7 +141,7 @@ class ExploredTable:
 
 @dataclass(frozen=True, eq=False)
 class TableEpisodes:
-    """Bounded unbiased estimates of J as `finite_episodes` has them, from an environment that is reset and stepped."""
+    """A source of bounded unbiased estimates of J as in `finite_episodes`, drawn by stepping an environment."""
 
     explored: ExploredTable
     mixture: Mixture
@@ -116,13 +150,26 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """Bounds and lengths of the same estimator on a model of this shape."""
+        """The same estimator on a model of the same shape, which gives its bounds and lengths."""
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        return self._like.bounds
+        """The bounds (low, high) of X, as in `finite_episodes`.
+
+        If bounds of the sums of signals were declared, Σ_t w_t h_t lies within them for all decreasing weights with
+        w_0 = 1; the rest of X consists of values of V̂, weighted as in `finite_episodes`.
+        """
+        (low, high), totals, like = self._like.bounds, self.explored.problem.totals, self._like
+        if totals is None:
+            return low, high
+        gamma, V = like.cmdp.gamma, like.table
+        least, most = np.minimum(V.min((0, 1)), 0.0), np.maximum(V.max((0, 1)), 0.0)
+        many = (1 - like.q) * gamma / like.q * like.full
+        lower = totals[0] + np.minimum(gamma * least, -many * most) - like.rounding
+        upper = totals[1] + np.maximum(gamma * most, -many * least) + like.rounding
+        return np.maximum(low, lower), np.minimum(high, upper)
 
     @property
     def bias(self) -> Array:
@@ -130,21 +177,32 @@ class TableEpisodes:
 
     @property
     def episode_steps(self) -> float:
-        return self._like.episode_steps
+        return self._mean_steps
+
+    @cached_property
+    def _mean_steps(self) -> float:
+        """The sum Σ_t q^t P(not over at t) on the estimated model plus a tenth, but at most 1/(1 − q)."""
+        like, model = self._like, self.explored.model().cmdp.replace(gamma=self._like.q)
+        alive = [occupancy(model, pi)[:-1].sum() * like.episode_steps for pi in self.mixture.pi]
+        return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Episodes begin .. begin + n − 1 of the stream `key`; an ended episode adds nothing more."""
+        """Draw episodes begin .. begin + n − 1 of the stream `key`; after its end, an episode adds nothing."""
         like, (low, high) = self._like, self.explored.problem.bounds
         X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
         gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights
         V[-1] = 0.0
+        least, most = self.explored.problem.totals or (np.full(len(low), -np.inf), np.full(len(low), np.inf))
         for i in range(n):
             stream = fold(key, begin + i)
             rng = np.random.default_rng(int(stream))
             T, m = int(rng.geometric(1 - like.q)), int(rng.choice(len(weights), p=weights / weights.sum()))
-            component[i], weight = m, 1.0
+            component[i], weight, total = m, 1.0, np.zeros(len(low))
             for t, (s, h, after) in enumerate(self.explored.follow(rng, int(stream) >> 1, self.mixture.pi[m], T)):
-                if np.any(h < low) or np.any(h > high):
+                total += h
+                slip = 2.0**-50 * (t + 1)
+                above, below = np.any(total * (1 - slip) > most), np.any(total * (1 - slip) < least)
+                if np.any(h < low) or np.any(h > high) or above or below:
                     raise out_of_bounds_error(begin + i, t)
                 if t == 0:
                     X[i] = V[s]

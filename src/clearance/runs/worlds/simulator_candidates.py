@@ -1,4 +1,4 @@
-"""The policies of a run on a simulator that may be certified: iterates, the safest one, constant ones."""
+"""The candidates of a run on a simulator: late and promising iterates, the safest policy, and constant policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from clearance.core.arrays import Array
 from clearance.learning.loop import Run
 from clearance.learning.methods.practical_cnpgpd import Course
 from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.rule_mixture import RuleMixture, rule_name
 
+AnyMixture = NetworkMixture | RuleMixture
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
@@ -24,29 +26,38 @@ SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 
 @dataclass(frozen=True, eq=False)
 class LateIterates:
-    """Policies of a run on a simulator as candidates.
+    """The candidate policies of a run on a simulator.
 
-    source  from a mixture of them to its episodes
-    named   which of them are more than iterates, for comparison
+    late    the candidates, as one mixture
+    source  a function from a mixture of candidates to its source of episodes
+    named   {name: index} of the candidates that are not iterates, for comparison
+    rule    a rule of the user, the last candidate; the last network in `late` imitates it
     """
 
     late: NetworkMixture
-    source: Callable[[NetworkMixture], Episodes]
+    source: Callable[[AnyMixture], Episodes]
     named: dict[str, int] = field(default_factory=dict)
+    rule: Callable[[Any], Any] | None = None
 
     @property
     def count(self) -> int:
-        return self.late.M
+        return self.late.M + (self.rule is not None)
 
-    def mixture(self, weights: Array) -> NetworkMixture:
-        return self.late.part(weights)
+    def mixture(self, weights: Array) -> AnyMixture:
+        if self.rule is None or not weights[-1]:
+            return self.late.part(weights[: self.late.M])
+        networks = weights[:-1] if weights[:-1].any() else np.eye(self.late.M)[-1]
+        return RuleMixture(self.late.part(networks), weights[-1] / weights.sum(), self.rule, rule_name(self.rule))
 
-    def episodes(self, mixture: NetworkMixture) -> Episodes:
+    def episodes(self, mixture: AnyMixture) -> Episodes:
         return self.source(mixture)
 
 
 def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
-    """Return the candidates of a run, and which of them are not iterates; `extra` [n, d] is what it began from."""
+    """Return the candidates of a run, and {name: index} of those that are not iterates.
+
+    extra  θ [n, d] of the policies that the run began from, as further candidates
+    """
     K = len(run.trace)
     index = np.union1d(
         spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b)
@@ -66,7 +77,7 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
-    """Return the iterates from `first` on, at most I + 1, that a mixture would use by running means of Ĵ [K, 1+I]."""
+    """Return at most I + 1 iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I]."""
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Where a run on a simulator begins: at another run, at a policy, or at a rule that is imitated."""
+"""The start of a run on a simulator: from another run, from a policy, or from a rule that is imitated."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
 from clearance.core.network_form import ARRAYS
+from clearance.deploy.rule_runner import RuleRunner
 from clearance.deploy.running_policy import NetworkRunner
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import State
@@ -28,6 +29,7 @@ from clearance.runs.worlds.world import Start
 from clearance.simulator.jax_backend import real
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+from clearance.simulator.policies.rule_mixture import RuleMixture, load_mixture, rule_name
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.imitation import imitate
 from clearance.simulator.simulator import Simulator
@@ -37,7 +39,7 @@ KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What `init` was: a policy, λ by the names of the constraints, and what a run has learned beside it."""
+    """The content of `init`: a policy or a rule, λ by the names of the constraints, and the earlier run's state."""
 
     mixture: NetworkMixture | None
     origin: str
@@ -51,7 +53,7 @@ class Source:
 
 
 def read_source(init: Any) -> Source:
-    """Return what `init` of `solve` holds."""
+    """Load the argument `init` of `solve`: a run, a policy, a file or a rule."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         return _from_run(run_reader.load(init))
     if isinstance(init, RunFolder):
@@ -59,31 +61,32 @@ def read_source(init: Any) -> Source:
     if isinstance(init, str | Path):
         text = read_arrays(init, ("certificate",)).get("certificate")
         seen = None if text is None else read_certificate_text(init, str(text))
-        return _from_policy(NetworkMixture.load(init), seen)
+        return _from_policy(_network(load_mixture(init)), seen)
     if isinstance(init, Solution):
         lam = dict(zip(init.statement.names, init.lam.tolist(), strict=True))
         origin = f"a run of seed {init.seed}{describe_verdict(init.certificate)}"
         return Source(_network(init.policy), origin, lam, lambda sampler: init.state)
-    if isinstance(init, NetworkRunner):
-        return _from_policy(as_mixture(init), init.certificate)
-    if callable(init):
+    if isinstance(init, NetworkRunner | RuleRunner):
+        return _from_policy(_network(as_mixture(init)), init.certificate)
+    if callable(init) and not isinstance(init, RuleMixture):
         return Source(None, f"{BY_RULE}{rule_name(init)}, imitated", rule=init)
     return _from_policy(_network(init), None)
 
 
-def rule_name(rule: Any) -> str:
-    """Return the name of a rule, by which its user knows it again."""
-    named = rule if hasattr(rule, "__qualname__") else type(rule)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def as_mixture(policy: NetworkRunner) -> NetworkMixture:
-    """Return a policy by `load_policy` as the mixture that its file holds."""
-    own = NetworkPolicy.from_description(policy.form.description())
-    return NetworkMixture(own, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
+def as_mixture(policy: NetworkRunner | RuleRunner) -> NetworkMixture | RuleMixture:
+    """Convert a policy from `load_policy` to the mixture that its file holds."""
+    if isinstance(policy, RuleRunner):
+        networks, share = policy.weights[:-1], float(policy.weights[-1] / policy.weights.sum())
+        networks = networks if networks.any() else np.ones(len(networks))
+        own = _network(as_mixture(policy.networks))
+        return RuleMixture(own.part(networks), share, policy.rule, policy.name, policy.rng)
+    form = NetworkPolicy.from_description(policy.form.description())
+    return NetworkMixture(form, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
 
 
 def _network(policy: Any) -> NetworkMixture:
+    """The networks of a policy; a rule beside them does not continue by itself: it is `init` itself where it should."""
+    policy = policy.networks if isinstance(policy, RuleMixture) else policy
     if not isinstance(policy, NetworkMixture):
         raise InputError(f"init must be {KINDS}, got {type(policy).__name__}")
     return policy
@@ -107,7 +110,10 @@ def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
 
 
 def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: np.uint64, most: float) -> Start:
-    """Return the start of a run at a network that acts as the rule does; it is a candidate too."""
+    """Return the start of a run at a network trained to imitate the rule; the network is a candidate too.
+
+    most  the largest number of environment steps for the episodes of the rule
+    """
     assert source.rule is not None
     near = getattr(simulator, "near", simulator)
     theta, normaliser, steps = imitate(near, sampler.policy, source.rule, key, most)
@@ -116,8 +122,10 @@ def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: 
 
 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
-    """Return the start of a run: θ, λ and critics of the last iterate where they are known and fit, else the likeliest
-    component of the policy. Multipliers are found again by the names of their constraints.
+    """Return the start of a run at the last iterate of an earlier run: its θ, λ and critics, as far as they fit.
+
+    Without a state that fits, θ is that of the mixture component with the largest weight. Multipliers are matched by
+    the names of their constraints.
     """
     mixture = source.mixture
     assert mixture is not None
@@ -140,7 +148,7 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
 
 
 def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
-    """The sampler's memory before a first batch, with the normaliser that θ was learned with."""
+    """Return the sampler's initial memory, with the observation normaliser that θ was learned with."""
     memory = sampler.begin()
     if isinstance(sampler, Practical):
         return memory._replace(normaliser=Normaliser(*(real(x) for x in normaliser)))

@@ -1,4 +1,4 @@
-"""Simulators as the pipeline sees them: learning, choice among the late iterates, certificate, within one budget."""
+"""The adapter for simulators: learning, choice among the late iterates and certificate, within one budget."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ from clearance.core.random_streams import fold, key_of
 from clearance.core.rational_algebra import average_down, average_up
 from clearance.core.spaces import describe_space
 from clearance.core.statement import PROBLEM, Statement, describe_statement
+from clearance.deploy.rule_runner import RuleRunner
+from clearance.deploy.running_policy import NetworkRunner
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
-from clearance.runs.worlds.simulator_candidates import WARM, LateIterates, gather_candidates
+from clearance.runs.worlds.simulator_candidates import WARM, AnyMixture, LateIterates, gather_candidates
 from clearance.runs.worlds.simulator_plan import (
     check_budget,
     check_limits,
@@ -41,7 +43,7 @@ from clearance.runs.worlds.simulator_plan import (
     rarity,
     with_kappa,
 )
-from clearance.runs.worlds.simulator_start import Source, begin_at, begin_by_imitation, read_source
+from clearance.runs.worlds.simulator_start import Source, as_mixture, begin_at, begin_by_imitation, read_source
 from clearance.runs.worlds.world import (
     Choice,
     ExactValues,
@@ -57,11 +59,19 @@ from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Design, NetworkPolicy
+from clearance.simulator.policies.rule_mixture import RuleMixture, describe_rule
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
 from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
-from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
+from clearance.simulator.samplers.rule_episodes import (
+    OwnRuleEpisodes,
+    RuleMixtureEpisodes,
+    any_episodes,
+    describe_lanes,
+    network_episodes,
+    sees_what_networks_see,
+)
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
     signal_bounds,
@@ -79,7 +89,7 @@ TABLES = "critic", "trajectory", "generative"  # draws that need a table of stat
 
 @dataclass(frozen=True, eq=False)
 class SimulatorWorld(World):
-    """A JAX environment, a Gymnasium problem, or a fleet of either."""
+    """The adapter for a JAX environment, a Gymnasium problem, or a fleet of workers for either."""
 
     problem: Simulator
 
@@ -90,7 +100,7 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
-        """A simulator knows its values, or it is sampled: there is nothing to choose."""
+        """Return "exact" if the simulator can compute its values, else "samples"; refuse another kind in `asked`."""
         kind: EvidenceKind = "samples" if self.problem.exact is None else "exact"
         if asked not in (None, kind):
             raise InputError(f"evidence of {self.statement.name} is {kind!r}, got {asked!r}: leave it out")
@@ -140,7 +150,7 @@ class SimulatorWorld(World):
         return begin_at(source, sampler, self.statement.names)
 
     def settle(self, task: Task, margin: None) -> Settled:
-        """No margin is measured on a simulator: κ follows from the budget."""
+        """Decide K, N, κ and the share of the budget for learning; no margin is measured on a simulator."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
         share = learning_share(s, budget, share_of(1) * task.delta)
@@ -159,13 +169,18 @@ class SimulatorWorld(World):
             check_limits(s)
             check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
-        extra = None if task.start is None else task.start.candidates
-        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), share * budget, extra=extra)
+        extra, rule = (None, None) if task.start is None else (task.start.candidates, task.start.rule)
+        if rule is not None and (
+            task.evidence == "exact" or not sees_what_networks_see(getattr(self.problem, "near", self.problem))
+        ):
+            rule = None  # its imitation alone is a candidate
+        stream = fold(key_of(task.seed), LEARN)
+        return Settled(sampler, method, lam_max, stream, share * budget, extra=extra, rule=rule)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: None) -> int:
-        """The steps that compare lanes with each other, before the first episode that counts."""
+        """Return the environment steps of the check that lanes are independent, made before learning."""
         return self.problem.lane_check.steps if self.problem.exact is None else 0
 
     def search_budget(self, task: Task, spent: int) -> float:
@@ -174,11 +189,14 @@ class SimulatorWorld(World):
     def _late(self, settled: Settled, run: Run) -> tuple[NetworkMixture, dict[str, int]]:
         return gather_candidates(settled.sampler, run, self.statement.b, settled.extra)
 
-    def _candidates(self, problem: Simulator, late: NetworkMixture, named: dict[str, int]) -> LateIterates:
-        return LateIterates(late, lambda mixture: _compared(problem, network_episodes(problem, mixture)), named)
+    def _candidates(
+        self, problem: Simulator, late: NetworkMixture, named: dict[str, int], rule: Any = None
+    ) -> LateIterates:
+        named = named if rule is None else named | {"the rule": late.M}
+        return LateIterates(late, lambda mixture: _compared(problem, any_episodes(problem, mixture)), named, rule)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
-        """The late iterates whose values are finite, or all of them where none is."""
+        """Return the late iterates with finite exact values; if none has them, all late iterates without values."""
         late, _ = self._late(settled, run)
         J, lower, upper = _exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
@@ -193,19 +211,19 @@ class SimulatorWorld(World):
         problem, spent = fit_nu(
             self.problem, lambda problem: network_episodes(problem, late), fold(settled.stream, PILOT), budget
         )
-        return Choice(self._candidates(problem, late, named), spent=spent)
+        return Choice(self._candidates(problem, late, named, settled.rule), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """What the first policy earned, what the safest one does, and doing nothing, where that is a candidate."""
+        """Return J of the first policy, of the safest policy found and of constant policies, if they are candidates."""
         first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """The safest mixture."""
+        """Return the mixture of the candidates with the largest smallest slack."""
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
-        """CERTIFIED where the proven lower bounds of the exact values keep every limit."""
+        """Return the exact certificate: CERTIFIED if the proven lower bounds of the values meet every limit."""
         used, s = policy.weights > 0, self.statement
         w, (parts, low, high) = policy.weights[used], (x[used] for x in _exact_values(self.problem, policy))
         lower = np.array([average_down(w, x) for x in low.T])
@@ -242,7 +260,9 @@ class SimulatorWorld(World):
             if given is not None:
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
-        memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        policy = as_mixture(policy) if isinstance(policy, NetworkRunner | RuleRunner) else policy
+        networks = policy.networks if isinstance(policy, RuleMixture) else policy
+        memory = networks.policy.memory if isinstance(networks, NetworkMixture) else self.problem.memory
         if callable(policy) and isinstance(self.problem, Environment):
             memory = None  # a rule sees the environment's own observations
         problem = self.problem.remembering(memory)
@@ -252,15 +272,14 @@ class SimulatorWorld(World):
         return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        own = callable(policy) and isinstance(self.problem, Gym | Environment)
-        mixture = None if own else check_fits(self.problem, policy)
+        mixture = self._fitting(policy)
         if self.problem.exact is not None:
             if ledger is not None:
                 raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
             return self.certify(cast(NetworkMixture, mixture))
 
         def episodes(problem: Any) -> NetworkEpisodes:
-            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else network_episodes(problem, mixture)
+            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else any_episodes(problem, mixture)
 
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
         problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
@@ -273,39 +292,53 @@ class SimulatorWorld(World):
         found = certificate_from(seen, b, delta, **facts, note=note, spent=spent)
         return self.complete(replace(found, env_steps=seen.steps + checked))
 
-    def identify(self, policy: NetworkMixture) -> str:
-        """What is asked of the simulator, its shapes and lanes, and the policy; the simulator's code is not known."""
+    def _fitting(self, policy: Any) -> AnyMixture | None:
+        """Return the policy if it is a mixture that fits the simulator; None if it is a rule."""
+        if isinstance(policy, RuleMixture):
+            check_fits(self.problem, policy.networks)
+            return policy
+        own = callable(policy) and isinstance(self.problem, Gym | Environment)
+        return None if own else check_fits(self.problem, policy)
+
+    def identify(self, policy: AnyMixture) -> str | None:
+        """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it.
+
+        None if a rule is part of the policy: its code is not known either.
+        """
+        if isinstance(policy, RuleMixture):
+            return None
         own, norm = policy.policy.description(), policy.normaliser._asdict()
         arrays = {"weights": policy.weights, "theta": policy.theta, **norm}
         return digest(["simulator", self.describe().identity, own], arrays)
 
-    def scope(self, policy: NetworkMixture | None, subject: str | None = None) -> str:
+    def scope(self, policy: AnyMixture | None, subject: str | None = None) -> str:
         s, how = self.statement, "a rule, called as given"
-        if policy is not None:
+        if isinstance(policy, RuleMixture):
+            how = f"{policy_words(policy.M, 'one policy')}: {describe_rule(policy)}"
+        elif policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
         words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
         return words + assume(*self.assumptions(policy))
 
-    def assumptions(self, policy: NetworkMixture | None) -> list[str]:
-        """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
+    def assumptions(self, policy: AnyMixture | None) -> list[str]:
+        """Return the assumptions of a verdict beside the samples; none for network policies in JAX environments."""
         near: Any = getattr(self.problem, "near", self.problem)
+        rule = [] if isinstance(policy, NetworkMixture) else [RULE]
         if isinstance(near, Environment):
-            return [] if policy is not None else [RULE]
-        if policy is None:
-            return [FRESH_RESETS, STEADY, RULE]
-        many = self.problem.n > 1 or near is not self.problem
-        return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
+            return rule
+        many = policy is not None and (self.problem.n > 1 or near is not self.problem)
+        return [FRESH_RESETS, STEADY, *([describe_lanes(self.problem)] if many else []), *rule]
 
     def _tails(self) -> list[str]:
-        """What limits on chances and tails are about, in words."""
+        """Return phrases that explain the limits on single episodes (P(…), CVaR), for the scope of the certificate."""
         s, slip = self.statement, f"a share of {self.problem.slip:g}"
         rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
         nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
         return [*s.tail_words, *rounding, *nu]
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """A reward that declares no bounds has none in the certificate; of a CVaR only its upper bound is known."""
+        """Remove bounds that cannot be known: of a reward without declared bounds, and lower bounds of CVaR."""
         s = self.statement
         for i in np.flatnonzero(s.one_sided).tolist():
             least = -cost_range(self.problem, i)[0]
@@ -322,10 +355,14 @@ class SimulatorWorld(World):
         sampler: Any = settled.sampler
         return NetworkMixture.single(sampler.policy, state.theta, sampler.normaliser(state.sampler_memory))
 
+    def give_code(self, policy: Any, start: Start | None) -> Any:
+        rule = None if start is None else start.rule
+        return policy if rule is None or not isinstance(policy, RuleMixture) else policy.with_rule(rule)
+
     # ------------------------------------------------------------------------------------------------ the run folder
 
     def describe(self) -> ProblemDescription:
-        """The statement, and all that the bits of a run depend on beside the simulator's code."""
+        """Describe the problem for the run folder: its statement, shapes and number of lanes, but not its code."""
         sim = self.problem
         shapes = {"observation": list(sim.obs_shape), "action": describe_space(sim.action), "lanes": sim.n}
         data = {"schema": PROBLEM, **describe_statement(self.statement), **shapes}
@@ -352,9 +389,9 @@ class SimulatorWorld(World):
 
 
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """An error unless the simulator shows the policy as much of the costs so far as it was made for.
+    """Raise InputError unless the simulator adds the same costs so far to its observations as the policy was made for.
 
-    Else what is certified would act on other numbers than what is saved.
+    Otherwise the certified policy would see other inputs than the saved one.
     """
     if policy.memory != simulator.memory:
         kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
@@ -363,7 +400,7 @@ def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
 
 
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
-    """Return the mixture, if it is for these observations and actions."""
+    """Return the mixture unchanged; raise InputError if it does not fit the simulator's observations and actions."""
     if not isinstance(mixture, NetworkMixture):
         where = "run in this process: leave out a fleet or an executor"
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
@@ -379,14 +416,15 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """The episodes, early compared with late; pure functions of JAX are taken at their word, rules are not."""
-    if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
+    """Return the episodes with a check that early and late ones agree; network policies on JAX environments skip it."""
+    pure = isinstance(getattr(simulator, "near", simulator), Environment)
+    if pure and not isinstance(source, OwnRuleEpisodes | RuleMixtureEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
 
 def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
-    """Exact J of every component with its lower and upper bounds, each [M, 1+I]."""
+    """Return the exact J of every mixture component with lower and upper bounds, each [M, 1+I]."""
     assert simulator.exact is not None
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
@@ -394,7 +432,7 @@ def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array,
 
 
 def _explain(J: Array) -> str:
-    """Say how exact values J [1+I] were found, or why there are none."""
+    """Return how the exact values J [1+I] were found, or why there are none, in words."""
     if np.isnan(J).any():
         return "the policy's numbers are not finite in float32, so it has no values"
     if np.isinf(J).any():

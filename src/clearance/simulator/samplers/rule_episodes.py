@@ -1,4 +1,4 @@
-"""Episodes of a rule of the user's own, and of networks in lanes that may depend on each other."""
+"""Sources of episodes for certificates: of a user's rule, and of networks in lanes that may depend on each other."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ from clearance.simulator.gymnasium_envs.lane_rollout import follow_rule
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.jax_envs.jax_rule import follow_jax_rule
 from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.rule_mixture import RuleMixture
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.simulator import Simulator
+
+WHO = 2**42 + 1  # the stream of who acts in an episode
 
 
 def follow_any_rule(
     simulator: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Signals h [t, 1+I] of one episode of a rule in this process; `seen` gets (observation, action) of each step."""
+    """Run one episode of a rule in this process and return its signals h [t, 1+I].
+
+    seen  a list to which (observation, action) of each step is appended
+    """
     if isinstance(simulator, Environment):
         return follow_jax_rule(simulator, rule, key_of(seed), T, seen)
     return follow_rule(simulator, rule, seed, T, seen)
@@ -37,9 +43,9 @@ def follow_any_rule(
 class OwnRuleEpisodes(NetworkEpisodes):
     """Episodes of a rule `observation -> action`, one after the other in one lane of this process.
 
-    The rule is never copied: copies of a rule that draws its own random numbers would all draw the same ones. It sees
-    observations as the environment gives them, and the environment gets its actions as they are. Its method `reset`,
-    if there is one, is called at the beginning of every episode.
+    The rule is never copied, because copies of a rule with its own random generator would all draw the same numbers. It
+    gets the environment's own observations, and its actions go to the environment unchanged. Its method `reset`, if it
+    has one, is called at the beginning of every episode.
     """
 
     simulator: Gym | Environment
@@ -64,9 +70,46 @@ class OwnRuleEpisodes(NetworkEpisodes):
 
 
 @dataclass(frozen=True, eq=False)
+class RuleMixtureEpisodes(NetworkEpisodes):
+    """Episodes of a `RuleMixture`: at the start of each episode, the rule or one of the networks is drawn."""
+
+    mixture: RuleMixture  # type: ignore[assignment]
+
+    @cached_property
+    def _by_rule(self) -> OwnRuleEpisodes:
+        near: Any = getattr(self.simulator, "near", self.simulator)
+        return OwnRuleEpisodes(near, rule=self.mixture.known_rule())
+
+    @cached_property
+    def _by_networks(self) -> NetworkEpisodes:
+        return network_episodes(self.simulator, self.mixture.networks)
+
+    @property
+    def episode_steps(self) -> float:
+        share = self.mixture.share
+        return share * self._by_rule.episode_steps + (1 - share) * self._by_networks.episode_steps
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        by_rule = np.random.default_rng(int(fold(fold(key, WHO), begin))).random(n) < self.mixture.share
+        X, component, steps = np.empty((n, 1 + self.statement.I)), np.full(n, self.mixture.networks.M), 0
+        for mask, source in ((by_rule, self._by_rule), (~by_rule, self._by_networks)):
+            if mask.any():
+                X[mask], who, taken = source.draw(key, begin, int(mask.sum()))
+                steps += taken
+                if source is self._by_networks:
+                    component[mask] = who
+        return X, self._numbered(component), steps
+
+    def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return component numbers among the policies with a positive weight."""
+        return component if self.mixture.share < 1 else np.zeros_like(component)
+
+
+@dataclass(frozen=True, eq=False)
 class RoundEpisodes(NetworkEpisodes):
-    """One sample is the mean over all lanes of one round, which follow one component: whatever the lanes share, rounds
-    are independent, and the mean is as bounded as one episode.
+    """Samples that are means over all lanes of one round, in which all lanes follow the same mixture component.
+
+    Rounds are independent even if lanes depend on each other, and a mean has the same bounds as one episode.
     """
 
     @property
@@ -85,10 +128,10 @@ class RoundEpisodes(NetworkEpisodes):
 
 
 def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEpisodes:
-    """Episodes of a mixture that are independent, whatever the lanes of the simulator share.
+    """Return a source of independent episodes of a mixture, even if the lanes of the simulator depend on each other.
 
-    In many lanes where each is a function of its own seed; else in one lane, or as means over lanes that cannot run
-    alone or are not all the same.
+    Independent lanes are all used. Otherwise one lane is used, or means over lanes that cannot run alone or that
+    differ.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:
@@ -98,8 +141,25 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
     return NetworkEpisodes(near.first_lane, mixture)
 
 
+def any_episodes(simulator: Simulator, mixture: NetworkMixture | RuleMixture) -> NetworkEpisodes:
+    """Return a source of independent episodes of a mixture, with or without a rule."""
+    if isinstance(mixture, RuleMixture):
+        return RuleMixtureEpisodes(simulator, mixture)
+    return network_episodes(simulator, mixture)
+
+
+def sees_what_networks_see(simulator: Any) -> bool:
+    """Return whether rules and networks get the same observation arrays, so that one policy can contain both."""
+    if simulator.memory is not None:
+        return False
+    if isinstance(simulator, Environment):
+        return True
+    obs = simulator.lanes.reset_first(0)
+    return isinstance(obs, np.ndarray) and obs.shape == tuple(simulator.obs_shape)
+
+
 def describe_lanes(simulator: Simulator) -> str:
-    """What is assumed of the lanes of a simulator, and what was done because it was not."""
+    """Return the assumption about the lanes that a certificate makes, or what was done without it, in words."""
     if not simulator.shared_randomness:
         return "lanes are independent, as a short check confirmed"
     how = f"the mean over the {simulator.n} lanes is one sample" if _needs_rounds(simulator) else "one lane was used"
