@@ -77,7 +77,10 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
-    """Return at most I + 1 iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I]."""
+    """Return the numbers of at most I + 1 iterates from number `first` on.
+
+    They form the best mixture if Ĵ [K, 1+I] is replaced by its running means, which reduce its noise.
+    """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)
