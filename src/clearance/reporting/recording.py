@@ -25,7 +25,7 @@ def record_episodes(
 
     policy    one by `load_policy`, or a rule `observation -> action`
     path      .gif, or .mp4 (which needs the package moviepy)
-    most      steps of an episode
+    most      the largest number of steps of an episode
     """
     if Path(path).suffix not in SUFFIXES:
         raise InputError(f"{path}: give a name that ends with {' or '.join(SUFFIXES)}")
@@ -54,8 +54,9 @@ def record_episodes(
 
 
 def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
-    """Return a function from observation to action;
-    policies of this library get encoded observations, rules get them raw.
+    """Return a function from an observation of the environment to an action.
+
+    Policies of this library get encoded observations; a user's rule gets them as the environment returns them.
     """
     if not hasattr(policy, "act"):
         return policy
