@@ -67,7 +67,12 @@ def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
 
 
 def _frame(env: Any) -> Any:
-    frame = np.asarray(env.render())
+    try:
+        frame = np.asarray(env.render())
+    except Exception as e:
+        if not isinstance(e, ImportError) and type(e).__name__ != "DependencyNotInstalled":  # that of Gymnasium
+            raise
+        raise InputError(f"the environment cannot render: {e}") from None
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise InputError(f"render must give an image [height, width, 3] of bytes, got {frame.dtype}{list(frame.shape)}")
     return frame
