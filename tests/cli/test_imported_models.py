@@ -129,7 +129,7 @@ def test_a_sweep_from_a_table(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]
     """The file says neither discount nor limits; the flags do, and an axis may."""
     words = "sweep plant.csv --gamma 0.9 --grid limits=breakdowns=0.5;breakdowns=1 --K 20 --N 2 --out s --json"
     assert cli(words, capsys)[0] in (0, 4)
-    runs = [cl.run.load(folder).problem for folder in ("s/000", "s/001")]
+    runs = [cl.CMDP.load(file) for file in sorted(Path("s").glob("*/problem.npz"))]
     assert [model.b.tolist() for model in runs] == [[-0.5], [-1.0]] and runs[0].states == plant.states
 
 

@@ -104,7 +104,8 @@ def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
         if found is None:
             raise InputError(f"--reach must be STATES<=P or STATES>=P, got {str(asked['reach'])[:60]!r}")
         states, sense, p = _states(model, found[1]), found[2], read_number("--reach", _real(found[3]))
-        model = limit_reach(model, states, **{"at_most" if sense == "<=" else "at_least": p})
+        most, least = (p, None) if sense == "<=" else (None, p)
+        model = limit_reach(model, states, at_most=most, at_least=least)
     if asked.get("never") is not None:
         model = limit_reach(model, _states(model, str(asked["never"])), at_most=0.0, name="never")
     return model
