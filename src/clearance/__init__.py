@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from clearance.exchange.function_model import model
     from clearance.exchange.matrices import from_matrices, from_quantecon
     from clearance.exchange.model_files import load_model, save_model
-    from clearance.exchange.policy_files import save_policy
+    from clearance.exchange.policy_files import actions_at, save_policy
     from clearance.exchange.table_format import from_table
     from clearance.finite.cmdp import CMDP
     from clearance.finite.evaluation import occupancy
@@ -146,6 +146,7 @@ _HOME = {
     "Trace": "learning.trace",
     "Trajectory": "finite.samplers.trajectory",
     "WeightedSGD": "learning.direction",
+    "actions_at": "exchange.policy_files",
     "categorical": "simulator.policies.network_policy",
     "certify": "runs.certify",
     "check_certificate": "runs.certificate_check",
@@ -246,6 +247,7 @@ __all__ = [
     "Trace",
     "Trajectory",
     "WeightedSGD",
+    "actions_at",
     "categorical",
     "certify",
     "check_certificate",

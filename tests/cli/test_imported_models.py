@@ -101,7 +101,7 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("check plant.csv --gamma 0.9 --num_envs 5", "--num_envs is for environments; plant.csv is a model"),
         ("solve gym:CartPole-v1 --initial 3", "--initial is for imported models"),
         ("compare plant.csv", "plant.csv: gamma is missing"),
-        ("sweep plant.csv --grid seed=0:2 --out s", "plant.csv --gamma … --limit … --to model.npz"),
+        ("sweep plant.csv --grid seed=0:2 --out s", "gamma is missing"),
         ("optimum plant.npz --out best.txt", "--out best.txt: must end in one of .npz, .csv, .json"),
         ("export plant.npz --to plant.pkl", "--to plant.pkl: must end in one of .npz, .csv, .drn, .umb"),
         ("export plant.npz --to plant.npz", "is the model itself"),
@@ -123,6 +123,14 @@ def test_export_between_formats(plant: cl.CMDP, capsys: pytest.CaptureFixture[st
     found = cl.CMDP.load("c.npz")
     assert np.array_equal(found.P, plant.P) and np.array_equal(found.h, plant.h) and found.costs == (True,)
     assert found.states == plant.states and found.actions == plant.actions and found.b.tolist() == [-0.2]
+
+
+def test_a_sweep_from_a_table(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file says neither discount nor limits; the flags do, and an axis may."""
+    words = "sweep plant.csv --gamma 0.9 --grid limits=breakdowns=0.5;breakdowns=1 --K 20 --N 2 --out s --json"
+    assert cli(words, capsys)[0] in (0, 4)
+    runs = [cl.CMDP.load(file) for file in sorted(Path("s").glob("*/problem.npz"))]
+    assert [model.b.tolist() for model in runs] == [[-0.5], [-1.0]] and runs[0].states == plant.states
 
 
 def test_a_run_from_a_table_to_its_policy(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,8 @@ from deployed import HEADS, SHAPES, network_mixture, table_mixture, timed_mixtur
 
 import clearance as cl
 from clearance.deploy.policy_file import restore_policy, running
-from clearance.deploy.running_policy import NetworkRunner, TablePolicy
+from clearance.deploy.running_policy import NetworkRunner
+from clearance.deploy.table_policy import TablePolicy
 
 N = 10_000
 

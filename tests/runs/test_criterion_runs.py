@@ -97,4 +97,4 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert main(again) == 0
     assert main(["solve", "two-state", "--horizon", "5", "--K", "50", "--out", str(tmp_path / "run")]) in (0, 4)
     assert main(["optimum", "queue-power", "--criterion", "total"]) == 2
-    assert "criterion='average'" in capsys.readouterr().err
+    assert "--criterion average" in capsys.readouterr().err

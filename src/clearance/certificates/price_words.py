@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from clearance.core.errors import round_up
 
 # The one meaning of λ. The best reward is a concave function of each limit, and λ is minus its slope.
 PRICE = "at the margin, tightening this limit by one unit costs at least λ reward; loosening it gains at most λ"
 
 
-def price_words(name: str, lam: float, *, cost: bool) -> str:
+def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] | None = None) -> str:
     """Return a sentence that explains the price λ (`lam`) of one limit.
 
     Tightening means lowering the limit of a cost, raising that of a utility.
+
+    ends  the bounds between which every optimal λ lies, if λ is known up to some accuracy only
 
     >>> price_words("waiting", 2.5, cost=True)
     'waiting: at the margin, lowering this limit by one unit costs at least 2.5 reward; raising it gains at most 2.5.'
@@ -20,11 +25,11 @@ def price_words(name: str, lam: float, *, cost: bool) -> str:
     tighten, loosen = ("lowering", "raising") if cost else ("raising", "lowering")
     if lam == 0:
         return f"{name}: this limit costs nothing; {loosen} it gains no reward."
-    price = f"{lam:.4g}"
-    return (
-        f"{name}: at the margin, {tighten} this limit by one unit costs at least {price} reward; "
-        f"{loosen} it gains at most {price}."
-    )
+    least, most = (lam, lam) if ends is None else (-round_up(-ends[0], 4), ends[1])
+    most = most if ends is None or math.isinf(most) else round_up(most, 4)
+    gains = f"gains at most {most:.4g}" if math.isfinite(most) else "may gain any reward"
+    costs = f"{tighten} this limit by one unit costs at least {least:.4g} reward"
+    return f"{name}: at the margin, {costs}; {loosen} it {gains}."
 
 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
@@ -41,5 +46,7 @@ def prices_in_words(said: Mapping[str, Any]) -> list[str]:
     lam = prices(said)
     if lam is None or said.get("evidence") != "exact":
         return []
-    rows = zip(said["names"], lam, said["costs"], strict=True)
-    return [price_words(name, float(price), cost=bool(cost)) for name, price, cost in rows]
+    ends = said.get("lam_range")
+    ranges = [None] * len(lam) if ends is None else [(float(low), float(high)) for low, high in zip(*ends, strict=True)]
+    rows = zip(said["names"], lam, said["costs"], ranges, strict=True)
+    return [price_words(name, float(price), cost=bool(cost), ends=ends) for name, price, cost, ends in rows]

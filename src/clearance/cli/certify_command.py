@@ -10,18 +10,20 @@ from typing import Any
 
 from clearance.cli import executor_argument, flag_types, run_flags, tables
 from clearance.core.errors import InputError
-from clearance.finite.cmdp import CMDP
-from clearance.finite.mixture import Mixture
+from clearance.core.policy_tables import SUFFIXES
 from clearance.runs.certificate_check import check_certificate
 from clearance.runs.certify import certify
 from clearance.runs.field_values import is_code
 from clearance.runs.foreign_code import import_name
+from clearance.runs.policy_argument import load_problem_policy
 from clearance.runs.run_reader import load
 from clearance.runs.worlds.dispatch import world_of
-from clearance.simulator.simulator import Simulator
 
 NOT_CERTIFIED = 4
-POLICY = "policy.npz, as solve --out and optimum --out write it, or package.module:rule, a function of the observation"
+POLICY = (
+    "a policy file, as solve --out (.npz) and optimum --out (.npz, or .csv and .json by name) write it, a run folder, "
+    "or package.module:rule, a function of the observation"
+)
 
 CHECK = (
     "check the certificate of this run folder: compute it again from the model and the policy in it, and compare its "
@@ -92,12 +94,8 @@ def load_policy(text: str, problem: Any) -> Any:
 
     A rule is `state -> action` on a finite model, and `observation -> action` on a simulator.
     """
-    if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
-        if not isinstance(problem, Simulator):
-            return Mixture.load(text, problem if isinstance(problem, CMDP) else None)
-        from clearance.simulator.policies.rule_mixture import load_mixture
-
-        return load_mixture(text)
+    if text.endswith((".npz", *SUFFIXES)) or os.path.exists(text) or not is_code(text):
+        return load_problem_policy(problem, text)
     found = import_name("POLICY", text)
     if not callable(found):
         raise InputError(f"POLICY {text} must be a rule `state -> action`, got {type(found).__name__}")

@@ -16,6 +16,7 @@ from clearance.core.errors import InputError, infeasible_message, no_room_messag
 from clearance.exact.feasibility import Feasibility, decide_feasibility
 from clearance.exact.never import never_words
 from clearance.finite.cmdp import CMDP
+from clearance.finite.start_words import start_words
 from clearance.simulator.simulator import Simulator
 
 BAD_INPUT, INFEASIBLE = 2, 3
@@ -45,6 +46,7 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "states": cmdp.S,
         "actions": cmdp.A,
         "constraints": cmdp.I,
+        "start": start_words(cmdp),
         "criterion": cmdp.kind,
         "gamma": cmdp.gamma,
         "horizon": cmdp.horizon,
@@ -76,7 +78,7 @@ def _meaning(cmdp: CMDP) -> list[str]:
     per_step = join_some([bound_words(name, b / cmdp.length, cost=cost) for name, b, cost in limits])
     return [
         f"Limits are on discounted sums, in which the first {cmdp.length:.3g} steps or so count. They bound no "
-        f"long-run mean: for that give criterion='average' with limits per step ({per_step})."
+        f"long-run mean: for that give --criterion average with limits per step ({per_step})."
     ]
 
 

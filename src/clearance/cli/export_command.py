@@ -69,5 +69,5 @@ def _export_run(args: argparse.Namespace) -> dict[str, Any]:
     policy = found.policy
     if not isinstance(policy, Mixture):
         raise InputError(f"{args.source}: has no policy yet; resume it")
-    save_policy(policy, args.to, model)
+    save_policy(policy, args.to, model, certificate=found.certificate)
     return {"components": policy.M}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
     rows = []
     for name, b, cost, amount in zip(names, result["b"], result["costs"], result["relax_each"], strict=True):
         enough = None if amount is None else round_up(amount)
-        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _cell("b", b - enough, cost=cost))
+        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _relaxed(b - enough, cost=cost))
         rows.append([visible(name), _cell("b", b, cost=cost), "yes" if name in result["conflict"] else "no", *help])
     return ["constraint", "limit", "in conflict", "relax alone by", "relaxed limit"], rows
 
@@ -44,7 +45,21 @@ def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
     rows = []
     for name, cost, *row in zip(names, costs, *(result[key] for key in known), strict=True):
         rows.append([visible(name), *(_cell(key, v, cost=cost) for key, v in zip(known, row, strict=True))])
+    if "lam" in known and result.get("lam_range") is not None:
+        for cells, *price in zip(rows, result["lam"], *result["lam_range"], strict=True):
+            cells[-1] = _price(*price)
     return ["constraint", *(label(key) for key in known)], rows
+
+
+def _relaxed(b: float, *, cost: bool) -> str:
+    """Return a relaxed limit, rounded to the side on which it is enough."""
+    return _cell("b", -round_up(-b), cost=cost)
+
+
+def _price(lam: float, low: float, high: float) -> str:
+    """Return a multiplier with its accuracy, where six digits show it."""
+    off = max(high - lam, lam - low)
+    return f"{lam:.6g}" if off <= 5e-7 * lam or not math.isfinite(off) else f"{lam:.6g} ± {round_up(off, 1):.1g}"
 
 
 def _cell(key: str, value: float | None, *, cost: bool) -> str:

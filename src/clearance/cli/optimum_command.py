@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     certificate = certify(cmdp, best.policy, best=best)
     feasible = best.status != "infeasible"
     result = {**tables.certificate(certificate), "status": best.status, "lam": best.lam}
+    result |= {"lam_range": best.lam_range, "out": args.out if feasible else None}
     result["attained_margin"] = best.attained_margin
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if best.status == "borderline":
         result |= {"message": _borderline_words(certificate, best.attained_margin)}
     if args.out and feasible:
-        save_policy(best.policy, args.out, cmdp)
+        save_policy(best.policy, args.out, cmdp, certificate=certificate)
     elif args.out:  # a script that looks for the file must not find a policy that breaks the limits
         result["message"] += f"; {args.out} was not written"
     result |= policy_answer(args, cmdp, Mixture.of(best.policy))

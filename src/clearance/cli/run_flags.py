@@ -19,7 +19,7 @@ from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
 # The groups of flags in the help, and the group of each flag of `RunSpec`: by name, or by its own kind.
 BASIC, METHOD, SIMULATOR, RUN, CLUSTER = "basic", "method", "simulator or imported model", "run", "cluster"
 GROUP_OF_KIND = {"limits": BASIC, "evidence": BASIC, "method": METHOD}
-OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initial")
+OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initial", "reach", "never")
 GROUP_OF_FLAG: dict[str, str] = {"single": METHOD, **dict.fromkeys(OF_SIMULATOR, SIMULATOR)}
 # Settings that most methods have; the others are shown for the method that --method names.
 COMMON = ("K", "N", "kappa")

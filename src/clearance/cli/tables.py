@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from clearance.certificates.price_words import prices_in_words
 from clearance.certificates.verdict_words import describe_certificate, limits_as_written
 from clearance.cli import layout
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, round_up
 from clearance.core.labels import label
 from clearance.core.text import first_line, visible
 
@@ -39,7 +40,12 @@ IN_SENTENCES = (
     "path_bound",
     "runs",
     "out",
+    "lam_range",
+    "conflict_weights",
 )
+OF_RELAXING = ("status", "slater", "conflict", "relax_all", "relaxed_J_r")  # what stands below the relaxations
+CHANGES = "The limits, and the smallest changes that make them feasible:"
+CLOSEST = "The policy that comes closest to the limits:"
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
@@ -100,6 +106,7 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
         [*prices_in_words(result), *rest],
         result.get("policy_words", ()),
         _policy(result["policy"]) if "policy" in result else (),
+        [f"Written: {result['out']}"] if result.get("out") else (),
     )
 
 
@@ -133,7 +140,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
-    facts = [(label(k), _show(v)) for k, v in result.items() if _plain(v) is not None and k not in hidden]
+    facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
     found = []
     if "relax_each" in result:
         found.append(limit_tables.table_of_relaxations(result, names))
@@ -141,8 +148,16 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
         found.append(limit_tables.table_of_limits(result, names))
     elif "g_range" in result and names:
         found.append(limit_tables.table_of_signals(result, names))
-    shown = (Lines(layout.lay_out(heads, rows, width)) for heads, rows in found)
-    return [*shown, Lines(layout.pairs(facts, width))]
+    shown = [Lines(layout.lay_out(heads, rows, width)) for heads, rows in found]
+    if "relax_each" in result and len(result.get("J_g", ())):  # an answer about two things: limits, and a policy
+        facts.pop("attained_margin", None)
+        below = [facts.pop(k) for k in OF_RELAXING if k in facts]
+        shown = [Lines([CHANGES, "", *shown[0]]), Lines(layout.pairs(below, width)), Lines([CLOSEST, "", *shown[1]])]
+    return [*shown, Lines(layout.pairs(list(facts.values()), width))]
+
+
+def _fact(key: str, value: Any) -> tuple[str, str]:
+    return label(key), _show(round_up(value) if key == "relax_all" else value)
 
 
 def _policy(rows: list[dict[str, Any]]) -> Lines:
@@ -248,13 +263,23 @@ def error(message: str, status: int, *, as_json: bool = False) -> int:
 
     With `as_json`, also print a JSON object to standard output.
     """
-    message = " ".join(message.split())
+    message = with_flags(" ".join(message.split()))
     _complain(message)
     if as_json:
         with contextlib.suppress(InputError):  # the error may be that nothing can be written there
             kind = "interrupted" if status > INTERRUPTED else "error"
             say(json.dumps({"status": kind, "message": visible(message), "exit_status": status}) + "\n")
     return status
+
+
+def with_flags(message: str) -> str:
+    """Return advice about arguments of Python as advice about flags.
+
+    >>> with_flags("give criterion='average', or horizon=H for the first H steps")
+    'give --criterion average, or --horizon H for the first H steps'
+    """
+    message = re.sub(r"\bcriterion='(\w+)'", r"--criterion \1", message)
+    return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 
 
 def _complain(message: str) -> None:

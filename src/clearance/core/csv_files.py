@@ -20,6 +20,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 # At the start of a cell, also after blanks; a spreadsheet of another language may split at semicolons. The second four
 # are the wide forms that East Asian versions take for the first.
 FORMULA = re.compile(r"(^\s*|;\s*)(?=[=+\-@＝＋－＠])")
+QUOTED = re.compile(r"(^\s*|;\s*)'(?=[=+\-@＝＋－＠])")
 
 
 def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -42,3 +43,12 @@ def plain_cell(value: Any) -> Any:
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return FORMULA.sub(r"\1'", visible(value))
+
+
+def read_cell(text: str) -> str:
+    """Return what a cell says, without the apostrophe of `plain_cell`.
+
+    >>> read_cell("'=1+1"), read_cell("it's")
+    ('=1+1', "it's")
+    """
+    return QUOTED.sub(r"\1", text)

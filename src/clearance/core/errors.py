@@ -100,7 +100,12 @@ def no_room_message(slater: float) -> str:
     return f"the limits leave no room beyond rounding (Slater margin {slater:.3g}): relax the limits a little"
 
 
-def round_up(x: float) -> float:
-    """Return a positive number rounded up to six digits, so that relaxing a limit by the printed number suffices."""
-    shown = float(f"{x:.6g}")
-    return shown if shown >= x else float(f"{shown + 10.0 ** (math.floor(math.log10(x)) - 5):.6g}")
+def round_up(x: float, digits: int = 6) -> float:
+    """Return a number rounded up to so many digits, so that relaxing a limit by the printed number suffices.
+
+    >>> round_up(0.3990001), round_up(-1.2345674)
+    (0.399001, -1.23456)
+    """
+    shown = float(f"{x:.{digits}g}")
+    step = 0.0 if shown >= x else 10.0 ** (math.floor(math.log10(abs(x))) + 1 - digits)
+    return float(f"{shown + step:.{digits}g}")

@@ -15,7 +15,8 @@ from clearance.core.network_form import CLIP, LOG_STD
 from clearance.core.spaces import describe_space
 from clearance.deploy.policy_file import running
 from clearance.deploy.rule_runner import RuleRunner
-from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+from clearance.deploy.running_policy import NetworkRunner, RunningPolicy
+from clearance.deploy.table_policy import TablePolicy
 
 SCHEMA = "clearance/policy-description/1"
 

@@ -17,7 +17,8 @@ from clearance.core.convolution import Front
 from clearance.core.errors import MissingExtraError
 from clearance.core.network_form import CLIP, LOG_STD, Parameters
 from clearance.core.spaces import Box, Discrete, MultiDiscrete
-from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+from clearance.deploy.running_policy import NetworkRunner, RunningPolicy
+from clearance.deploy.table_policy import TablePolicy
 from clearance.deploy.timed_table import TimedTablePolicy
 
 try:

@@ -18,22 +18,21 @@ from clearance.core.atomic_files import fingerprint, load_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, exists_inside
 from clearance.core.network_form import ARRAYS, RULE_NAME, NetworkForm, explain_missing_rule, most_numbers
+from clearance.core.policy_tables import SUFFIXES, read_policy_table
 from clearance.deploy.rule_runner import RuleRunner
-from clearance.deploy.running_policy import (
-    NetworkRunner,
-    NotCertifiedWarning,
-    RunningPolicy,
-    TablePolicy,
-)
+from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy
+from clearance.deploy.table_policy import TablePolicy
 from clearance.deploy.timed_table import TimedTablePolicy
 
-NAMES = (*ARRAYS, "pi", "certificate", RULE_NAME)
+LABELS = ("states", "actions")
+NAMES = (*ARRAYS, *LABELS, "pi", "certificate", RULE_NAME)
 Rule = Callable[[Any], Any] | None
 
 
 def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: Rule = None) -> RunningPolicy:
-    """Load a policy for use from `policy.npz` or from a run folder; it needs NumPy alone.
+    """Load a policy for use from `policy.npz`, a run folder, or a table (.csv, .json) that `save_policy` wrote.
 
+    It needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by name.
     `policy.certificate` is the certificate in the file, or None. A certificate with another verdict than CERTIFIED
     causes a warning.
 
@@ -41,10 +40,14 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: 
     rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if one is
     """
     given = Path(path)
+    if given.suffix.lower() in SUFFIXES and not given.is_dir():
+        return _load_table(given, seed)
     where = Inside(given, "policy.npz") if given.is_dir() else given
     if isinstance(where, Inside):
         _check_manifest(where)
     arrays = read_arrays(where, NAMES, most_numbers)
+    if isinstance(where, Inside) and "pi" in arrays:
+        arrays = _labels_beside(where.folder) | arrays
     try:
         policy = restore_policy(arrays, _certificate(where, arrays), seed, rule)
     except InputError as e:
@@ -67,7 +70,8 @@ def restore_policy(
         if "weights" not in arrays and len(pi) != 1:
             raise InputError("weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
         kind = TimedTablePolicy if pi.ndim == 4 else TablePolicy
-        return kind(arrays.get("weights", np.ones(1)), pi, certificate, seed)
+        labels: dict[str, Any] = {name: arrays.get(name) for name in LABELS}
+        return kind(arrays.get("weights", np.ones(1)), pi, certificate, seed, **labels)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
         raise InputError(f"{missing[0]} is missing; a policy file holds weights and pi, or weights and theta")
@@ -82,6 +86,22 @@ def restore_policy(
         raise InputError(explain_missing_rule(name, float(arrays["weights"].flat[-1])))
     networks = NetworkRunner(form, np.full(M, 1 / M), arrays["theta"], normaliser)
     return RuleRunner(networks, arrays["weights"], rule, name, certificate, seed)
+
+
+def _load_table(path: Path, seed: int | None) -> RunningPolicy:
+    """Load the policy of a table; a JSON file may contain its certificate."""
+    found = read_policy_table(path)
+    said = None if found.certificate is None else parse_certificate(path, dict(found.certificate))
+    kind = TimedTablePolicy if found.pi.ndim == 4 else TablePolicy
+    policy = kind(found.weights, found.pi, said, seed, found.states, found.actions)
+    _say_uncertified(path, policy.certificate)
+    return policy
+
+
+def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
+    """Return the names of states and actions from the model of the run."""
+    model = Inside(folder, "problem.npz")
+    return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.certificate import Certificate
-from clearance.core.arrays import Array
 from clearance.core.cost_memory import CostMemory, CostTracker, read_costs
 from clearance.core.errors import InputError
 from clearance.core.network_form import NetworkForm
@@ -47,6 +46,7 @@ class RunningPolicy(ABC):
     obs_shape: tuple[int, ...]
     memory: CostMemory | None = None
     tracker: CostTracker | None = None
+    frames = 4  # between the caller and a warning
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
@@ -128,6 +128,10 @@ class RunningPolicy(ABC):
         actions = self._act(components, rows, deterministic, self.rng)
         return (self._one(actions) if single else actions), (components,)
 
+    def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
+        """Return the actions that a table takes in a state, with their probabilities; networks have no such list."""
+        raise InputError("this policy is a network, which has no table of actions: use act(obs)")
+
     def _given(self, state: tuple[Any, ...], n: int) -> Components:
         found = np.asarray(state[0])
         if found.shape != (n,) or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= self.M:
@@ -163,7 +167,7 @@ class RunningPolicy(ABC):
         text = (
             f"the certificate is about actions that are drawn; always taking the most likely one is not covered{known}"
         )
-        warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=4)
+        warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=self.frames)
 
     @property
     @abstractmethod
@@ -180,44 +184,6 @@ class RunningPolicy(ABC):
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return actions[0]
-
-
-class TablePolicy(RunningPolicy):
-    """Policy tables pi [M, S, A] of a finite model; an observation is the number of a state."""
-
-    obs_shape = ()
-    axes = 3
-    step: Any = 0  # steps of the episode so far, where that matters
-
-    def __init__(self, weights: Any, pi: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
-        super().__init__(weights, certificate, seed)
-        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=self.axes))
-        if len(self.pi) != self.M:
-            raise InputError(f"weights has {self.M} entries for {len(self.pi)} policies; give one each")
-
-    @property
-    def draws(self) -> bool:
-        return bool(np.any(self.pi.max(-1) < 1))
-
-    def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        S = self.pi.shape[-2]
-        if rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < S)):
-            raise InputError(f"the observation must be the number of a state, 0 .. {S - 1}, got {_short(rows)}")
-        return rows
-
-    def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        p = self._table(components, rows)
-        if rng is None:
-            return np.argmax(p, -1)
-        cdf = np.cumsum(p / p.sum(-1, keepdims=True), -1)
-        return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
-
-    def _table(self, components: Components, rows: NDArray[Any]) -> Array:
-        """Return the probabilities [n, A] of the actions in the states `rows`, each by its own component."""
-        return self.pi[components, rows]
-
-    def _one(self, actions: NDArray[Any]) -> int:
-        return int(actions[0])
 
 
 class NetworkRunner(RunningPolicy):
@@ -279,7 +245,3 @@ class NetworkRunner(RunningPolicy):
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return int(actions[0]) if actions.ndim == 1 else actions[0]
-
-
-def _short(rows: NDArray[Any]) -> str:
-    return " ".join(repr(rows[:3].tolist()).split())[:80]

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
-from clearance.deploy.running_policy import Components, Rng, TablePolicy
+from clearance.deploy.running_policy import Components, Rng
+from clearance.deploy.table_policy import TablePolicy
 
 
 class TimedTablePolicy(TablePolicy):
     """Policies pi [M, H, S, A] of a finite model with horizon H: a table for each step, counted from `reset` on."""
 
     axes = 4
+    frames = 6
 
     def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
         super().reset(n, rng)
@@ -25,8 +27,12 @@ class TimedTablePolicy(TablePolicy):
     def H(self) -> int:
         return self.pi.shape[1]
 
-    def act(self, obs: Any, deterministic: bool = False, rng: Rng | None = None, **more: Any) -> Any:
-        action = super().act(obs, deterministic, rng, **more)
+    def act(
+        self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
+    ) -> Any:
+        """Return an action; the step counts from `reset` on, or is given as `t`."""
+        self.step = self.step if t is None else t
+        action = super().act(obs, deterministic, rng, cost_so_far=cost_so_far)
         self.step += 1
         return action
 

@@ -14,6 +14,7 @@ from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.exact.proof import proof_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
+from clearance.finite.start_words import start_words
 
 
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
@@ -57,7 +58,7 @@ def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     Without a mixture, the policy is a rule of the user.
     """
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
-    return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
+    return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how)
 
 
 def _one(mixture: Mixture) -> str:

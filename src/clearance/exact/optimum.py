@@ -38,6 +38,7 @@ from clearance.exact.feasibility import (
     snap,
     uses_columns,
 )
+from clearance.exact.multiplier_range import enclose_multipliers
 from clearance.exact.never import Never, never_of
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
 from clearance.finite.cmdp import CMDP
@@ -70,6 +71,8 @@ class Optimum:
     J        [1+I] of `policy`
     lam      λ* [I], the price of each limit; when infeasible the weights of the proof: Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
+    lam_range  [2, I], how accurate λ* is: every optimal multiplier lies between these (column generation); None for
+             a linear program, whose λ* is one of its vertices, and where there are no prices
     policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
              Under the average criterion a `Mixture`, drawn once, if no stationary policy is as good: see `note`
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
@@ -93,6 +96,7 @@ class Optimum:
     V: Array
     names: tuple[str, ...]
     costs: tuple[bool, ...]
+    lam_range: Array | None = None
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
@@ -187,7 +191,7 @@ def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
     seen = bound_policy(cmdp, mixture)
     J = seen.J
     about = {"J": J, "b": cmdp.b, "names": cmdp.names, "costs": cmdp.costs, "d": mixture.occupancy(cmdp)}
-    about |= {"attained_margin": margin_of(cmdp, J), "lam": never.expand(rest.lam)}
+    about |= {"attained_margin": margin_of(cmdp, J), "lam": never.expand(rest.lam), "lam_range": None}
     if rest.status == "infeasible":
         return replace(rest, **about)
     size = np.abs(cmdp.r).max() * scale_of(cmdp)
@@ -208,9 +212,18 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
     near = bound - seen.J[0] <= WIDE * scaled.r * scale_of(cmdp)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
     d, slater = Mixture.of(found.policy).occupancy(cmdp), margin_of(cmdp, safest.J)
-    return Optimum(
+    best = Optimum(
         status, seen.J, found.lam, found.policy, found.mixture, d, bound, slater, cmdp.b, V, cmdp.names, cmdp.costs
     )
+    return replace(best, lam_range=_accuracy(scaled, bound)) if status == "optimal" else best
+
+
+def _accuracy(scaled: Scaled, bound: float) -> Array | None:
+    """Between what every optimal multiplier lies [2, I], by the columns found; None if there are none."""
+    if "found" not in scaled.__dict__ or not scaled.cmdp.I:
+        return None
+    error = 0.01 * GAP * scale_of(scaled.cmdp)  # of the values of columns
+    return enclose_multipliers(np.array(scaled.found.J), scaled.unit.b, bound / scaled.r, error) * scaled.r / scaled.g
 
 
 def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:

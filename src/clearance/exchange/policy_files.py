@@ -1,28 +1,42 @@
-"""Write policies with the names of states and actions, as table (.csv) or JSON, or as plain arrays (.npz)."""
+"""Write policies with the names of states and actions, as table (.csv) or JSON, or as plain arrays (.npz).
+
+`load_policy` and `certify` read them (`core.policy_tables`).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from clearance.certificates.certificate import Certificate
+from clearance.certificates.certificate_fields import certificate_text
 from clearance.core.atomic_files import save_json
 from clearance.core.csv_files import write_csv
 from clearance.core.errors import InputError
+from clearance.core.policy_tables import SCHEMA
+from clearance.core.text import suggest
+from clearance.exact.exact_certificate import certify_exactly
+from clearance.exact.optimum import Optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 
 SUFFIXES = (".npz", ".csv", ".json")
 
 
-def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> None:
+def save_policy(
+    policy: Any, path: str | Path, model: CMDP | None = None, *, certificate: Certificate | None = None
+) -> None:
     """Write a policy of a finite model with the names of its states and actions, or with their numbers.
 
     policy   probabilities [S, A], an action for each state [S], a Mixture, an Optimum or a Solution
     path     .csv with the columns state, action, probability (of a mixture also component and weight, with a
              horizon also time), .json, or .npz
+    certificate  what is certified of the policy: it travels in .json and .npz, without its proof. Unless given, that
+             of a Solution; that of an Optimum is computed where its model is given
 
     Actions with probability 0 are left out of .csv and .json.
     """
@@ -30,17 +44,27 @@ def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> Non
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
     mixture = read_policy(policy, model)
+    if suffix == ".csv":
+        return _write_csv(path, mixture, model)
+    if certificate is None:
+        certificate = _certificate_of(policy, mixture, model)
     if suffix == ".npz":
-        mixture.save(path)
-    elif suffix == ".csv":
-        _write_csv(path, mixture, model)
+        mixture.save(path, certificate, model)
     else:
-        _write_json(path, mixture, model)
+        _write_json(path, mixture, model, certificate)
+
+
+def _certificate_of(policy: Any, mixture: Mixture, model: CMDP | None) -> Certificate | None:
+    if isinstance(policy, Optimum):
+        return None if model is None else certify_exactly(model, mixture, policy)
+    return getattr(policy, "certificate", None)
 
 
 def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     """Return the policy as a mixture, checked against the model if that is given."""
     policy = getattr(policy, "policy", policy)
+    if isinstance(policy, str | Path):
+        policy = Mixture.load(policy, model)
     if not isinstance(policy, Mixture):
         if model is not None and np.ndim(policy) == 1:
             policy = Mixture.of_actions(policy, model.S, model.A)
@@ -49,6 +73,45 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     if model is not None:
         policy.check(model)
     return policy
+
+
+def actions_at(
+    model: CMDP, policy: Any, state: str | int, *, t: int = 0, component: int | None = None
+) -> dict[Any, float]:
+    """Return the actions that a policy takes in a state, by name where they have names, with their probabilities.
+
+    policy     as for `save_policy`, or the path of a file
+    state      its name, or its number
+    t          the step, where the policy depends on it (a horizon)
+    component  which policy of a mixture, from 0
+
+    >>> import clearance as cl
+    >>> model = cl.zoo.two_state()
+    >>> cl.actions_at(model, [0, 1], 1)
+    {1: 1.0}
+    """
+    mixture = read_policy(policy, model)
+    if component is None and mixture.M > 1:
+        raise InputError(f"this policy is a mixture of {mixture.M}: give component=0 to {mixture.M - 1}")
+    table = mixture.tables(model)[component or 0]
+    if model.horizon is not None:
+        if not 0 <= t < model.horizon:
+            raise InputError(f"t must be a step of the horizon, 0 to {model.horizon - 1}, got {t!r}")
+        table = table[t]
+    p = table[_find_state(model, state)]
+    names = model.actions or range(model.A)
+    return {names[a]: float(p[a]) for a in np.flatnonzero(p).tolist()}
+
+
+def _find_state(model: CMDP, state: str | int) -> int:
+    if isinstance(state, str):
+        known = model.states or tuple(map(str, range(model.S)))
+        if state not in known:
+            raise InputError(f"{state[:40]!r} is no state of this model{suggest(state, known)}")
+        return known.index(state)
+    if not 0 <= state < model.S:
+        raise InputError(f"state must be a name, or a number in 0..{model.S - 1}, got {state!r}")
+    return int(state)
 
 
 def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, int | None, str, str, float]]:
@@ -71,7 +134,7 @@ def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
     write_csv(path, [*heads, "state", "action", "probability"], rows)
 
 
-def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
+def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None, certificate: Certificate | None) -> None:
     """Write a list `components`, each with its weight and its policy {state: {action: probability}}.
 
     One component is drawn per episode. With a horizon, a policy is {time: {state: {action: probability}}}.
@@ -80,4 +143,5 @@ def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
     for m, t, state, action, p in _rows(mixture, model):
         table = components[m]["policy"] if t is None else components[m]["policy"].setdefault(str(t), {})
         table.setdefault(state, {})[action] = p
-    save_json(path, {"schema": "clearance/policy-table/1", "components": components})
+    said = None if certificate is None else json.loads(certificate_text(certificate))
+    save_json(path, {"schema": SCHEMA, "components": components, "certificate": said})

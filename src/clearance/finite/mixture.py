@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import save_npz
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
+from clearance.core.policy_tables import SUFFIXES, read_policy_table
 from clearance.core.validation import read_distributions, read_numbers
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import check_available, occupancy, values_from_occupancy
@@ -155,16 +157,23 @@ class Mixture:
         """Return the arrays of a policy file: weights [M], pi [M, S, A] (or [M, H, S, A])."""
         return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
 
-    def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
-        """Write `policy.npz`, with the certificate of this policy if given; `clearance.load_policy` reads it."""
-        save_npz(path, self.arrays() | certificate_array(certificate))
+    def save(self, path: AnyPath, certificate: Certificate | None = None, model: CMDP | None = None) -> None:
+        """Write `policy.npz`, with the certificate of this policy if there is one, and the names of the states and
+        actions of its model: `clearance.load_policy` reads it.
+        """
+        names = {} if model is None else {"states": model.states, "actions": model.actions}
+        labels = {name: np.array(x, dtype=np.str_) for name, x in names.items() if x is not None}
+        save_npz(path, self.arrays() | labels | certificate_array(certificate))
 
     @classmethod
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
         """Read `policy.npz`; a file with only `pi` [S, A] is a single policy.
 
-        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused.
+        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused. Tables (.csv, .json)
+        go by the names of states and actions, which the model has.
         """
+        if Path(str(path)).suffix.lower() in SUFFIXES:
+            return cls._of_table(str(path), cmdp)
         z = read_arrays(path, ("weights", "pi"), None if cmdp is None else partial(most_numbers, cmdp))
         if "pi" not in z:
             raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
@@ -175,6 +184,15 @@ class Mixture:
             return cls(z.get("weights", np.ones(1)), z["pi"][None] if single else z["pi"])
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+    @classmethod
+    def _of_table(cls, path: str, cmdp: CMDP | None) -> Mixture:
+        names = {} if cmdp is None else {"states": cmdp.states, "actions": cmdp.actions}
+        if cmdp is not None:
+            sizes = {"states": cmdp.S, "actions": cmdp.A}
+            names = {k: [str(i) for i in range(sizes[k])] if x is None else x for k, x in names.items()}
+        found = read_policy_table(path, **names)
+        return cls(found.weights, found.pi)
 
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:

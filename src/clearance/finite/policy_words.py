@@ -6,9 +6,9 @@ States that the policy never visits are ignored, since its actions there have no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from clearance.finite.support_graph import reachable
 HAIR = 1e-6
 SPELT = 1e-3  # actions below this probability are not listed by name
 NEVER = 1e-12  # the share of visits below which a state counts as never visited
-MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS = 8, 5, 3  # that are spelt out
+MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES = 8, 5, 3, 4  # that are spelt out
+SURE, UNSEEN = "never randomises.", "are never visited."
 
 Names = Sequence[str] | None
 Flags = NDArray[np.bool_]
@@ -36,12 +37,12 @@ def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions:
     """
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):
-        visited = _visited(cmdp, mixture.pi[m])
-        timed = mixture.pi.ndim == 4
-        table, visited = mixture.pi[m][0] if timed else mixture.pi[m], visited[0] if visited.ndim > 1 else visited
-        lines = describe_table(table, visited, states, actions)
-        if timed:
-            lines = [f"It depends on the step, 0 to {mixture.pi.shape[1] - 1}. In step 0: {lines[0]}", *lines[1:]]
+        visited = _visited(cmdp, mixture.tables(cmdp)[m])
+        if mixture.pi.ndim == 4:
+            lines = describe_steps(mixture.pi[m], visited, states, actions)
+        else:
+            seen = visited.reshape(-1, cmdp.S).any(0)
+            lines = describe_table(mixture.pi[m], np.asarray(seen), states, actions)
         head = f"Component {m + 1} of {mixture.M} (weight {mixture.weights[m]:.4g}): " if mixture.M > 1 else ""
         found += [f"{head}{lines[0]}", *lines[1:]]
     more = mixture.M - MOST_COMPONENTS
@@ -64,8 +65,53 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
     random = visited & (pi.max(-1) < 1 - HAIR)
     found = [_certain(pi.argmax(-1), visited, random, state, action), _random(pi, random, state, action)]
     never = int(np.sum(~visited))
-    found.append(f"{never:,} of {len(pi):,} states are never visited." if never else "")
+    found.append(f"{never:,} of {len(pi):,} states {UNSEEN}" if never else "")
     return [line for line in found if line]
+
+
+def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
+    """Return what a policy π [H, S, A] does, by stretches of steps in which it does the same in every state.
+
+    visited  which states it visits in which step [H, S]
+
+    >>> describe_steps(np.eye(2)[[[0], [0], [1]]], np.ones((3, 1), bool))
+    ['Steps 0 to 1: action 0 in every state that it visits.', 'Step 2: action 1 in every state that it visits.']
+    """
+    stretches = list(_stretches(pi, visited))
+    if len(stretches) == 1:
+        return describe_table(stretches[0].table, stretches[0].visited, states, actions)
+    found = []
+    for part in stretches[:MOST_STRETCHES]:
+        steps = f"Step {part.first}" if part.first == part.last else f"Steps {part.first} to {part.last}"
+        lines = [x for x in describe_table(part.table, part.visited, states, actions) if not x.endswith((SURE, UNSEEN))]
+        found.append(f"{steps}: {lines[0][:1].lower()}{' '.join(lines)[1:]}")
+    more = len(stretches) - MOST_STRETCHES
+    found += [f"After that it changes {more:,} more time{'s' * (more > 1)}."] if more > 0 else []
+    never = int(np.sum(~visited.any(0)))
+    return [*found, *([f"{never:,} of {pi.shape[1]:,} states {UNSEEN}"] if never else [])]
+
+
+class _Stretch(NamedTuple):
+    """Steps first to last, with what is done in them [S, A] and the states that are visited in one of them [S]."""
+
+    first: int
+    last: int
+    table: Array
+    visited: Flags
+
+
+def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
+    """Yield stretches of steps that do not contradict each other: where both visit a state, they do the same there."""
+    now = _Stretch(0, 0, pi[0], visited[0])
+    for t in range(1, len(pi)):
+        both = now.visited & visited[t]
+        if np.all(np.abs(now.table[both] - pi[t][both]) <= HAIR):
+            new = visited[t] & ~now.visited
+            now = _Stretch(now.first, t, np.where(new[:, None], pi[t], now.table), now.visited | new)
+        else:
+            yield now
+            now = _Stretch(t, t, pi[t], visited[t])
+    yield now
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
@@ -118,7 +164,7 @@ def _mostly(taken: NDArray[np.int64], action: Any) -> str:
 def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     at = np.flatnonzero(random)
     if not len(at):
-        return "It never randomises."
+        return f"It {SURE}"
     parts = []
     for s in at[:MOST_RANDOM].tolist():
         likely = [a for a in np.argsort(-pi[s], kind="stable")[:4].tolist() if pi[s, a] > SPELT]
@@ -133,7 +179,10 @@ def _span(part: list[int], state: Any) -> str:
     if len(part) == 1:
         return state(part[0])
     first, last = state(part[0]), state(part[-1])
-    return f"states {first.removeprefix('state ')} to {last.removeprefix('state ')}"
+    (what, _, start), (same, _, end) = first.rpartition(" "), last.rpartition(" ")
+    if what == same != "":  # "queue 1" to "queue 3"
+        return f"{'states' if what == 'state' else what} {start} to {end}"
+    return f"states {first} to {last}"
 
 
 def _upper(text: str) -> str:

@@ -33,3 +33,8 @@ def transitions(
 def start_at(S: int, s: int) -> np.ndarray:
     """Return the start distribution ρ = δ_s [S], which always starts in state s."""
     return np.eye(1, S, s)[0]
+
+
+def number_names(what: str, n: int) -> list[str]:
+    """Return n names: "queue 0", "queue 1", …"""
+    return [f"{what} {i}" for i in range(n)]

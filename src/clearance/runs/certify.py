@@ -6,6 +6,7 @@ samples, a policy that breaks a limit is CERTIFIED with probability at most δ, 
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from clearance.cluster.executor import Executor
 from clearance.core.errors import InputError
 from clearance.exact.optimum import Optimum
 from clearance.runs.ledger_file import LedgerFolder
+from clearance.runs.policy_argument import load_problem_policy
 from clearance.runs.solution import Solution
 from clearance.runs.worlds.dispatch import world_of
 
@@ -33,10 +35,12 @@ def certify(
     """Certify that a policy meets every limit of a problem, or report that it does not.
 
     problem   a finite model, or a simulator
-    policy    an `Optimum` or a `Solution`: its policy. Finite model: a table [S, A], an action for each state [S]
-              (whole numbers), a `Mixture`, or any rule `state -> action` (which can only be sampled; a
-              method `reset` of the rule is called at the start of every episode). Simulator: a `NetworkMixture`; on a
-              Gymnasium problem also any rule `observation -> action`. Rules are never copied, and run in this process
+    policy    an `Optimum` or a `Solution`: its policy; the path of a policy file (.npz; of a finite model also .csv and
+              .json, by the names of states and actions) or of a run folder. Finite model: a table [S, A], an action
+              for each state [S] (whole numbers), a `Mixture`, or any rule `state -> action` (then only samples can
+              tell; a method `reset` of the rule is called at the start of every episode). Simulator: a
+              `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are never copied,
+              and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
               `budget` steps, and the verdict holds at level `delta`. Each simulator supports one kind only
     executor  runs the episodes on several workers (samples); the evidence is bit-identical for every executor
@@ -54,6 +58,7 @@ def certify(
     if not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
     policy = policy.policy if isinstance(policy, Optimum | Solution) else policy
+    policy = load_problem_policy(problem, policy) if isinstance(policy, str | PathLike) else policy
     how = {"evidence": evidence, "delta": delta, "budget": budget, "seed": seed, "executor": executor}
     if out is None:
         return world_of(problem).certify_policy(policy, **how, **options)

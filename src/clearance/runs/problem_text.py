@@ -6,6 +6,7 @@ The suffix of a model file determines its format (`clearance.exchange.model_file
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from clearance.core.errors import InputError
 from clearance.core.import_path import import_rule
 from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.core.text import suggest
+from clearance.core.validation import read_number
 from clearance.exact.episode_optimum import limit_episodes
 from clearance.exchange import model_files
 from clearance.finite.cmdp import CMDP
+from clearance.finite.reachability import limit_reach
 from clearance.runs.field_values import is_code
 from clearance.runs.foreign_code import import_function, import_name
 from clearance.runs.worlds.dispatch import world_of
@@ -28,8 +31,9 @@ from clearance.zoo import MODELS, SIMULATORS
 WHAT = "PROBLEM"
 # What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
 # replace their own.
-OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial")
-ONLY_OF_MODEL_FILE = ("reward", "initial")
+OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial", "reach", "never")
+ONLY_OF_MODEL_FILE = ("reward", "initial", "reach", "never")
+REACH = re.compile(r"(.+?)\s*(<=|>=)\s*([-+.\deE]+)")
 
 
 def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
@@ -85,9 +89,39 @@ def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]
     If there are limits on single episodes (P(…), CVaR), the costs so far become part of the model's state.
     """
     limits: Any = asked.get("limits")
+    plain = {name: value for name, value in asked.items() if name not in ("reach", "never")}
     if not has_tails(limits):
-        return state(asked)
+        return _limit_reach(state(plain), asked)
+    if len(plain) < len(asked):
+        raise InputError("--reach and --never do not go together with limits on single episodes")
     return limit_episodes(state({**asked, "limits": plain_limits(limits)}), limits).cmdp
+
+
+def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
+    """Return the model with limits on the probability to enter states: "STATE;STATE<=P", ">=P", or never."""
+    if asked.get("reach") is not None:
+        found = REACH.fullmatch(str(asked["reach"]).strip())
+        if found is None:
+            raise InputError(f"--reach must be STATES<=P or STATES>=P, got {str(asked['reach'])[:60]!r}")
+        states, sense, p = _states(model, found[1]), found[2], read_number("--reach", _real(found[3]))
+        most, least = (p, None) if sense == "<=" else (None, p)
+        model = limit_reach(model, states, at_most=most, at_least=least)
+    if asked.get("never") is not None:
+        model = limit_reach(model, _states(model, str(asked["never"])), at_most=0.0, name="never")
+    return model
+
+
+def _states(model: CMDP, text: str) -> list[str | int]:
+    """Return states by name or number, between semicolons: names may have commas."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    return [int(part) if part.isdecimal() and part not in (model.states or ()) else part for part in parts]
+
+
+def _real(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:

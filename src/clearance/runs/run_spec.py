@@ -135,6 +135,13 @@ class RunSpec:
     )
     initial: str | None = _flag(
         parse_text, "limits", "initial state of a model, by name or number (default: as in the file)", "STATE"
+    )  # fmt: skip
+    reach: str | None = _flag(
+        parse_text, "limits", "limit the probability to ever enter some states of a model, with --criterion total or "
+        "--horizon: STATE;STATE<=P, or >=P for a goal", "STATES<=P"
+    )  # fmt: skip
+    never: str | None = _flag(
+        parse_text, "limits", "states of a model, between semicolons, that no run may ever enter", "STATES"
     )
     horizon: int | None = _flag(whole_between(1, 2**31), "limits", "steps per episode (default: no horizon)", "STEPS")
     num_envs: int | None = _flag(

@@ -11,6 +11,7 @@ sent through the object store and written by this process.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -30,7 +31,7 @@ from clearance.core.text import visible
 from clearance.finite.cmdp import CMDP
 from clearance.runs import run_reader
 from clearance.runs.method_settings import method_class
-from clearance.runs.problem_text import load_model_or_none, restate
+from clearance.runs.problem_text import is_imported, load_model_or_none, restate
 from clearance.runs.resume import resume
 from clearance.runs.run_spec import RunSpec
 from clearance.runs.solve import solve
@@ -116,17 +117,28 @@ def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[s
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
     """Check the settings of all points; return the points, and the finite models by the text that names them."""
-    found = {text: load_model_or_none(text) for text in grid.problems}
+    found = {text: load_model_or_none(text) for text in grid.problems if not is_imported(text)}
     models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
     for point in points:
         try:
             spec = point.spec
         except InputError as e:
             raise InputError(f"grid {e}") from None
-        if spec.problem in models:
+        key = _model_key(spec)
+        if key not in models and is_imported(key):
+            models[key] = spec.load_problem()
+        elif spec.problem in models:
             restate(models[spec.problem], spec.problem, spec.environment)
-        spec.make_method(simulated=spec.problem not in models)
+        spec.make_method(simulated=key not in models)
     return points, models
+
+
+def _model_key(spec: RunSpec) -> str:
+    """Return what names the model of a point: the problem; with an imported file also what is asked of it, which the
+    file does not say.
+    """
+    text = spec.problem or ""
+    return f"{json.dumps(dict(spec.environment), sort_keys=True, default=str)} {text}" if is_imported(text) else text
 
 
 # ------------------------------------------------------------------------------------------------ the work
@@ -199,8 +211,12 @@ class Work:
 
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
     """Solve a point in its folder, or resume it if it was started before; return the solution."""
-    model = models.get(spec.problem or "")
-    problem: Any = spec.load_problem() if model is None else restate(model, str(spec.problem), spec.environment)
+    key = _model_key(spec)
+    model = models.get(key)
+    if model is None or is_imported(key):
+        problem: Any = model or spec.load_problem()
+    else:
+        problem = restate(model, key, spec.environment)
     how: dict[str, Any] = {"checkpoint_every": every, "progress": _stop}
     try:
         if os.path.exists(folder / "settings.json"):

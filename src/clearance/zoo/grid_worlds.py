@@ -11,6 +11,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.transition_rows import start_at, transitions
 
 UP, RIGHT, DOWN, LEFT = range(4)
+DIRECTIONS = ("up", "right", "down", "left")
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 
@@ -46,7 +47,8 @@ def grid_obstacles(
     r = 1000.0 * (prob * (s_next == goal)).sum(-1) - 1
     cost = (prob * blocked[s_next]).sum(-1)
     r[goal], cost[goal] = 0.0, 0.0
-    return CMDP(P, r, rho=start_at(S, start), gamma=gamma, cost=cost, limit=limit, names=["obstacles"])
+    labels: Any = {"states": cell_names(size, size), "actions": DIRECTIONS, "names": ["obstacles"]}
+    return CMDP(P, r, rho=start_at(S, start), gamma=gamma, cost=cost, limit=limit, **labels)
 
 
 def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
@@ -76,7 +78,13 @@ def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
     u = np.zeros((3, S))
     u[0, [3, 1]], u[1, [0, 4]], u[2, [21, 13]] = (1, 0.1), (0.7, 0.2), (0.5, 1.5)
     P = transitions(S, 4, np.arange(S)[:, None], np.arange(4), s_next, 1.0)
-    return CMDP(P, r, np.repeat(u[:, :, None], 4, axis=2), b, gamma=0.9, names=["u1", "u2", "u3"])
+    labels: Any = {"states": cell_names(5, 5), "actions": DIRECTIONS, "names": ["u1", "u2", "u3"]}
+    return CMDP(P, r, np.repeat(u[:, :, None], 4, axis=2), b, gamma=0.9, **labels)
+
+
+def cell_names(rows: int, columns: int) -> list[str]:
+    """Return the names of the cells of a grid, row by row."""
+    return [f"row {i}, column {j}" for i in range(rows) for j in range(columns)]
 
 
 def step(rows: int, columns: int) -> NDArray[np.int64]:

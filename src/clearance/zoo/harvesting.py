@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,13 @@ def harvesting(
         for x in (-1.0 * bought[..., 0, 0, 0], 1.0 * q[..., 0, 0, 0], overflow[..., 0, 0])
     )
     limit = np.array([queue, lost]) / (1 - gamma)
-    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, names=["queue", "lost"])
+    labels: Any = {"states": _state_names(size), "actions": ["send-0", "send-1", "send-2"], "names": ["queue", "lost"]}
+    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, **labels)
+
+
+def _state_names(size: tuple[int, ...]) -> list[str]:
+    channel, weather = ("bad", "good"), ("dark", "sun")
+    return [f"energy {e}, queue {q}, {channel[c]} channel, {weather[w]}" for e, q, c, w in np.ndindex(size)]
 
 
 def _index(size: tuple[int, ...], e, q, c, w):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import number_names, start_at, transitions
 
 DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
 
@@ -41,4 +42,9 @@ def inventory(
     r = 8 * np.minimum(y, D) @ p - np.where(ordered > 0, 4.0 + 2 * ordered, 0.0) - y[:, :, 0]
     lost = np.maximum(D - y, 0) @ p
     limit = (1 - fill_rate) * (np.arange(len(p)) @ p) / (1 - gamma)
-    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=lost, limit=limit, names=["lost sales"])
+    labels: Any = {
+        "states": number_names("stock", S),
+        "actions": [f"order-{a}" for a in range(S)],
+        "names": ["lost sales"],
+    }
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=lost, limit=limit, **labels)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import number_names, start_at, transitions
 
 
 def maintenance(
@@ -46,4 +48,5 @@ def maintenance(
     r[:n, 0], r[n] = 1 - i / (2 * n), -2 * price
     cost[:n, 0] = breaks
     limit = breakdowns / (1 - gamma)
-    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=limit, names=["breakdowns"])
+    labels: Any = {"states": [*number_names("condition", n), "broken"], "actions": ["run", "replace"]}
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=limit, names=["breakdowns"], **labels)

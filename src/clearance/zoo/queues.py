@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import number_names, start_at, transitions
 
 RATES = (0.2, 0.4, 0.6, 0.8)
 
@@ -45,7 +45,8 @@ def queue_power(
     P = transitions(S, len(q), x, a, s_next, prob)
     r, cost = np.broadcast_arrays(-1.0 * x, q**3)
     rho = 0.9 ** np.arange(S)
-    return CMDP(P, r, rho=rho / rho.sum(), gamma=gamma, cost=cost, limit=power / (1 - gamma), names=["power"])
+    labels: Any = {"states": number_names("queue", S), "actions": [f"rate-{x:g}" for x in q], "names": ["power"]}
+    return CMDP(P, r, rho=rho / rho.sum(), gamma=gamma, cost=cost, limit=power / (1 - gamma), **labels)
 
 
 def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6) -> CMDP:
@@ -84,4 +85,5 @@ def _flow_control(buffer: int, arrival: float, service: float, limit: float, **c
     prob = np.where(came, arrival, 1 - arrival) * np.where(served, service, 1 - service)
     P = transitions(S, 2, x, a, x + joins - served * (x > 0), prob)
     r, cost = np.broadcast_arrays(arrival * (a * (x < buffer))[:, :, 0, 0], 1.0 * x[:, :, 0, 0])
-    return CMDP(P, r, rho=start_at(S, 0), cost=cost, limit=limit, names=["holding"], **criterion)
+    labels: Any = {"states": number_names("queue", S), "actions": ["refuse", "admit"], "names": ["holding"]}
+    return CMDP(P, r, rho=start_at(S, 0), cost=cost, limit=limit, **labels, **criterion)

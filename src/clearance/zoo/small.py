@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
+from clearance.finite.transition_rows import number_names
 
 
 def two_state() -> CMDP:
@@ -23,7 +24,8 @@ def two_state() -> CMDP:
     P[0, :, 1] = P[1, :, 0] = 1.0
     r = [[1.0, 0.0], [0.0, 0.0]]
     g = [[[0.0, 1.0], [0.5, 0.5]]]
-    return CMDP(P, r, g, 1.0, rho=[1.0, 0.0], gamma=0.5, names=["utility"])
+    labels: Any = {"states": ["work", "rest"], "actions": ["risky", "safe"], "names": ["utility"]}
+    return CMDP(P, r, g, 1.0, rho=[1.0, 0.0], gamma=0.5, **labels)
 
 
 def altman_queue() -> CMDP:
@@ -56,4 +58,5 @@ def _controlled_queue(**criterion: Any) -> CMDP:
         P[s, :, s] = 1 - up - down
     r = np.broadcast_to(5.0 - np.arange(S)[:, None], (S, A))
     g = np.stack([np.broadcast_to(3 - 10 * service, (S, A)), np.broadcast_to(1.2 - 8 * (flow - 1) ** 2, (S, A))])
-    return CMDP(P, r, g, 0.0, names=["service", "flow"], **criterion)
+    actions = [f"service-{a:g}-flow-{f:g}" for a, f in zip(service, flow, strict=True)]
+    return CMDP(P, r, g, 0.0, names=["service", "flow"], states=number_names("queue", S), actions=actions, **criterion)

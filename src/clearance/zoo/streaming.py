@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from clearance.finite.cmdp import CMDP
-from clearance.finite.transition_rows import start_at, transitions
+from clearance.finite.transition_rows import number_names, start_at, transitions
 
 
 def streaming(
@@ -39,4 +41,5 @@ def streaming(
     prob = np.where(arrived, rate, 1 - rate) * np.where(played, playback, 1 - playback)
     P = transitions(S, 2, x, a, np.clip(x + arrived - played, 0, buffer), prob)
     r, cost = np.broadcast_arrays(-1.0 * (x == 0)[:, :, 0, 0], 1.0 * a[:, :, 0, 0])
-    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=fast_share / (1 - gamma), names=["fast"])
+    labels: Any = {"states": number_names("buffer", S), "actions": ["slow", "fast"], "names": ["fast"]}
+    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=fast_share / (1 - gamma), **labels)

@@ -9,6 +9,9 @@ import numpy as np
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.finite.cmdp import CMDP
 from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
+from clearance.zoo.grid_worlds import DIRECTIONS, cell_names
+
+DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
 
 
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
@@ -22,7 +25,8 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
     holes = env.desc.ravel() == b"H"
     P, r, rho = gymnasium_table(env)
     cost = gymnasium_signal(env, lambda s, a, s_next, reward, over: float(holes[s_next]))
-    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=budget, names=["holes"])
+    labels: Any = {"states": cell_names(size, size), "actions": ["left", "down", "right", "up"], "names": ["holes"]}
+    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=budget, **labels)
 
 
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
@@ -50,7 +54,8 @@ def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMD
     weight = np.array([slip / 2, 1 - slip, slip / 2])
     P = np.einsum("w,swat->sat", weight, P[:, turn % 4])
     r, cost = (np.einsum("w,swa->sa", weight, x[:, turn % 4]) for x in (np.maximum(r, -1.0), fall))
-    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=falls, names=["falls"])
+    labels: Any = {"states": cell_names(4, 12), "actions": DIRECTIONS, "names": ["falls"]}
+    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=falls, **labels)
 
 
 def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
@@ -73,7 +78,16 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
         return float(cell[s_next] == (2, 3) != cell[s])
 
     cost = gymnasium_signal(env, enters)
-    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=crossings, names=["quiet street"])
+    labels: Any = {"states": _trip_names(env, len(r)), "actions": DRIVING, "names": ["quiet street"]}
+    return CMDP(P, r, rho=rho, gamma=gamma, cost=cost, limit=crossings, **labels)
+
+
+def _trip_names(env: Any, S: int) -> list[str]:
+    """Return where the taxi, its passenger and the destination are; last the state in which trips end."""
+    stands = ("R", "G", "Y", "B", "the taxi")
+    trips = (tuple(int(x) for x in env.decode(s)) for s in range(len(env.P)))
+    found = [f"taxi at row {i}, column {j}, passenger in {stands[p]}, to {stands[d]}" for i, j, p, d in trips]
+    return found + ["trip over"] * (S - len(found))
 
 
 def _make(name: str, **kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from clearance.certificates.certificate import Certificate
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
-from clearance.deploy.running_policy import TablePolicy
+from clearance.deploy.table_policy import TablePolicy
 from clearance.exact.optimum import Optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture

@@ -19,7 +19,7 @@ from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.ledger import share_of
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
-from clearance.core.errors import InfeasibleError, InputError
+from clearance.core.errors import InfeasibleError, InputError, round_up
 from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold, key_of
 from clearance.exact.exact_certificate import scope_of
@@ -328,7 +328,8 @@ def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
         conflict = ", ".join(cmdp.names[i] for i in np.flatnonzero(margin.mu > 0.01))
         return (
             f"no policy meets the limits, {sure}: max_π min_i (J_gi − b_i) ≤ {margin.bound:.6g} < 0 (in conflict: "
-            f"{conflict}); to relax the limits by {-margin.bound:.6g} is needed, by {-margin.slater:.6g} is enough"
+            f"{conflict}); to relax the limits by {-margin.bound:.6g} is needed, "
+            f"by {round_up(-margin.slater):.6g} is enough"
         )
     return (
         f"no policy was found that keeps the limits {sure} (smallest slack of the best ≥ {margin.slater:.6g}, of any "
