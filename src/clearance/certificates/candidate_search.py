@@ -38,6 +38,7 @@ LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
+LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
 PLANNED = 0.7  # share of a test within which it should pass
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
 WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
@@ -206,15 +207,36 @@ class CandidateSearch:
         w, part = self._choose(delta, left, PARTS if not self.attempts else PARTS[1:])
         if self.certified and (w is None or not self._earns_more(w)):
             return False
-        if w is None:
-            w = self._safest() if self.fallback is None else self.fallback
+        if w is None and self.fallback is None:
+            w, part = self._look_again(delta, end - self.steps)
+        w = self.fallback if w is None else w
+        assert w is not None
         most = max(end - self.steps, 0.0)
         self._test(j, w, part * most, most, delta)
         return True
 
-    def _safest(self) -> Array:
-        low = self.J - PESSIMISM * self.doubt
-        return safest_single(low, self.b) if self.single == "require" else safest_weights(low, self.b)
+    def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
+        """Measure the safest mixture again, until its share of the budget is spent: of many that were measured little,
+        the one that looks safest is the luckiest. Return the best that should pass now, or the safest; and the share.
+        """
+        stop = self.steps + AGAIN * left
+        for _ in range(200):
+            affordable = affordable_episodes(stop - self.steps, self.episode)
+            if affordable < GLANCE:
+                break
+            self._refine(self._safest(delta, left), affordable)
+        w, part = self._best(delta, (1 - AGAIN) * left, PARTS[1:], PESSIMISM)
+        return self._safest(delta, left) if w is None else w, part
+
+    def _safest(self, delta: float, left: float) -> Array:
+        """w of the largest smallest slack by pessimistic values, in units of what a test with what is left needs."""
+        sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
+        episodes = max(PLANNED * affordable_episodes(left, self.episode), 1)
+        need = slack_needed(sd, self.reach, episodes, delta)
+        unit = np.where(need > 0, need, 1.0)
+        low = np.concatenate([self.J[:, :1], ((self.J - PESSIMISM * self.doubt)[:, 1:] - self.b) / unit], axis=1)
+        safest = safest_single if self.single == "require" else safest_weights
+        return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
         """Return w of the best mixture that a test should pass, or None, and the share of what is left for the test.
@@ -238,22 +260,35 @@ class CandidateSearch:
     ) -> tuple[Array | None, float]:
         """Solve the program for values lowered by their standard errors, for the shortest test that it can pass."""
         low = self.J - pessimism * self.doubt
-        for part in parts:
+        for part, errors in self._plans(parts):
             episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = self._best_for(low, episodes, delta)
+            w = self._best_for(low, episodes, delta, errors)
             if w is not None:
                 return w, part
         return None, 1.0
 
-    def _best_for(self, low: Array, episodes: float, delta: float) -> Array | None:
-        """The best weights that a test of so many episodes should pass; None if there are none.
+    def _plans(self, parts: tuple[float, ...]) -> list[tuple[float, float]]:
+        """The tests that may be made, the first choice first: shares of what is left, and the standard errors of the
+        test's own samples that it should pass in spite of.
+
+        After a long test little is left for another: where none has passed, and there is nothing to fall back to, it is
+        planned to pass with bad luck, if any mixture can.
+        """
+        if self.certified or self.fallback is not None:
+            return [(part, 0.0) for part in parts]
+        short = [(part, 0.0) for part in parts if part < LONG]
+        long = [(part, LUCK[0]) for part in parts if part >= LONG]
+        return [*short, *long, *((1.0, errors) for errors in LUCK[1:])]
+
+    def _best_for(self, low: Array, episodes: float, delta: float, errors: float) -> Array | None:
+        """The best weights that a test of so many episodes should pass, by so many errors; None if there are none.
 
         How far episodes spread depends on the weights, because components differ: the program is solved again with
         the spread of its own answer, until that is no larger than what was planned with.
         """
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
-            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta), self.single)
+            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
             if w is None:
                 return None
             spread = self._spread(w)[1:]
