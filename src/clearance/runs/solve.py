@@ -100,7 +100,8 @@ def solve(
         policy = source.policy_class
     sampler = world.make_sampler(method, policy, sampler, seed)
     key_of(seed)
-    task = Task(world, sampler, method, kind, None if isinstance(budget, str) else budget, delta, int(seed), exact_J, single)
+    steps = None if isinstance(budget, str) else budget
+    task = Task(world, sampler, method, kind, steps, delta, int(seed), exact_J, single)
     if seconds is not None:
         task = task._replace(budget=steps_within(seconds, partial(_try_out, task)))
     if source is not None:

@@ -9,8 +9,8 @@ reward that is rarely seen would else be given up before it is found. What is ce
 λ⁺ looks one step ahead (as PMD-PD does, Liu et al. 2021): the multiplier alone would go round the limit for long. κ
 shrinks from its first value to its last. Ĵ_g is the estimate of what is limited, never of a stand-in.
 
-With fewer than 100 iterations η₂ is larger in proportion: λ has to come to its value within the run, however few batches
-there are.
+With fewer than 100 iterations η₂ is larger in proportion: λ has to come to its value within the run, however few
+batches there are.
 
 Units: advantages are measured by their own root mean square u, distances from a limit by theirs, v. Steps of λ are
 η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that rewards and costs of any scale see the same settings.

@@ -55,7 +55,8 @@ def gather_candidates(
     """
     K = len(run.trace)
     index = np.union1d(
-        spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b, [x * kappa for x in SLACKS])
+        spread_evenly(K, CANDIDATES, first=max(LATE, WARM)),
+        promising(run.trace.J_hat, int(WARM * K), b, [x * kappa for x in SLACKS]),
     )
     theta, named = run.trace.theta[run.trace.rows_of(index)], dict[str, int]()
     for name, found in (_safest(run) | (sampler.policy.constants() if len(b) else {})).items():

@@ -173,8 +173,8 @@ class SimulatorWorld(World):
 
     def _late(self, settled: Settled, run: Run) -> tuple[NetworkMixture, dict[str, int]]:
         method, memory = settled.method, run.state.sampler_memory
-        planned = isinstance(method, NaturalSteps)
-        kappa = method.margin(method.K or 0, memory) if planned else np.zeros(self.statement.I)
+        known = isinstance(method, NaturalSteps)
+        kappa = method.margin(method.K or 0, memory) if known else np.zeros(self.statement.I)
         return gather_candidates(settled.sampler, run, self.statement.b, kappa, settled.extra)
 
     def _candidates(self, problem: Simulator, late: NetworkMixture, named: dict[str, int]) -> LateIterates:
