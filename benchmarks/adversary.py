@@ -3,6 +3,7 @@
     python benchmarks/adversary.py certified --trials 20000     policies that break a limit: none may be CERTIFIED
     python benchmarks/adversary.py violated --trials 20000      policies that keep every limit: none may be VIOLATED
     python benchmarks/adversary.py infeasible --trials 4000     feasible models: none may be called infeasible
+    python benchmarks/adversary.py merge a.json b.json          what several processes wrote with --first and --write
 
 A problem is a chain of a few states with random costs and random ends. Every rule is a table π_t(a | s), which gives
 the true J by summation, and a way to draw from it that users have: a generator of their own, the global one, a counter
@@ -412,48 +413,78 @@ class Judged(NamedTuple):
 
 
 def judge(found: list[tuple[Kinds, str]], false: str, delta: float = DELTA) -> tuple[list[Judged], list[str]]:
-    """Every kind with its count of false verdicts, and those whose rate is above δ by Holm's step-down test at 1 %."""
+    """Return every kind with its count of false verdicts, and the kinds whose rate is above δ."""
     rows = []
     for axis in Kinds._fields:
         verdicts: dict[str, Counter[str]] = {}
         for kinds, verdict in found:
             verdicts.setdefault(getattr(kinds, axis), Counter())[verdict] += 1
         for kind, counts in sorted(verdicts.items()):
-            n, wrong = counts.total() - counts["refused"], counts[false]
+            n = counts.total() - counts["refused"]
             decided = n - counts["UNDECIDED"] - counts["undecided margin"]
-            p = float(stats.binom.sf(wrong - 1, n, delta)) if wrong else 1.0
-            rows.append(Judged(axis, kind, n, decided, wrong, p))
-    ordered, lying = sorted(rows, key=lambda row: row.p), []
-    for rank, row in enumerate(ordered):
+            rows.append(judged(axis, kind, n, decided, counts[false], delta))
+    return rows, lying(rows)
+
+
+def judged(axis: str, kind: str, trials: int, decided: int, false: int, delta: float = DELTA) -> Judged:
+    p = float(stats.binom.sf(false - 1, trials, delta)) if false else 1.0
+    return Judged(axis, kind, trials, decided, false, p)
+
+
+def lying(rows: list[Judged]) -> list[str]:
+    """Return the kinds whose rate of false verdicts is above δ, by Holm's step-down test at 1 %."""
+    found = []
+    for rank, row in enumerate(sorted(rows, key=lambda row: row.p)):
         if row.p > 0.01 / (len(rows) - rank):
             break
-        lying.append(f"{row.axis}: {row.kind}")
-    return rows, lying
+        found.append(f"{row.axis}: {row.kind}")
+    return found
+
+
+def merge(paths: list[Path]) -> tuple[list[Judged], list[str]]:
+    """Add up the tables that several processes wrote, and judge the sums."""
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for path in paths:
+        for row in json.loads(path.read_text())["rows"]:
+            counts = {name: row[name] for name in ("trials", "decided", "false")}
+            sums.setdefault((row["axis"], row["kind"]), Counter()).update(counts)
+    rows = [judged(*at, n["trials"], n["decided"], n["false"]) for at, n in sorted(sums.items())]
+    return rows, lying(rows)
+
+
+def show(rows: list[Judged]) -> None:
+    for row in rows:
+        counts = f"{row.trials:7} trials {row.decided:7} decided {row.false:5} false"
+        print(f"{row.axis:12} {row.kind:28} {counts}  p {row.p:.2g}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("claim", choices=["certified", "violated", "infeasible"])
+    parser.add_argument("claim", choices=["certified", "violated", "infeasible", "merge"])
+    parser.add_argument("tables", nargs="*", type=Path, help="for merge: what --write wrote, of different trials")
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, which is also its seed")
     parser.add_argument("--write", type=Path, help="write the table as JSON")
     given = parser.parse_args()
+    if given.claim == "merge":
+        rows, liars = merge(given.tables)
+        show(rows)
+        print(f"lying kinds: {liars or 'none'}")
+        return
     began, seeds = time.perf_counter(), range(given.first, given.first + given.trials)
     if given.claim == "infeasible":
         found = [infeasible_trial(seed) for seed in seeds]
     else:
         sign = 1 if given.claim == "certified" else -1
         found = [trial(seed, sign) for seed in seeds] + jax_trials(max(given.trials // 40, 80), given.first, sign)
-    rows, lying = judge(found, given.claim.upper())
-    for row in rows:
-        counts = f"{row.trials:7} trials {row.decided:7} decided {row.false:5} false"
-        print(f"{row.axis:12} {row.kind:28} {counts}  p {row.p:.2g}")
+    rows, liars = judge(found, given.claim.upper())
+    show(rows)
     print(
-        f"{dict(Counter(v for _, v in found))} in {time.perf_counter() - began:.0f} s; lying kinds: {lying or 'none'}"
+        f"{dict(Counter(v for _, v in found))} in {time.perf_counter() - began:.0f} s; lying kinds: {liars or 'none'}"
     )
     if given.write:
         table = {"claim": given.claim, "trials": len(found), "delta": DELTA, "rows": [r._asdict() for r in rows]}
-        given.write.write_text(json.dumps(table | {"lying": lying}, indent=1) + "\n")
+        given.write.write_text(json.dumps(table | {"lying": liars}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

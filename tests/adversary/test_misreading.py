@@ -15,7 +15,8 @@ import pytest
 import clearance as cl
 from clearance.certificates.best_mixture import MOST_LOST, best_weights, choose_weights, safest_single
 from clearance.certificates.candidate_search import LEVELS, Attempt, CandidateSearch, best_attempt
-from clearance.certificates.verdict_words import limit_words, scope_words
+from clearance.certificates.price_words import prices_in_words
+from clearance.certificates.verdict_words import limit_words, limits_as_written, scope_words
 from clearance.cli.command_line import main
 from clearance.core.arrays import Array
 from clearance.core.criterion import Criterion
@@ -385,3 +386,11 @@ def test_names_cannot_deceive_in_a_terminal() -> None:
     cert = cl.certify(cmdp, [[1.0]])
     assert "\x1b" not in str(cert) and "\nCERTIFIED" not in str(cert) and str(cert).startswith("VIOLATED: ")
     assert replace(cert, names=None) != cert
+
+
+def test_the_multipliers_of_a_learner_are_not_called_prices() -> None:
+    """Only the multipliers of an optimum say what a limit costs; those of a simulator's learner say nothing of it."""
+    said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-30.0], "slack": [10.0], "lam": [2.0]}
+    assert limits_as_written(said | {"evidence": "exact"})[0]["price"] == 2.0
+    assert "price" not in limits_as_written(said | {"evidence": "samples"})[0]
+    assert prices_in_words(said | {"evidence": "exact"}) and not prices_in_words(said | {"evidence": "samples"})

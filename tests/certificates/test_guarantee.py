@@ -79,7 +79,9 @@ def test_every_limit_must_pass() -> None:
         assert cl.certify(base.replace(b=J[1:] - slack), pi, evidence="samples").verdict == verdict
 
 
-@pytest.mark.parametrize(("name", "base"), [("two-state", False), ("bai2023", True)])
+@pytest.mark.parametrize(
+    ("name", "base"), [("two-state", False), pytest.param("bai2023", True, marks=pytest.mark.slow)]
+)
 def test_a_broken_limit_is_rarely_certified(name: str, base: bool) -> None:
     """300 tests at δ = .05 of a policy that breaks the limit by a hair, and of one that keeps it by a hair."""
     cmdp = cl.zoo.MODELS[name]()

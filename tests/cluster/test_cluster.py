@@ -268,6 +268,7 @@ def at_work(out: str) -> list[Path]:
     return [folder for folder in begun if not (folder / "policy.npz").exists()]
 
 
+@pytest.mark.slow
 def test_kill_9_of_workers_and_of_a_node_during_a_grid(pair: Any) -> None:
     """Points at work are repeated elsewhere, from their own checkpoints: the same bits as undisturbed."""
     (nodes, ray), grid = pair, {"seed": range(POINTS)}

@@ -93,6 +93,7 @@ def test_cache_goes_to_the_user_and_then_to_the_temporary_folder(package: Path, 
     assert (third, compiled, said) == (first, False, "")
 
 
+@pytest.mark.slow
 def test_kernels_compile_where_nothing_can_be_written(package: Path, tmp_path: Path) -> None:
     """Every candidate lies below a regular file, and says so: numba's own cache refused even to be imported."""
     (package / INSIDE / "__pycache__").write_text("a file")

@@ -176,7 +176,7 @@ def test_fifty_limits() -> None:
 
 @pytest.mark.parametrize("I", [1, 3])
 def test_large_models_by_column_generation(I: int) -> None:
-    free = cl.zoo.garnet(1000, 5, 5, I=I, gamma=0.95, seed=I)
+    free = cl.zoo.garnet(600, 5, 5, I=I, gamma=0.95, seed=I)
     cmdp = lowered(free.replace(b=np.zeros(I)), -cl.slater_margin(free.replace(b=np.zeros(I)))[0] - 0.5)
     assert_right(cmdp, cl.diagnose(cmdp))
 

@@ -88,8 +88,8 @@ def exact_run(cmdp: cl.CMDP, K: int, eta1: float, eta2: float, kappa: float = 0.
 
 def test_exact_algorithm_converges_to_the_linear_program() -> None:
     """Without noise the average iterate tends to the LP optimum; the error falls like 1/√K or faster."""
-    Ks, error, binding = np.array([200, 800, 3200]), np.zeros(3), 0
-    for seed in range(12):
+    Ks, error, binding = np.array([100, 400, 1600]), np.zeros(3), 0
+    for seed in range(8):
         cmdp = with_limits(random_cmdp(seed, S=4, A=2, I=1, gamma=0.5), 0.2)
         best = cl.optimum(cmdp)
         if best.lam[0] < 0.01:
@@ -99,7 +99,7 @@ def test_exact_algorithm_converges_to_the_linear_program() -> None:
             J = exact_run(cmdp, int(K), eta1=0.3, eta2=4 / np.sqrt(K)).trace.J.mean(0)
             error[i] += max(0.0, best.J_r - J[0]) + best.lam[0] * max(0.0, cmdp.b[0] - J[1])
     assert np.polyfit(np.log(Ks), np.log(error), 1)[0] < -0.4
-    assert binding >= 6 and error[-1] / binding < 0.05
+    assert binding >= 4 and error[-1] / binding < 0.05
 
 
 def test_two_state_optimum_and_multiplier() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,11 @@ METHODS: dict[str, tuple[Any, str]] = {
 }
 
 
+@cache
+def ladder_run(name: str, rung: str) -> Run:
+    return exact_run(LADDER[rung][0], METHODS[name][0])
+
+
 def exact_run(model: cl.CMDP, method: Any, lam_max: float = 50.0) -> Run:
     policy = cl.softmax(model.S, model.A)
     known = isinstance(method, cl.ModelBased)
@@ -101,8 +107,8 @@ def output(run: Run, which: str, b: Any) -> np.ndarray:
 @pytest.mark.parametrize("rung", LADDER)
 @pytest.mark.parametrize("name", METHODS)
 def test_converges_to_the_constrained_optimum_in_the_exact_setting(name: str, rung: str) -> None:
-    (method, which), (model, J_star) = METHODS[name], LADDER[rung]
-    J = output(exact_run(model, method), which, model.b)
+    (_, which), (model, J_star) = METHODS[name], LADDER[rung]
+    J = output(ladder_run(name, rung), which, model.b)
     close = 0.07 if name == "RPG-PD" else 0.02  # its last iterate is within O(τ): τλ* for each limit
     assert J[0] == pytest.approx(J_star, abs=close)
     assert np.all(J[1:] >= model.b - close)
@@ -110,9 +116,8 @@ def test_converges_to_the_constrained_optimum_in_the_exact_setting(name: str, ru
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_limit_that_is_kept_anyway_costs_nothing(name: str) -> None:
-    method, which = METHODS[name]
-    run = exact_run(free(), method)
-    assert output(run, which, free().b)[0] == pytest.approx(2.0, abs=0.02)
+    run = ladder_run(name, "free")
+    assert output(run, METHODS[name][1], free().b)[0] == pytest.approx(2.0, abs=0.02)
     assert np.all(run.state.lam <= 1e-6), "λ → 0"
 
 
@@ -233,10 +238,10 @@ ORDERS: dict[str, tuple[Any, float]] = {
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_average_converges_at_the_order_that_its_paper_claims(name: str) -> None:
-    """Gap and violation, times K to the order, stay bounded over six doublings of K."""
+    """Gap and violation, times K to the order, stay bounded over five doublings of K."""
     (make, order), model = ORDERS[name], bandit()
     scaled = []
-    for K in (100, 200, 400, 800, 1600, 3200, 6400):
+    for K in (100, 200, 400, 800, 1600, 3200):
         J = output(exact_run(model, make(K)), "average", model.b)
         scaled.append(np.abs(J - [1.2, model.b[0]]).max() * K**order)
     assert max(scaled[3:]) < 1.05 * max(scaled[:3]) if name != "CRPO" else max(scaled) < 0.6

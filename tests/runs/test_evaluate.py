@@ -36,19 +36,20 @@ def test_a_rule_by_hand() -> None:
     assert free.lengths.tolist() == [10] * 3  # until γ^t ≤ 10⁻³
 
 
-def test_networks_on_both_kinds_of_simulators() -> None:
+@pytest.mark.parametrize("make", [pole, pytest.param(point, marks=pytest.mark.slow)])
+def test_networks_on_both_kinds_of_simulators(make: Any) -> None:
     """The mean of the episodes is what a certificate from fresh episodes says, up to their spread."""
-    for simulator in (pole(), point()):
-        found = learn(simulator, None)
-        seen = cl.evaluate(simulator, found.policy, episodes=300, seed=1)
-        other = cl.evaluate(simulator, found, episodes=300, seed=2)
-        low, high = seen.interval
-        spread = (high - low) / 2 / 1.96
-        assert np.all(np.abs(seen.mean - other.mean) < 6 * np.sqrt(2) * spread + 1e-9)
-        assert seen.lengths.max() <= simulator.statement.horizon and seen.episodes == 300
-        assert not np.array_equal(seen.returns, other.returns)
-        again = cl.evaluate(simulator, found.policy, episodes=300, seed=1)
-        np.testing.assert_array_equal(seen.returns, again.returns)
+    simulator = make()
+    found = learn(simulator, None)
+    seen = cl.evaluate(simulator, found.policy, episodes=300, seed=1)
+    other = cl.evaluate(simulator, found, episodes=300, seed=2)
+    low, high = seen.interval
+    spread = (high - low) / 2 / 1.96
+    assert np.all(np.abs(seen.mean - other.mean) < 6 * np.sqrt(2) * spread + 1e-9)
+    assert seen.lengths.max() <= simulator.statement.horizon and seen.episodes == 300
+    assert not np.array_equal(seen.returns, other.returns)
+    again = cl.evaluate(simulator, found.policy, episodes=300, seed=1)
+    np.testing.assert_array_equal(seen.returns, again.returns)
 
 
 def test_a_mixture_follows_its_components_once_per_episode() -> None:

@@ -54,7 +54,7 @@ def test_multipliers_are_found_by_name(old: Path) -> None:
     assert found.trace.lam[0].tolist() == [0.0] and int(found.state.sampler_memory.batches) == len(found.trace)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Gymnasium", pytest.param("JAX", marks=pytest.mark.slow)])
 def test_interrupted_and_resumed_to_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learn(KINDS[kind](), tmp_path / "old")
     learn(KINDS[kind](), tmp_path / "whole", init=tmp_path / "old")
@@ -111,7 +111,7 @@ def test_the_command_line_continues_a_run(tmp_path: Path, capsys: pytest.Capture
     assert status == 2 and "nowhere" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["Gymnasium", pytest.param("JAX", marks=pytest.mark.slow)])
 def test_a_rule_is_imitated(kind: str, tmp_path: Path) -> None:
     """The clone acts as the rule does, and is where learning begins; the folder asks for the rule again."""
     simulator, rule = KINDS[kind](), lean if kind == "Gymnasium" else home

@@ -224,11 +224,11 @@ def test_estimates_are_unbiased_and_bounded(model: Any) -> None:
 
 
 def test_a_broken_limit_is_not_certified(model: Any) -> None:
-    """Coverage: a policy a hair below its limit passes in at most δ of the runs (δ = .1, here 30 of them)."""
+    """Coverage: a policy a hair below its limit passes in at most δ of the runs (δ = .1, here 20 of them)."""
     J_g = float(model[3][1])
     env = limited(model, J_g + 1e-3)
-    verdicts = [cl.certify(env, model[2], delta=0.1, budget=2e4, seed=s).verdict for s in range(30)]
-    assert verdicts.count("CERTIFIED") <= 8  # P(more | δ = .1) < .5 %
+    verdicts = [cl.certify(env, model[2], delta=0.1, budget=1e4, seed=s).verdict for s in range(20)]
+    assert verdicts.count("CERTIFIED") <= 6  # P(more | δ = .1) < .3 %
     wide = 0.15 * float(np.ptp(model[0].g)) / (1 - model[0].gamma)
     kept = cl.certify(limited(model, J_g - wide), model[2], delta=0.1, budget=1e5)
     broken = cl.certify(limited(model, J_g + wide), model[2], delta=0.1, budget=1e5)

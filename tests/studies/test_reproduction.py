@@ -14,6 +14,7 @@ def study():
     return run_bai2023(40, 7000, settings=SETTINGS[:2])
 
 
+@pytest.mark.slow  # `make run` shows it too
 def test_correct_algorithm_beats_the_published_runs(study) -> None:
     """SGD in w, α = 0.05, Λ = 243: mean average J_r ≥ 2.67 with mean average J_g ≥ 0 (published 2.551, −0.0138)."""
     row = study.table()[0]
@@ -25,6 +26,7 @@ def test_correct_algorithm_beats_the_published_runs(study) -> None:
     assert there.J_r[at] == pytest.approx(2.551, abs=1e-3) and there.violation[at] == pytest.approx(0.0138, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_form_as_printed_is_slower(study) -> None:
     """Independently computed with 40 other seeds: 2.636 ± .005 and +.014."""
     row = study.table()[1]
@@ -33,6 +35,7 @@ def test_the_form_as_printed_is_slower(study) -> None:
     assert row["runs, avg J_g ≥ 0"] == 1.0
 
 
+@pytest.mark.slow
 def test_class_optimum_and_slater_margin_stand_beside_the_curves(study) -> None:
     assert study.class_optimum == pytest.approx(2.8131583, abs=1e-7)
     assert study.class_slater == pytest.approx(0.0411263785, abs=1e-9)

@@ -1,4 +1,6 @@
-"""What to say where no policy was certified: which budget or which limit would pass, or that nothing met the limits."""
+"""Advice for runs in which no policy was certified:
+a budget or limits that would pass, or that no policy met the limits.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,10 @@ MOST = 1e9  # episodes beyond which no budget is named
 
 
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
-    """Return one sentence about the policy that came nearest to a certificate.
+    """Return one sentence about the policy that came closest to a certificate.
 
-    steps  environment steps of the whole run;  test  of its last test
+    steps  environment steps of the whole run
+    test   environment steps of its last test
     """
     slack, sd, n = seen.mean[1:] - b, seen.sd[1:], seen.episodes
     error = sd / np.sqrt(max(n, 1))
@@ -40,7 +43,11 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
 
 
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
-    """Steps of a whole run, with the same share for its test, that the slack seen should be enough for."""
+    """Return the number of environment steps with which a whole run should certify the observed slack;
+    None if it is too large.
+
+    The share of the steps that is used for the test is assumed to stay the same.
+    """
     width = np.array([bets.width for bets in seen.tally.up[1:]])
     n = float(max(seen.episodes, 1))
     while np.any(slack_needed(sd, width, n, seen.delta) > slack):

@@ -1,7 +1,7 @@
-"""Confidence bounds that only hold approximately, for comparison. No verdict of this library rests on them.
+"""Confidence bounds that hold only approximately, for comparison. No verdict of this library depends on them.
 
-Student's t wants a normal mean, the bootstrap a sample that shows the whole distribution; neither may be looked at more
-than once. On rare events both certify what is not safe: in the tests, more than δ of the time.
+Student's t requires a normal mean, the bootstrap a sample that represents the whole distribution; both allow only one
+look at the data. On rare events both certify unsafe policies: in the tests, more than δ of the time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from clearance.core.errors import InputError
 
 
 def approximate_student_t(x: Array, delta: float) -> float:
-    """The usual lower bound of a mean, x̄ − t_{1−δ, n−1} s/√n. It claims a confidence 1 − δ that it need not have."""
+    """Return the usual lower bound of a mean, x̄ − t_{1−δ, n−1} s/√n.
+
+    Its confidence may be lower than the claimed 1 − δ.
+    """
     n = _checked(x, delta)
     return float(x.mean() - stats.t.ppf(1 - delta, n - 1) * x.std(ddof=1) / np.sqrt(n))
 
 
 def approximate_bootstrap(x: Array, delta: float, *, seed: int = 0, resamples: int = 2000) -> float:
-    """Return the δ-quantile of the means of resamples of x: a lower bound of the mean by the percentile bootstrap."""
+    """Return a lower bound of the mean by the percentile bootstrap: the δ-quantile of the means of resamples of x."""
     n = _checked(x, delta)
     rng = np.random.default_rng(seed)
     means = np.array([x[rng.integers(0, n, n)].mean() for _ in range(resamples)])

@@ -1,4 +1,4 @@
-"""What a certificate from samples rests on beside the samples, in plain words, for its scope."""
+"""The assumptions of a certificate from samples, in plain words, for its scope."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ CONSTANT = "Every episode gave the same sums: environment and policy must be det
 
 
 def assume(*assumptions: str) -> str:
-    """Return the sentence that lists them, to end a scope."""
+    """Return a sentence that lists the assumptions, to append to a scope."""
     return f" Assumed: {'; '.join(assumptions)}." if assumptions else ""

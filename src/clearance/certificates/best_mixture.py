@@ -2,9 +2,9 @@
 
     max Σ_m w_m J_r(m)    subject to   Σ_m w_m J_gi(m) ≥ b_i + margin_i,   w on the simplex
 
-A vertex mixes at most I + 1 policies, and earns at least what the uniform mixture does wherever that meets the same
-limits. From samples the values are noisy, and the program would pick the lucky ones: `candidate_search` measures what
-it picks again, and solves it again, until the choice rests on enough samples. Certificates use fresh ones.
+A vertex mixes at most I + 1 policies. It earns at least as much as the uniform mixture if that meets the same limits.
+Values from samples are noisy, and the program would pick the lucky policies. So `candidate_search` measures the chosen
+policies again and solves again, until the choice is based on enough samples. Certificates use fresh samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earn
 
 
 def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
-    """w [n] of the best mixture of policies with values J [n, 1+I], or of one policy as `single` asks; or None."""
+    """Return w [n] of the best mixture of policies with values J [n, 1+I], or of one policy if `single` asks for that;
+    or None.
+    """
     w = best_weights(J, b, margin)
     if w is None or single == "never" or np.count_nonzero(w) == 1:
         return w
@@ -36,17 +38,19 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 
 
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
-    """Return what one policy may lose against a mixture that earns J_r."""
+    """Return how much less reward one policy may earn than a mixture with reward J_r and still replace it."""
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """w [n] of the one policy with the largest smallest slack."""
+    """Return w [n] of the one policy with the largest smallest slack."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
 def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:
-    """w [n] of the best mixture of policies with values J [n, 1+I], at most I + 1 positive; None if none will do."""
+    """Return w [n] of the best mixture of policies with values J [n, 1+I], at most I + 1 positive;
+    None if it is infeasible.
+    """
     slack = _in_units(J[:, 1:] - b - margin)
     answer = linprog(
         -_in_units(J[:, 0]),
@@ -63,7 +67,7 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
 
 
 def safest_weights(J: Array, b: Array) -> Array:
-    """w [n] of the mixture with the largest smallest slack."""
+    """Return w [n] of the mixture with the largest smallest slack."""
     n, slack = J.shape[0], J[:, 1:] - b
     size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
     answer = linprog(
@@ -80,12 +84,14 @@ def safest_weights(J: Array, b: Array) -> Array:
 
 
 def _in_units(x: Array) -> Array:
-    """Columns of size 1, since the solver's tolerances are absolute."""
+    """Return x with columns scaled to size 1, since the solver's tolerances are absolute."""
     size = np.abs(x).max(0)
     return x / np.where(size > 0, size, 1.0)
 
 
 def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
-    """At most `most` of the indices 0..n−1, evenly spread over the last 1 − first of them, the last one included."""
+    """Return at most `most` indices of 0..n−1, evenly spread after the first share `first` of them,
+    with the last one included.
+    """
     begin = min(int(first * n), n - 1)
     return np.unique(np.linspace(begin, n - 1, min(most, n - begin)).round().astype(np.int64))

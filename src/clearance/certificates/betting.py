@@ -1,21 +1,21 @@
-"""Confidence at any stopping time for means of bounded samples, by betting (Waudby-Smith and Ramdas 2024).
+"""Anytime-valid confidence bounds for means of bounded samples, by betting (Waudby-Smith and Ramdas 2024).
 
 To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every sample:
 
     W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low),    c on a grid in (0, (high − low)/(m − low))
 
-A bet may lose all but a hair of the capital on the smallest X that is possible, and no more. Where m lies near the
-lower end, as a cost limit of 25 does in a range of 1000, that allows bets far above 1.
+Even on the smallest possible X, a bet keeps a small share of its capital. If m is near the lower end, such as a cost
+limit of 25 in a range of 1000, this allows bets far above 1.
 
-If E[X_i | past] ≤ m, no bet gains on average, so by Ville's inequality P(W_n ≥ 1/δ for some n) ≤ δ: whenever the
-capital reaches 1/δ the hypothesis is rejected; the test may be checked after every sample. The capital at another m is
-that of the same bets, without those that would lose more than all of it there: so it falls with m, and the smallest m
-that is not rejected is a lower confidence bound of the mean. One event, "the capital at the true mean has reached 1/δ",
-holds all the errors of tests and bounds together.
+If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) ≤ δ by Ville's inequality: the hypothesis is
+rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital at another m
+comes from the same bets, without those that could lose more than everything there. So it falls with m, and the smallest
+m that is not rejected is a lower confidence bound of the mean. All errors of tests and bounds together are contained in
+one event, "the capital at the true mean has reached 1/δ".
 
-Capital that rounding may have made does not count: every sum is lowered by a bound of its rounding error, and what is
-wanted is J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite
-precision), so that the bets are placed against E X ≤ m + bias.
+Gains that may come from rounding do not count: every sum is lowered by a bound of its rounding error. The bets are
+about J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite precision), so
+they are placed against E X ≤ m + bias.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ ULP = 2.0**-53
 
 @dataclass(eq=False)
 class Bets:
-    """The bets that J > m, on samples X with |E X − J| ≤ bias: the test of one limit m, and lower bounds of J.
+    """Bets that J > m, on samples X with |E X − J| ≤ bias: the test of one limit m, and lower confidence bounds of J.
 
-    X and J lie in [low, high]. The capital at m is kept exactly. Capitals at other m are bounded from below by four
-    moments of the samples, so that a bound needs no second look at them. `likely`, the (slack, standard deviation) that
-    earlier samples suggest, puts more of the capital on the bets that suit them; the bounds hold whatever it says.
+    X and J lie in [low, high]. The capital at m is computed exactly. The capital at other m is bounded from below
+    by four moments of the samples, so that a bound does not need the samples again. `likely`, the (slack, standard
+    deviation) that earlier samples suggest, puts more of the capital on bets that suit them; the bounds are valid
+    for any value of it.
     """
 
     m: float
@@ -82,11 +83,11 @@ class Bets:
 
     @property
     def bets(self) -> Array:
-        """Return the bets c on z [n]: first those up to 1, then the larger ones."""
+        """The bets c on z [n]: first those up to 1, then the larger ones."""
         return GRID[: len(self.wealth)]
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
-        """The largest share of its capital that a bet can lose on one sample, against m + shift·width."""
+        """Return the largest share of its capital that each bet can lose on one sample, against m + shift·width."""
         return bets * (self.reach / self.width + shift)
 
     @property
@@ -95,7 +96,7 @@ class Bets:
 
     @property
     def reach(self) -> float:
-        """How far below m a sample can lie."""
+        """The largest distance of a sample below m."""
         return self.m - self.low
 
     def update(self, x: Array) -> None:
@@ -107,11 +108,11 @@ class Bets:
 
     @property
     def log_capital(self) -> float:
-        """A lower bound of log W_n(m), without what rounding may have made; inf if m lies below the range."""
+        """A lower bound of log W_n(m) that excludes gains by rounding; inf if m lies below the range."""
         return np.inf if self.given < self.low else self._total(self.wealth - self._wealth_error)
 
     def rejects(self, delta: float) -> bool:
-        """J > m at level δ, valid at any stopping time; for certain if m lies below the range."""
+        """Return whether J > m is shown at level δ (valid at any stopping time), or m lies below the range."""
         return self.log_capital >= -np.log(delta)
 
     @property
@@ -124,7 +125,7 @@ class Bets:
         return self.width * float(np.sqrt(max(self.sums[2] / n - (self.sums[1] / n) ** 2, 0.0)))
 
     def lower_bound(self, delta: float) -> float:
-        """A lower confidence bound of J at level δ, valid at any stopping time."""
+        """Return a lower confidence bound of J at level δ, valid at any stopping time."""
         least, most = (self.low - self.m) / self.width, (self.mean - self.m) / self.width
         if not self._rejected_at(least, delta):
             least, most = least, least
@@ -136,7 +137,7 @@ class Bets:
         return max(found, self.given if self.rejects(delta) else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
-        """Whether the capital at m + shift·width has reached 1/δ, by a lower bound of it."""
+        """Return whether a lower bound of the capital at m + shift·width has reached 1/δ."""
         n, s1, s2, s3, s4 = self.sums
         m1 = s1 - n * shift
         m2 = s2 - 2 * shift * s1 + n * shift**2
@@ -150,28 +151,30 @@ class Bets:
         return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
 
     def _total(self, wealth: Array) -> float:
-        """The logarithm of all capital, less the last digits of 66 additions of logarithms."""
+        """Return the logarithm of the total capital, minus a bound on the rounding of 66 additions of logarithms."""
         return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
 
     @property
     def _absolute(self) -> Array:
-        """Bounds of Σ |z|^k, k = 0..4, by Cauchy and Schwarz."""
+        """Upper bounds of Σ |z|^k, k = 0..4, by the Cauchy–Schwarz inequality."""
         n, _, s2, _, s4 = self.sums
         return np.array([n, np.sqrt(n * s2), s2, np.sqrt(s2 * s4), s4]) * (1 + 1e-9)
 
     @property
     def _wealth_error(self) -> Array:
-        """What rounding may have added to Σ log(1 + c z) for every bet c [n].
+        """A bound on the rounding error of Σ log(1 + c z), for every bet c [n].
 
-        1 + c z ≥ 0.01 magnifies the four roundings of c z by 100, and |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99: the size of
-        the sums, whose additions `log_wealth` keeps to 1024 in a row.
+        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100. Since |log(1 + x)| ≤ 4.7 |x| for
+        x ≥ −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates
         return ULP * (3 * n + self.bets * size * (400 + 4.7 * (additions + 8)))
 
     def _moment_error(self, shift: float) -> Array:
-        """What rounding may have added to the capital by four moments, in NumPy's pairwise sums and by cancellation."""
+        """Return a bound on the rounding error of the capital from four moments:
+        NumPy's pairwise sums and cancellation.
+        """
         a0, a1, a2, a3, a4 = self._absolute
         m1, m2 = a1 + shift * a0, a2 + 2 * shift * a1 + shift**2 * a0
         m3 = a3 + 3 * shift * a2 + 3 * shift**2 * a1 + shift**3 * a0
@@ -182,13 +185,13 @@ class Bets:
 
 
 def check_bets(m: float, low: float, high: float, bias: float) -> None:
-    """Bets need a limit, and samples with finite bounds."""
+    """Raise InputError unless the limit is a number and the bounds of the samples are finite."""
     if not (np.isfinite([low, high, high - low]).all() and low <= high and not np.isnan(m) and bias >= 0):
         raise InputError(f"the limit {m:g} cannot be tested on samples in [{low:g}, {high:g}]: give finite bounds")
 
 
 def check_within(x: Array, low: float, high: float) -> None:
-    """Samples beyond their bounds would make the bets unfair."""
+    """Raise InputError if a sample lies outside its bounds, since the test would be invalid."""
     if len(x) and not (x.min() >= low and x.max() <= high):
         raise InputError(
             f"a sample lies outside its declared bounds [{low:.17g}, {high:.17g}]: {x.min():.17g} .. {x.max():.17g}"

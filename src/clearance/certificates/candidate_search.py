@@ -1,10 +1,11 @@
-"""The search for the best certified policy, by samples: look at all candidates, choose, test on fresh episodes, repeat.
+"""Search for the best certified policy by samples:
+measure all candidates, choose one, test it on fresh episodes, repeat.
 
-A candidate mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that a test
-will need. The first test is short and safe if some mixture should pass it; once one has passed, the rest of the budget
-goes into a test of the richest mixture that should pass, if that earns more. The tests spend fixed shares of δ, so that
-all of them together spend δ. What a test has seen of its components is known to the next choice; its own verdict rests
-on its own episodes alone. Among several certified mixtures the one that earns most is returned.
+A candidate mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that its
+test will need. The first test is short and safe if some mixture should pass it. Once one has passed, the rest of the
+budget is used to test the mixture with the largest reward that should pass, if that earns more. The tests spend fixed
+shares of δ, which sum to δ. The samples of a test also improve the estimates for the next choice; the verdict of a test
+depends on its own episodes alone. Of several certified mixtures, the one with the largest reward is returned.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, 
 
 
 class Candidates(Protocol):
-    """The policies to choose from."""
+    """A protocol for the policies to choose from."""
 
     @property
     def count(self) -> int: ...
@@ -57,16 +58,16 @@ class Candidates(Protocol):
         ...
 
     def episodes(self, mixture: Any) -> Episodes:
-        """Return a source of episodes of such a policy."""
+        """Return a source of episodes of a policy made by `mixture`."""
         ...
 
 
 class Attempt(NamedTuple):
-    """One mixture that was tested on fresh samples, at its own share of δ.
+    """One mixture that was tested on fresh samples at its own share of δ.
 
-    worth  its reward by all samples that were drawn of its components, for the choice between certified mixtures: the
-           highest of their own estimates would be the luckiest one
-    subject  the digest of what was tested, by which a ledger of tests finds it again; empty if it has none
+    worth  its reward, estimated from all samples of its components, to choose between certified mixtures: choosing by
+           the estimates of the tests themselves would favour the luckiest one
+    subject  the digest that identifies the tested policy and problem in a ledger of tests; empty if there is none
     """
 
     policy: Any
@@ -77,40 +78,46 @@ class Attempt(NamedTuple):
 
 
 class Search(Protocol):
-    """A search for the best certified policy: its environment steps, and those spent before on its candidates."""
+    """A protocol for searches for the best certified policy.
+
+    steps  environment steps of the search
+    spent  environment steps spent before on its candidates
+    """
 
     steps: int
     spent: int
 
     def run(self) -> tuple[Attempt, ...]:
-        """Make all tests that the budget allows and that promise anything."""
+        """Run all tests that the budget allows and that are likely to be useful."""
         ...
 
     def episodes(self, policy: Any, /) -> Episodes:
-        """Return the source of episodes that a policy was tested with."""
+        """Return the source of episodes with which a policy was tested."""
         ...
 
     @property
     def tolerated_loss(self) -> float:
-        """What a certified policy that is no mixture may earn less than the best certified mixture."""
+        """The reward that a certified single policy may lose against the best certified mixture and still be chosen."""
         ...
 
     def explain(self, attempt: Attempt, /) -> str:
-        """Return where the reward of the chosen policy went, in words; empty where that is not known."""
+        """Return a sentence that explains why the chosen policy earns less than it could;
+        empty if that is not known.
+        """
         ...
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the fewest episodes that allow a look at all candidates, a second one, and a test."""
+    """Return the smallest number of episodes that allows two measurements of every candidate, and a test."""
     return 2 * GLANCE * candidates + SMALLEST
 
 
 @dataclass(eq=False)
 class CandidateSearch:
-    """The candidates, estimates of their J that grow where they are needed, and the budget.
+    """The search by samples: it holds the candidates, estimates of their J that are refined as needed, and the budget.
 
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
-    reserve   environment steps kept for that test
+    reserve   environment steps reserved for that test
     single    whether one candidate is tested in place of a mixture (see `best_mixture`)
     """
 
@@ -141,7 +148,7 @@ class CandidateSearch:
         return self.episodes(self.candidates.mixture(w))
 
     def episodes(self, policy: Any) -> Episodes:
-        """A source of episodes of a mixture of the candidates."""
+        """Return a source of episodes of a mixture of the candidates."""
         return self.candidates.episodes(policy)
 
     def explain(self, attempt: Attempt) -> str:
@@ -155,12 +162,12 @@ class CandidateSearch:
 
     @property
     def variance(self) -> Array:
-        """Return the variance of one episode's estimate of J [count, 1+I]."""
+        """The variance of one episode's estimate of J [count, 1+I]."""
         return np.maximum(self.squares / self.n[:, None] - self.J**2, 0.0)
 
     @property
     def doubt(self) -> Array:
-        """The standard error of every value [count, 1+I]."""
+        """The standard error of every estimated value [count, 1+I]."""
         return np.sqrt(self.variance / self.n[:, None])
 
     def _learn(self, m: int, seen: Component) -> None:
@@ -169,7 +176,7 @@ class CandidateSearch:
         self.squares[m] += seen.squares
 
     def _look(self, m: int, n: int) -> None:
-        """Measure n more episodes of candidate m."""
+        """Draw n more episodes of candidate m and update its estimate."""
         X, _, steps = self.sources[m].draw(fold(self.key, 1000 + m), int(self.looked[m]), n)
         self.looked[m] += n
         self.steps += steps
@@ -179,11 +186,11 @@ class CandidateSearch:
 
     @property
     def certified(self) -> list[int]:
-        """The attempts that have passed."""
+        """The indices of the attempts that have passed their tests."""
         return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
 
     def run(self) -> tuple[Attempt, ...]:
-        """Make all tests that the budget allows and that promise anything."""
+        """Run all tests that the budget allows and that are likely to be useful."""
         count = self.candidates.count
         for m in range(count):
             self._look(m, max(GLANCE, int(LOOK * self.budget / self.episode / count)))
@@ -199,7 +206,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Choose and test one more mixture; False where another test promises nothing."""
+        """Choose and test one more mixture; return False if another test is unlikely to be useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -239,10 +246,11 @@ class CandidateSearch:
         return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
-        """Return w of the best mixture that a test should pass, or None, and the share of what is left for the test.
+        """Return w of the best mixture that should pass a test (or None),
+        and the share of the remaining budget for the test.
 
-        Whatever the program picks is measured again, until its share of the budget is spent. The last word has the
-        program over pessimistic values, in which a policy that was measured little looks bad.
+        The mixture chosen by the program is measured again until the share of the budget for this is spent. The
+        final choice uses pessimistic values, in which a policy with few samples looks bad.
         """
         stop = self.steps + AGAIN * left
         parts = parts if not self.certified else (1.0,)
@@ -258,7 +266,9 @@ class CandidateSearch:
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
-        """Solve the program for values lowered by their standard errors, for the shortest test that it can pass."""
+        """Solve the program for values lowered by `pessimism` standard errors,
+        with the shortest test that a mixture can pass.
+        """
         low = self.J - pessimism * self.doubt
         for part, errors in self._plans(parts):
             episodes = PLANNED * affordable_episodes(part * left, self.episode)
@@ -268,11 +278,11 @@ class CandidateSearch:
         return None, 1.0
 
     def _plans(self, parts: tuple[float, ...]) -> list[tuple[float, float]]:
-        """The tests that may be made, the first choice first: shares of what is left, and the standard errors of the
-        test's own samples that it should pass in spite of.
+        """Return the tests that may be made, the preferred one first: the share of the remaining budget, and the
+        standard errors of the test's own samples by which a mixture should still pass.
 
-        After a long test little is left for another: where none has passed, and there is nothing to fall back to, it is
-        planned to pass with bad luck, if any mixture can.
+        After a long test little is left for another one. So while none has passed and there is no fallback, a long test
+        is planned to pass even with bad luck, if any mixture can.
         """
         if self.certified or self.fallback is not None:
             return [(part, 0.0) for part in parts]
@@ -281,10 +291,11 @@ class CandidateSearch:
         return [*short, *long, *((1.0, errors) for errors in LUCK[1:])]
 
     def _best_for(self, low: Array, episodes: float, delta: float, errors: float) -> Array | None:
-        """The best weights that a test of so many episodes should pass, by so many errors; None if there are none.
+        """Return the best weights that should pass a test with this number of episodes, by so many standard errors;
+        None if there are none.
 
-        How far episodes spread depends on the weights, because components differ: the program is solved again with
-        the spread of its own answer, until that is no larger than what was planned with.
+        The spread of the episodes depends on the weights, because components differ. So the program is solved again
+        with the spread of its own answer, until that is no larger than the assumed one.
         """
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
@@ -298,26 +309,30 @@ class CandidateSearch:
         return w
 
     def _spread(self, w: Array) -> Array:
-        """The standard deviation of one episode's estimate of a mixture [1+I]: within its components, and between."""
+        """Return the standard deviation of one episode's estimate of a mixture [1+I]:
+        within and between its components.
+        """
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Measure half as many episodes again of what the program uses, in proportion to its weight."""
+        """Draw half as many episodes again of the candidates that w uses, in proportion to their weights."""
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
         for m, extra in zip(used, add, strict=True):
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Whether w promises more reward than the best certified mixture, by more than the doubt about both."""
+        """Return whether w should earn more than the best certified mixture,
+        by more than the standard error of the difference.
+        """
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt
 
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
-        """Test one mixture on fresh episodes, with `budget` steps, or up to `most` if it should pass then.
+        """Test one mixture on fresh episodes with `budget` steps; continue up to `most` steps if it should pass then.
 
-        What they say of its components is for the next choice.
+        The episodes also update the estimates of its components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])
@@ -332,16 +347,16 @@ class CandidateSearch:
 
     @property
     def tolerated_loss(self) -> float:
-        """What a certified policy that is no mixture may earn less than the best certified mixture."""
+        """The reward that a certified single policy may lose against the best certified mixture and still be chosen."""
         if self.single == "never" or not self.certified:
             return 0.0
         return tolerated_loss(self.J, self.b, max(float(self.weights[j] @ self.J[:, 0]) for j in self.certified))
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt that earns most, or the one that came nearest where none is certified.
+    """Return the certified attempt with the largest reward; if none is certified, the one that came closest.
 
-    One policy is taken in place of a mixture that earns at most `tolerated_loss` more.
+    A single policy is preferred to a mixture that earns at most `tolerated_loss` more.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:

@@ -1,4 +1,4 @@
-"""The certificate: what is proven of one policy of one problem, or holds with confidence."""
+"""The certificate: the proven or statistically confident statements about one policy of one problem."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Certificate:
                      unit costs at least λ_i reward; loosening it gains at most λ_i
     worst_component_slack  the smallest slack of any single component of a mixture: one episode follows one component,
                      which may violate a limit on its own
-    scope            what the verdict holds for
+    scope            the problem, criterion and policy that the verdict holds for
     interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
-    level, spent     of δ: the level of the test that gave this verdict, and the sum of the levels of all tests so far
-                     that share δ with it: in its folder, or in its run (samples)
-    greedy_verdict   the verdict on always taking the most likely action, where it takes others too in more than
-                     a hair of its steps (10⁻⁶)
+    level, spent     shares of δ: the level of the test that gave this verdict, and the sum of the levels of all tests
+                     so far that share δ with it, in its folder or in its run (samples)
+    greedy_verdict   the verdict on the greedy policy, which always takes the most likely action; None if the policy
+                     takes other actions in at most 10⁻⁶ of its steps
     names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
-    origin           what learning began from, where it did not begin from nothing (`init` of `solve`)
+    origin           the policy from which learning started, if it was given (`init` of `solve`)
     neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
                      safest one (simulators)
-    proof            what an independent checker needs (exact evidence): tools/check_certificate.py
+    proof            the data for an independent checker, tools/check_certificate.py (exact evidence)
     """
 
     verdict: Verdict
@@ -93,7 +93,9 @@ class Certificate:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict in words, safe to print: what is limited, for what, how sure, and what is not covered."""
+        """The certificate in sentences that are safe to print:
+        the verdict, the limits, the scope, and what is not covered.
+        """
         return [visible(sentence) for sentence in describe_certificate(asdict(self))]
 
     def asdict(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def build_certificate(
     bound: float | None = None,
     **more: Any,
 ) -> Certificate:
-    """Return the certificate of a policy with values J [1+I] between `bounds`; the one place that makes one.
+    """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
     parts  the values [1+I] of the components of a mixture
     """
@@ -142,7 +144,7 @@ def build_certificate(
 
 
 def verdict_of(lower: Array, upper: Array, b: Array) -> Verdict:
-    """Return the verdict that proven bounds of J_g [I] allow."""
+    """Return the verdict that follows from proven bounds of J_g [I]."""
     if np.all(lower >= b):
         return "CERTIFIED"
     return "VIOLATED" if np.any(upper < b) else "UNDECIDED"

@@ -1,6 +1,6 @@
-"""Certificates as JSON: written for files, and read field by field, since people act on what they say.
+"""Write certificates as JSON, and read them back with a check of every field, since people rely on them.
 
-A file may have been altered, its hash too. The proof is left to those who can check it: files of policies go without.
+A file may have been altered, together with its hash. Proofs are checked elsewhere; policy files do not contain them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ GAPS = {"J_lower": -math.inf, "J_upper": math.inf, "J_g": math.nan, "slack": mat
 
 
 def certificate_text(certificate: Certificate) -> str:
-    """The certificate as JSON text, without its proof."""
+    """Return the certificate as JSON text, without its proof."""
     return json.dumps(without_non_finite(certificate.asdict() | {"proof": None}), allow_nan=False)
 
 
 def certificate_array(certificate: Certificate | None) -> dict[str, NDArray[Any]]:
-    """The member `certificate` of a policy file, if there is one."""
+    """Return the array `certificate` for a policy file; an empty dict if there is no certificate."""
     return {} if certificate is None else {"certificate": np.array(certificate_text(certificate))}
 
 
 def read_certificate_text(where: AnyPath, text: str) -> Certificate:
-    """The inverse of `certificate_text`."""
+    """Return the certificate from the JSON text that `certificate_text` wrote."""
     try:
         data = parse_json(text)
     except (ValueError, RecursionError):
@@ -58,9 +58,9 @@ def read_certificate_text(where: AnyPath, text: str) -> Certificate:
 def parse_certificate(
     where: AnyPath, data: dict[str, Any], is_proof: Callable[[Any, int], bool] | None = None
 ) -> Certificate:
-    """The certificate that a file holds, if no field contradicts another; else an error that names it.
+    """Return the certificate in a file; raise InputError that names the field if one is invalid or contradicts another.
 
-    Without `is_proof`, no proof is read.
+    Without `is_proof`, a function that checks the form of a proof, no proof is read.
     """
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
@@ -108,7 +108,7 @@ def hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:
 
 
 def is_table(x: Any, n: int) -> bool:
-    """Whether x is null, or a few lists of n finite numbers by name."""
+    """Return whether x is null, or at most 8 named lists of n finite numbers."""
     return x is None or (isinstance(x, dict) and len(x) <= 8 and all(is_list(row, n) for row in x.values()))
 
 
@@ -121,7 +121,7 @@ def is_count(x: Any, least: int) -> bool:
 
 
 def is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
-    """n numbers; with `gaps` any of them may be null, and the first `free` always: bounds of a reward without any."""
+    """Return whether x is a list of n numbers; the first `free` entries, or all of them with `gaps`, may be null."""
     if not (isinstance(x, list) and len(x) == n):
         return False
     return all(is_number(v) or (v is None and (gaps or i < free)) for i, v in enumerate(x))

@@ -1,6 +1,7 @@
-"""Numbers of a certificate that contradict each other: a file may have been altered, its hashes too.
+"""Find numbers of a certificate that contradict each other,
+since a file may have been altered together with its hashes.
 
-Whatever `build_certificate` makes passes; what is refused here cannot have been computed from any model or samples.
+Every result of `build_certificate` passes; a certificate that is refused cannot come from any model or samples.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ ROUNDING = 1e-9
 
 
 def find_contradiction(said: Certificate) -> str | None:
-    """Return the first field that contradicts the others, and how; None if all fit together."""
+    """Return the first field that contradicts the others, and how; None if all are consistent."""
     return next((f"{field} {what}" for rule in RULES for field, what in rule(said)), None)
 
 
 def nearly(x: float, y: float, size: float = 0.0) -> bool:
-    """Return whether two numbers are the same but for rounding; numbers that are not finite must both be so."""
+    """Return whether two numbers are equal up to rounding; if one is not finite, neither may the other be."""
     if not (math.isfinite(x) and math.isfinite(y)):
         return math.isfinite(x) == math.isfinite(y)
     return abs(x - y) <= ROUNDING * max(abs(x), abs(y), size, 1e-300)
 
 
 def at_most(x: float, y: float) -> bool:
-    """Return whether x ≤ y but for rounding; true of values that are not known."""
+    """Return whether x ≤ y up to rounding; true if a value is NaN (not known)."""
     return not x > y or nearly(x, y)
 
 
@@ -46,7 +47,7 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """Yield a proven verdict follows from the bounds, digit by digit; UNDECIDED claims nothing."""
+    """Yield contradictions between the verdict and the bounds, which must agree exactly; UNDECIDED claims nothing."""
     low, high = said.J_lower[1:], said.J_upper[1:]
     if said.verdict == "CERTIFIED":
         for i, (x, b) in enumerate(zip(low, said.b, strict=True)):

@@ -1,9 +1,9 @@
-"""Episodes for a certificate drawn by many workers: the same evidence, bit for bit, as drawn by one.
+"""Episodes for a certificate drawn by many workers, with the same evidence, bit for bit, as drawn by one.
 
-The stream of an episode is a function of its number, and the bets are placed in this order: `sequential_test.gather`
-asks for the episodes begin .. begin + n − 1, decides, and asks for the next. Here they are cut into blocks of fixed
-size, which any worker may draw, and put together in order. Which worker draws a block, and when it arrives, cannot
-change the verdict; and no episode is drawn beyond what was asked for, so there is none to discard after the verdict.
+The stream of an episode depends on its number alone, and bets are placed in the order of these numbers:
+`sequential_test.gather` asks for the episodes begin .. begin + n − 1, decides, and asks for the next ones. Here they
+are cut into blocks of fixed size, which any worker may draw, and joined in order. So the verdict does not depend on
+which worker draws a block or when it arrives. No episode is drawn beyond the requested ones, so none is discarded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 2**13  # episodes that one worker draws at a time
 
 @dataclass(frozen=True, eq=False)
 class DistributedEpisodes:
-    """One of several sources that the workers of a pool hold, as a source of its own."""
+    """A source of episodes that the workers of a pool draw; `which` is its index among the sources that they hold."""
 
     source: Episodes
     which: int
@@ -56,7 +56,7 @@ def _draw(sources: Sequence[Episodes], shared: tuple[int, np.uint64], job: tuple
 
 @contextmanager
 def distribute(sources: Sequence[Episodes], executor: Executor | None) -> Iterator[list[Episodes]]:
-    """Yield the sources as they are, or as sources whose episodes the executor's workers draw."""
+    """Yield the sources unchanged or, with an executor, as sources whose episodes its workers draw."""
     if executor is None:
         yield list(sources)
         return

@@ -1,4 +1,4 @@
-"""What a statistical certificate needs of a policy: bounded unbiased estimates of its J, one per episode."""
+"""The protocol of episode sources: bounded unbiased estimates of a policy's J, one per episode, for a certificate."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Batch = tuple[Array, NDArray[np.int64], int]  # X [n, 1+I], component of each ep
 
 
 class Episodes(Protocol):
-    """A source of independent episodes of one policy."""
+    """A protocol for sources of independent episodes of one policy."""
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of an estimate [1+I], and of J: every number that `draw` gives lies within."""
+        """The bounds (low, high), each [1+I], of J and of every estimate that `draw` returns."""
         ...
 
     @property
     def bias(self) -> Array:
-        """By how much the mean of the estimates may differ from J [1+I]: random bits and sums of finite precision."""
+        """A bound [1+I] on the difference between the mean of the estimates and J, from finite precision."""
         ...
 
     @property
     def episode_steps(self) -> float:
-        """Environment steps of an episode, on average."""
+        """The mean number of environment steps of an episode."""
         ...
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
@@ -37,11 +37,11 @@ class Episodes(Protocol):
 
 
 def blocks(begin: int, n: int, size: int) -> list[tuple[int, int]]:
-    """Return (begin, length) of the blocks that episodes begin .. begin + n − 1 are cut into."""
+    """Return (begin, length) of the blocks into which the episodes begin .. begin + n − 1 are cut."""
     return [(b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
 
 
 def join(parts: Sequence[Batch]) -> Batch:
-    """Return blocks, in their order, as one batch."""
+    """Join blocks in the given order to one batch."""
     X, component, steps = zip(*parts, strict=True)
     return np.concatenate(X), np.concatenate(component), int(sum(steps))

@@ -1,13 +1,14 @@
-"""The ledger of the tests that were made in one folder: what they spend of δ together, and where each of them stopped.
+"""The ledger of all statistical tests made in one folder:
+the share of δ that each spends, and the state in which it stopped.
 
-A test that is repeated with other samples at level δ has δ of error once more. So the tests of one ledger get shares of
-δ that sum to δ: test n gets 4/((4n − 3)(4n + 1)) of it, and 1/(4n + 1) is left after it. The first share is 0.8: most
-folders see one test, which needs 5 % more episodes than at the whole of δ = 0.01. The shares fall like 1/n²: the tenth
+Repeating a test at level δ with other samples adds another error probability δ. So the tests of one ledger get shares
+of δ that sum to δ: test n gets 4/((4n − 3)(4n + 1)) of it, and 1/(4n + 1) is left after it. The first share is 0.8:
+most folders see one test, which needs 5 % more episodes than with all of δ = 0.01. The shares fall like 1/n²: the tenth
 test needs 2.3 times the episodes.
 
-The same test, of the same policy and statement at the same δ, is not repeated but continued: its capital is stored, and
-by Ville's inequality (`betting`) it may be looked at as often as one likes, at no price. Whatever cannot be identified,
-such as a Python function, gets a share of its own each time.
+The same test (same policy, statement and δ) is not repeated but continued: its capital is stored, and by Ville's
+inequality (`betting`) it may be checked at any time without cost. A policy that cannot be identified, such as a Python
+function, gets a new share each time.
 
 The search of `solve` takes one share for all of its tests and divides it by its own fixed shares (`candidate_search`).
 """
@@ -42,7 +43,7 @@ FIXED = ("m", "low", "high")
 
 
 def share_of(number: int) -> float:
-    """Return the share of δ of test `number`, from 1 on; all of them sum to 1.
+    """Return the share of δ of test `number`, which starts at 1; all shares sum to 1.
 
     >>> [round(share_of(n), 4) for n in (1, 2, 3)]
     [0.8, 0.0889, 0.0342]
@@ -52,9 +53,11 @@ def share_of(number: int) -> float:
 
 @dataclass(eq=False)
 class Trial:
-    """One test: of what (`subject_of`; empty if that cannot be identified), at which level, and where it stopped.
+    """One test: its subject (`subject_of`; empty if it cannot be identified), its level,
+    and the state in which it stopped.
 
-    The stream `key` is fixed before the first episode is drawn: a test that was killed draws no other episodes.
+    The stream `key` is fixed before the first episode is drawn, so a test that was killed draws the same episodes
+    again.
     """
 
     subject: str
@@ -65,7 +68,7 @@ class Trial:
 
 @dataclass(eq=False)
 class Share:
-    """A share of δ, spent by one test of `certify`, or by the tests of one search."""
+    """A share of δ that one test of `certify`, or all tests of one search, spend."""
 
     kind: str
     delta: float
@@ -75,7 +78,9 @@ class Share:
 
 @dataclass(eq=False)
 class Ledger:
-    """All shares that were opened, in their order; `keep` stores the ledger before anything is drawn or shown."""
+    """All shares that were opened, in order; `keep` stores the ledger before episodes are drawn or results are
+    shown.
+    """
 
     shares: list[Share] = field(default_factory=list)
     keep: Callable[[], None] = lambda: None
@@ -91,7 +96,7 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return the number of the share and the test of this subject at this δ, if there is one."""
+        """Return the number of the share, and the test, for this subject and δ; None if there is none."""
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
                 if subject and trial.subject == subject and share.delta == delta:
@@ -99,9 +104,10 @@ class Ledger:
         return None
 
     def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
-        """Return the test of this subject at this δ, opened before or now, with a stream of its own below `key`.
+        """Return the test of this subject at this δ,
+        an earlier one or a new one with its own stream derived from `key`.
 
-        A policy may have been chosen after a look at the test of another one: it must not get the same episodes.
+        A policy may have been chosen after the test of another one was seen, so it must not get the same episodes.
         """
         found = self.find(subject, delta)
         if found is None:
@@ -113,7 +119,9 @@ class Ledger:
         return found
 
     def open_search(self, delta: float, *, repeats: bool) -> Share:
-        """Return the share of the search of a run: the one that it had before, if the search draws the same again."""
+        """Return the share for the search of a run;
+        if the search `repeats` the same draws, it is the share that it had before.
+        """
         for share in self.shares if repeats else ():
             if share.kind == "search" and share.delta == delta:
                 return share
@@ -122,7 +130,9 @@ class Ledger:
         return share
 
     def close_search(self, share: Share, tests: list[tuple[str, Evidence]]) -> None:
-        """Store where the tests of a search stopped, to continue them; those that were continued since then stay."""
+        """Store the states in which the tests of a search stopped, unless they are stored already,
+        so that they can be continued.
+        """
         if share.trials:
             return
         share.trials = [Trial(subject, seen.delta, int(seen.key), describe_state(seen)) for subject, seen in tests]
@@ -130,7 +140,7 @@ class Ledger:
 
 
 class Tested(NamedTuple):
-    """The evidence of a test, the sum of the levels of all tests so far, and what to say about both."""
+    """The evidence of a test, the sum of the levels of all tests so far, and a note about both."""
 
     seen: Evidence
     spent: float
@@ -140,10 +150,12 @@ class Tested(NamedTuple):
 def run_test(
     source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
 ) -> Tested:
-    """Test one policy: at level δ, or in a ledger at the level of its share, where an earlier test is continued.
+    """Test one policy at level δ, or in a ledger at the level of its share;
+    an earlier test of the same policy is continued.
 
-    In a ledger `budget` counts from the first episode of the test, in this call and in earlier ones, and the number of
-    episodes between two looks depends on nothing else: continued or not, the evidence is the same, bit for bit.
+    In a ledger, `budget` counts from the first episode of the test, earlier calls included, and the number of
+    episodes between two checks depends on nothing else. So the evidence is bit-identical whether the test was
+    interrupted or not.
     """
     if ledger is None:
         return Tested(gather(source, b, delta, key, budget), delta, "")
@@ -168,7 +180,9 @@ def _check_budget(source: Episodes, budget: float) -> None:
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
-    """Return what is tested, as a digest: problem and policy (`identity`), limits, and the range of an estimate."""
+    """Return a digest that identifies the test:
+    problem and policy (`identity`), limits, and the range of an estimate.
+    """
     if identity is None:
         return ""
     low, high = source.bounds
@@ -179,7 +193,7 @@ def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
 
 
 def describe_state(seen: Evidence) -> dict[str, Any]:
-    """Return where a test stopped, as plain data: episodes and steps, its bets, and sums by component."""
+    """Return the state in which a test stopped as plain data: episodes, steps, bets, and sums by component."""
     tally = seen.tally
     parts = [[m, c.episodes, c.total.tolist(), c.squares.tolist()] for m, c in sorted(tally.parts.items())]
     bets = {"up": [_describe_bets(x) for x in tally.up], "down": [_describe_bets(x) for x in tally.down]}
@@ -191,7 +205,7 @@ def _describe_bets(bets: Bets) -> dict[str, Any]:
 
 
 def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
-    """Return where a test stopped; an error where the data cannot be of a test of this statement."""
+    """Return the state in which a test stopped; raise InputError if the data do not fit a test of this statement."""
     tally = Tally.of(source, b, None)
     try:
         for side, all_bets in (("up", tally.up), ("down", tally.down)):

@@ -1,8 +1,8 @@
-"""The price of a limit in one sentence, the same wherever λ is shown."""
+"""The price λ of a limit in one sentence, the same wherever λ is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The one meaning of λ. The best reward is a concave function of each limit, and λ is minus its slope.
@@ -10,7 +10,9 @@ PRICE = "at the margin, tightening this limit by one unit costs at least λ rewa
 
 
 def price_words(name: str, lam: float, *, cost: bool) -> str:
-    """Return what λ says of one limit: to tighten a cost's limit is to lower it, a utility's limit to raise it.
+    """Return a sentence that explains λ for one limit.
+
+    Tightening means lowering the limit of a cost, raising that of a utility.
 
     >>> price_words("waiting", 2.5, cost=True)
     'waiting: at the margin, lowering this limit by one unit costs at least 2.5 reward; raising it gains at most 2.5.'
@@ -25,10 +27,15 @@ def price_words(name: str, lam: float, *, cost: bool) -> str:
     )
 
 
+def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
+    """Return the price of each limit; None for evidence from samples, since a learner's multipliers are not prices."""
+    return None if said.get("evidence") == "samples" else said.get("lam")
+
+
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per limit of an answer; none where the multipliers are not those of the optimum."""
-    lam = said.get("lam")
-    if lam is None or not len(lam) or said.get("evidence") != "exact":
+    """Return one sentence per limit of an answer; an empty list if the multipliers are not those of the optimum."""
+    lam = prices(said)
+    if lam is None or said.get("evidence") != "exact":
         return []
     rows = zip(said["names"], lam, said["costs"], strict=True)
     return [price_words(name, float(price), cost=bool(cost)) for name, price, cost in rows]

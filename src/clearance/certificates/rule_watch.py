@@ -1,9 +1,9 @@
-"""A rule of the user's own, watched for random generators that are put back to a state they have been in before.
+"""Watch a user's rule for random generators that return to an earlier state.
 
-A rule whose `reset` seeds its generator again draws the same random numbers in every episode. Its episodes are then no
-independent samples of the rule that its author has in mind. From outside it looks like a deterministic rule, which is
-fine; so the generators themselves are looked at: one that was used in an earlier episode, and begins this one in the
-state in which it began that one, has been seeded again. Deterministic rules use none and are never accused.
+A rule whose `reset` seeds its generator again draws the same random numbers in every episode. Its episodes are then not
+independent samples of the rule that its author means. From outside it looks like a deterministic rule, which is
+allowed, so the generators themselves are watched. A generator was seeded again if it was used in an earlier episode and
+starts the present one in the same state as that one. Deterministic rules use no generator and never raise an alarm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
 class WatchedRule:
-    """A rule, and the states of its generators at the beginning of episodes in which they were used."""
+    """A rule, with the states that its generators had at the start of episodes in which they were used."""
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
         self.act, self.episode = rule, 0
@@ -36,7 +36,9 @@ class WatchedRule:
         self.used: dict[str, set[int]] = defaultdict(set)
 
     def begin(self) -> None:
-        """Begin an episode: call the rule's `reset`; an error if it seeds a generator again that the rule uses."""
+        """Start an episode and call the rule's `reset`;
+        raise InputError if that seeds a generator again which the rule uses.
+        """
         watched, self.episode = self.episode < EPISODES, self.episode + 1
         ended = generator_states(self.act) if watched else {}
         for name, state in self.began.items():
@@ -50,7 +52,9 @@ class WatchedRule:
                 self._accuse(name, by_reset=ended.get(name) != state)
 
     def choose(self, obs: Any) -> Any:
-        """Return the rule's action; where it gives (action, None), as Stable-Baselines3's `predict` does, the first."""
+        """Return the rule's action; if the rule returns (action, None), like Stable-Baselines3's `predict`,
+        return the action.
+        """
         action = self.act(obs)
         return action[0] if isinstance(action, tuple) and len(action) == 2 and action[1] is None else action
 
@@ -65,7 +69,7 @@ class WatchedRule:
 
 
 def generator_states(rule: Any) -> dict[str, int]:
-    """The states of the random generators that a rule can be seen to have, and of the global ones, by their names."""
+    """Return the states of the global random generators and of those found in the rule, by name."""
     found = {name: _state(g) for name, g in _reachable(rule)}
     return found | {"np.random": _state(np.random.mtrand._rand), "random": hash(random.getstate())}
 
@@ -80,7 +84,9 @@ def _state(generator: Any) -> int:
 
 
 def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
-    """Generators among a rule's attributes, the variables that its functions close over, and what these hold."""
+    """Yield the generators found in a rule's attributes, in variables that its functions close over,
+    and in their contents.
+    """
     waiting, seen = [("the policy", rule, 0)], set[int]()
     while waiting and len(seen) < OBJECTS:
         name, x, depth = waiting.pop()
@@ -110,7 +116,9 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 
 
 def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
-    """Return what a function closes over, its defaults, and the generators among the global variables that it names."""
+    """Return the variables that a function closes over, its defaults,
+    and the generators among the globals that it names.
+    """
     parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
     parts += [("defaults", f.__defaults__), ("keywords", f.__kwdefaults__)]
     named = ((k, f.__globals__.get(k)) for k in f.__code__.co_names)

@@ -1,13 +1,14 @@
 """Verdicts from samples alone: CERTIFIED, VIOLATED or UNDECIDED at level δ, valid at any stopping time.
 
-Every limit has two bets running on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
+Every limit has two bets on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
 
     CERTIFIED   all bets of the first kind have reached 1/δ each. A false one needs a limit that is truly broken to pass
                 its own test, so δ is not divided.
-    VIOLATED    the bets of the second kind have reached 1/δ on average. If every limit is met, none of them gains, so
-                their average does not; one that has reached I/δ is enough, and several that are broken add up.
+    VIOLATED    the bets of the second kind have reached 1/δ on average. If every limit is met, none of them gains in
+                expectation, so neither does their average. One bet that has reached I/δ is enough, and those of several
+                broken limits add up.
 
-Sampling stops by itself when the verdict is reached or the budget ends.
+Sampling stops when the verdict is reached or the budget ends.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
 class Component(NamedTuple):
-    """One component of a mixture as its own episodes saw it: how many they were, Σ X and Σ X² [1+I]."""
+    """The samples of one component of a mixture: the number of its episodes, Σ X and Σ X² [1+I]."""
 
     episodes: int
     total: Array
@@ -47,7 +48,7 @@ class Component(NamedTuple):
 
 @dataclass(eq=False)
 class Tally:
-    """All bets of one policy: on every signal from above and from below, and sums by component."""
+    """All bets on one policy, on every signal in both directions, and sums by component."""
 
     up: list[Bets]
     down: list[Bets]
@@ -89,7 +90,7 @@ class Tally:
 
 
 class Standing(NamedTuple):
-    """Where a test stopped: its stream, the episodes and environment steps so far, and its bets."""
+    """The state in which a test stopped: its stream, the episodes and environment steps so far, and its bets."""
 
     key: np.uint64
     episodes: int
@@ -99,7 +100,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the episodes of the stream `key` say, at level δ."""
+    """The result of a test at level δ on the episodes of the stream `key`."""
 
     verdict: Verdict
     episodes: int
@@ -110,14 +111,14 @@ class Evidence:
 
     @cached_property
     def mean(self) -> Array:
-        """J [1+I], estimated."""
+        """The estimate of J [1+I]."""
         if not self.components:
             return np.array([bets.mean for bets in self.tally.up])
         return np.sum([part.total for part in self.components.values()], axis=0) / self.episodes
 
     @cached_property
     def sd(self) -> Array:
-        """Of one episode's estimate [1+I]."""
+        """The standard deviation of one episode's estimate [1+I]."""
         return np.array([bets.sd for bets in self.tally.up])
 
     @cached_property
@@ -140,7 +141,7 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """How far the test was from CERTIFIED: the smallest lower bound minus limit, in widths; ≥ 0 if it passed."""
+        """The smallest difference (lower bound − limit), in widths of the range; ≥ 0 if the test has passed."""
         return float(
             min(
                 ((x - bets.given) / bets.width for x, bets in zip(self.lower[1:], self.tally.up[1:], strict=True)),
@@ -154,7 +155,7 @@ class Evidence:
 
     @property
     def standing(self) -> Standing:
-        """Where the test stopped, to continue it."""
+        """The state in which the test stopped, from which it can be continued."""
         return Standing(self.key, self.episodes, self.steps, self.tally)
 
 
@@ -172,11 +173,12 @@ def gather(
 ) -> Evidence:
     """Sample episodes until a verdict is reached or `budget` environment steps are spent.
 
-    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; never trusted
+    likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; validity does not
+               depend on them
     impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
-    start      where an earlier test stopped, to continue it with its own stream
-    keep       called with the evidence at every look, to store it; then the budget never cuts the episodes between two
-               looks, so that a test which stopped there and is continued is the same test, bit for bit
+    start      the state in which an earlier test stopped, to continue it with its own stream
+    keep       called with the evidence at every check, to store it; then the budget never cuts the episodes between two
+               checks, so that a test that is stopped and continued is bit-identical to one without interruption
     """
     key, n, steps, tally = (key, 0, 0, Tally.of(source, b, likely)) if start is None else start
     verdict = tally.verdict(delta) if n else "UNDECIDED"
@@ -201,25 +203,28 @@ def gather(
 
 
 def look_size(n: int) -> int:
-    """How many episodes to draw after n of them until the next look: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
+    """Return the number of episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
     return max(1, min(n, 8), n // 16)
 
 
 def affordable_episodes(steps: float, each: float) -> int:
-    """How many episodes of geometric length fit into so many steps, but for four standard deviations of bad luck."""
+    """Return how many episodes of geometric length fit into these steps, with a reserve of four standard deviations."""
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
 def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> bool:
-    """Whether an undecided test should end with CERTIFIED within `most` episodes in all, by what it has seen, if every
-    slack is so many standard errors larger than it looks.
+    """Return whether an undecided test should become CERTIFIED within `most` episodes in total.
+
+    The prediction uses its samples so far, with every slack increased by `errors` standard errors.
     """
     n = seen.episodes
     return seen.verdict == "UNDECIDED" and 0 < n < most and _can_pass(seen.tally, b, seen.delta, n, most, errors)
 
 
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
-    """Whether every limit would pass within `most` episodes if its slack were so many standard errors larger."""
+    """Return whether every limit would pass within `most` episodes if its slack were larger by `errors` standard
+    errors.
+    """
     bets = tally.up[1:]
     mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))
     return bool(np.all(mean - b + errors * sd / np.sqrt(n) >= slack_needed(sd, reach, most, delta)))
@@ -228,11 +233,12 @@ def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: f
 def slack_needed(
     sd: Array, reach: Array, n: float, delta: float, errors: float = 0.0, doubt: Array | float = 0.0
 ) -> Array:
-    """The slack [I] at which bets on samples of that spread reach 1/δ within n episodes, about.
+    """Return the slack [I] with which bets on samples of this spread reach 1/δ within about n episodes.
 
-    Capital grows by c·slack − c²sd²/2 per episode; the best c is slack/sd², but at most 1/reach, where reach is the
-    distance of the limit from the lower end of the range. By then the sum of n samples is off by √n sd, the slack by
-    its standard error `doubt`: the growth is asked for where both together are so many `errors` on the bad side.
+    The log capital grows by c·slack − c²sd²/2 per episode. The best c is slack/sd², but at most 1/reach, where
+    reach is the distance of the limit from the lower end of the range. The sum of n samples is off by about √n sd,
+    and the slack by its standard error `doubt`; the growth must suffice even if both together are `errors` standard
+    deviations unfavourable.
     """
     n = max(n, 1.0)
     L, sd_ = (np.log(1 / delta) + PRIOR) / n, np.maximum(sd, 1e-300)
@@ -242,5 +248,5 @@ def slack_needed(
 
 
 def slack_per_sd(n: float, delta: float) -> float:
-    """The same in standard deviations, where the bets are limited by the spread and not by the range."""
+    """Return the needed slack in standard deviations, if the bets are limited by the spread and not by the range."""
     return float(np.sqrt(2 * (np.log(1 / delta) + PRIOR) / max(n, 1.0)))

@@ -1,4 +1,4 @@
-"""Certificates from samples: what the episodes of one policy support, at level δ."""
+"""Certificates from samples: the statements about one policy that its episodes support at level δ."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def certificate_from(
     spent: float | None = None,
     **more: Any,
 ) -> Certificate:
-    """Return the certificate that the episodes `seen` support; δ is the level of everything that was tried for it.
+    """Return the certificate that the evidence `seen` supports; δ is the total level of all tests made for it.
 
-    spent  the sum of the levels of all tests so far that share δ; of a test on its own, its level
+    spent  the sum of the levels of all tests so far that share δ; by default the level of this test
     """
     chance = f"with probability at most {delta:g}"
     words = {

@@ -1,8 +1,10 @@
-"""Episodes that are compared, early with late: a source whose law changes while it is drawn from gives no certificate.
+"""Compare early with late episodes: if the distribution of a source changes while it is sampled,
+no certificate is valid.
 
-The first half of the episodes so far and the second are compared by the Kolmogorov–Smirnov distance D. With n samples
-each of one law, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th look spends 1/k(k+1) of FALSE_ALARM, so that a
-source that does not change is warned of with at most this probability over any number of looks.
+The first and the second half of the episodes so far are compared by the Kolmogorov–Smirnov distance D. With n samples
+each from one distribution, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th comparison spends 1/k(k+1) of
+FALSE_ALARM, so that a source that does not change causes a warning with at most this probability over any number of
+comparisons.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ LEAST = 64  # episodes in each half
 
 @dataclass(eq=False)
 class SteadyEpisodes:
-    """Episodes of a source; warns, once, if early and late ones differ.
+    """A source of episodes that warns once if early and late episodes differ.
 
-    names  of the reward and the constraints [1+I]
+    names  the names of the reward and the constraints [1+I]
     """
 
     source: Episodes
@@ -76,7 +78,7 @@ class SteadyEpisodes:
 
 
 def distance(x: Array, y: Array) -> float:
-    """Return the largest difference between the distribution functions of two samples of one size."""
+    """Return the largest difference between the empirical distribution functions of two samples of the same size."""
     x, y = np.sort(x), np.sort(y)
     at: Any = np.concatenate([x, y])
     return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

@@ -1,6 +1,6 @@
-"""The verdict in words, the same wherever a certificate is shown: command line, report, `str` and `repr`.
+"""Verdicts in words, the same wherever a certificate is shown: command line, report, `str` and `repr`.
 
-They say what is limited, for what it holds, how sure it is, and what it does not cover. Costs are shown as costs.
+The sentences state the verdict, the limits, the scope, and what is not covered. Costs are shown as costs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clearance.certificates.price_words import prices
 from clearance.core.criterion import Criterion, sum_words
 from clearance.core.text import split_unit, visible
 
@@ -27,23 +28,23 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
 
 
 def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
-    """Return what a certificate holds for: the problem, the sum that its limits are on, and the policy.
+    """Return the scope of a certificate: the problem, the sum that its limits are on, and the policy.
 
-    tails  what limits on chances and tails of that sum are about
+    tails  phrases that explain limits on chances and tails of that sum
     """
     limited = "; ".join([f"the {sum_words(what)}", *tails])
     return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
-    """Return what kind of policy it is."""
+    """Return a phrase for the kind of policy: `one` for a single policy, or a mixture of several."""
     if components == 1:
         return one
     return f"a mixture of {components} policies; one is drawn at the start of each episode"
 
 
 def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool = False) -> str:
-    """Return one limit as its user wrote it.
+    """Return one limit as the user wrote it, with the value of the policy and its slack.
 
     >>> limit_words("waiting", -39.98, -40.0, cost=True)
     'waiting: 39.98 ≤ 40 (slack 0.02)'
@@ -61,7 +62,7 @@ def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool 
 
 
 def bound_words(name: str, b: float, *, cost: bool) -> str:
-    """Return what is asked of one constraint, as its user wrote it.
+    """Return the limit of one constraint as the user wrote it.
 
     >>> bound_words("waiting", -40.0, cost=True)
     'waiting ≤ 40'
@@ -71,7 +72,7 @@ def bound_words(name: str, b: float, *, cost: bool) -> str:
 
 
 def join_some(parts: Sequence[str], most: int = 6) -> str:
-    """Return the first of the parts on one line, safe to print, and how many more there are.
+    """Return the first parts joined on one line, safe to print, and the number of remaining ones.
 
     >>> join_some(["a", "b", "c"], most=2)
     'a; b; and 1 more'
@@ -81,7 +82,9 @@ def join_some(parts: Sequence[str], most: int = 6) -> str:
 
 
 def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one record per limit with the signs that its user gave it; `said` has names, costs, b and what is known.
+    """Return one record per limit with the signs that the user gave it.
+
+    said  names, costs, b and, as far as they are known, J_g, J_g_lower, slack, lam and relax_each
 
     >>> said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-39.5], "lam": [2.0]}
     >>> limits_as_written(said)
@@ -94,7 +97,7 @@ LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
 
 
 def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the cells below `LIMIT_HEADS`, one row per limit, as its user wrote it."""
+    """Return the table cells below `LIMIT_HEADS`, one row per limit as the user wrote it."""
     found = []
     for row in limits_as_written(said):
         numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
@@ -108,10 +111,12 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     found = {"name": said["names"][i], "kind": "cost" if cost else "utility", "sense": "<=" if cost else ">="}
     found |= {"unit": unit} if (unit := split_unit(found["name"])[1]) else {}
     found["limit"] = as_written(float(said["b"][i]), cost=cost)
-    signed, plain = {"J_g": "value", "J_g_lower": "at_worst"}, {"slack": "slack", "lam": "price"}
-    for key, name in (signed | plain).items():
+    for key, name in (("J_g", "value"), ("J_g_lower", "at_worst")):
         if said.get(key) is not None:
-            found[name] = as_written(said[key][i], cost=cost) if key in signed else float(said[key][i])
+            found[name] = as_written(said[key][i], cost=cost)
+    for name, numbers in (("slack", said.get("slack")), ("price", prices(said))):
+        if numbers is not None:
+            found[name] = float(numbers[i])
     if "relax_each" in said:
         amount = said["relax_each"][i]
         found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
@@ -119,7 +124,7 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
 
 
 def as_written(x: float, *, cost: bool) -> float:
-    """Return a value or limit of a utility with the sign that its user gave it."""
+    """Return a value or limit of a utility with the sign that the user gave it."""
     return 0.0 - x if cost else x
 
 
@@ -133,7 +138,7 @@ def _limits(said: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> str:
-    """The scope as it is; version 0.1 wrote it without its first words."""
+    """Return the scope; version 0.1 wrote it without "Holds for: ", which is then added."""
     return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
 
 
@@ -159,7 +164,7 @@ def _greedy(said: Mapping[str, Any]) -> str:
 
 
 def _neighbours(said: Mapping[str, Any]) -> str:
-    """Say what other policies earn, so that a policy which is safe and useless is seen."""
+    """Return a sentence with the rewards of other policies, so that users notice a policy that is safe but useless."""
     near = said.get("neighbours")
     return (
         f"For comparison: it earns {said['J_r']:.4g}; {join_some([f'{k} {J[0]:.4g}' for k, J in near.items()])}."

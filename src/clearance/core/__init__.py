@@ -1,1 +1,3 @@
-"""What every other package needs: errors, arrays, validation, atomic files, random streams, statements and spaces."""
+"""The foundations that every other package uses: errors, arrays, validation, atomic files, random streams, problem
+statements and action spaces.
+"""

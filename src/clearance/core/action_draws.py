@@ -1,7 +1,7 @@
-"""From a network's outputs to actions, in plain array code: NumPy where a policy runs, JAX where it learns.
+"""Draw actions from the outputs of a policy network, in array code that runs with NumPy (deployment) or JAX (learning).
 
-A draw is a *latent* u = latent(out, noise); the action is a fixed function of it. Without noise it is the most likely
-action. For normals on a bounded box the action is squashed,
+A draw is first a *latent* value u = latent(out, noise); the action is a fixed function of u. With zero noise, u gives
+the most likely action. If the action space is a bounded box, tanh maps a normal latent into the box:
 
     action = middle + half · tanh(u),      u ~ N(mean, σ²)
 """
@@ -19,7 +19,11 @@ from clearance.core.spaces import Box, Discrete, MultiDiscrete, Space
 
 @dataclass(frozen=True)
 class ChoiceDraws:
-    """Independent choices with logits `out`: one part per entry of nvec, latents [parts] whole numbers."""
+    """Draws for discrete actions: one independent categorical choice for each entry of nvec.
+
+    The network output holds the logits of all choices one after another; the latent values are whole numbers, one per
+    choice.
+    """
 
     nvec: tuple[int, ...]
     scalar: bool
@@ -34,7 +38,10 @@ class ChoiceDraws:
         return [x[..., a:b] for a, b in pairwise(ends)]
 
     def plain_noise(self, rng: np.random.Generator, n: int) -> Any:
-        """Gumbel noise [n, size]: the action is where logit + noise is largest."""
+        """Return Gumbel noise [n, size].
+
+        The argmax of logits + noise is then a sample from the categorical distribution.
+        """
         return rng.gumbel(size=(n, self.size))
 
     def latent(self, out: Any, noise: Any, xp: Any = None) -> Any:
@@ -47,7 +54,11 @@ class ChoiceDraws:
 
 @dataclass(frozen=True, eq=False)
 class NormalDraws:
-    """Independent normals: `out` is (mean, log σ) [2m], latents [m]; squashed where the box has both bounds."""
+    """Draws for continuous actions: m independent normals.
+
+    The network output is (mean, log σ) [2m]; latent values are [m]. Entries of the box with both bounds are squashed by
+    tanh, the others are clipped.
+    """
 
     box: Box
     xp: ClassVar[Any] = np
@@ -81,7 +92,7 @@ Draws = ChoiceDraws | NormalDraws
 
 
 def draws_of(space: Space) -> Draws:
-    """Return the draws that go with an action space."""
+    """Return the class of draws that fits an action space."""
     if isinstance(space, Discrete | MultiDiscrete):
         return ChoiceDraws(space.nvec, isinstance(space, Discrete))
     return NormalDraws(space)

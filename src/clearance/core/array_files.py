@@ -1,8 +1,9 @@
-"""Arrays from `.npz` files, sizes before memory: nothing is unpacked before its shape and its type are known.
+"""Read arrays from `.npz` files without letting a small file exhaust the memory.
 
-A few kilobytes can unpack to many gigabytes. So the headers are read first; only the arrays that are asked for are
-unpacked, if all of them together stay below a limit: that of `--max-memory` (the variable CLEARANCE_MAX_MEMORY), else
-half of the free memory, and no more than 64 times what the file has on the disk or 1 GiB, whichever is larger.
+A few kilobytes can unpack to many gigabytes. So the headers (shapes and types) are read first. Only the requested
+arrays are unpacked, and only if their total size stays below a limit. `--max-memory` (environment variable
+CLEARANCE_MAX_MEMORY) sets this limit; by default it is half of the free memory, and at most 64 times the size of the
+file or 1 GiB, whichever is larger.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Bounds = Callable[[dict[str, tuple[int, ...]]], Mapping[str, int]]
 
 
 class Member(NamedTuple):
-    """An array of a file that is not unpacked yet."""
+    """An array in an `.npz` file whose header was read but whose data were not unpacked."""
 
     info: zipfile.ZipInfo
     shape: tuple[int, ...]
@@ -45,17 +46,19 @@ class Member(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in memory: numbers become float64."""
+        """The bytes that the array needs in memory, with at least 8 bytes per number, since numbers become float64."""
         return self.numbers * max(self.dtype.itemsize, 8)
 
 
 def read_arrays(
     path: AnyPath, names: Iterable[str] | None = None, bounds: Bounds | None = None, *, packed: bool = True
 ) -> dict[str, NDArray[Any]]:
-    """Return those arrays of an `.npz` that are named and there, or all; never execute what is read (no pickles).
+    """Return the arrays of an `.npz` file by name: all of them, or those in `names` that exist.
 
-    bounds  from the shapes of all arrays to how many numbers each may have at most, by name
-    packed  False for files that are written without compression: what is packed in them is refused
+    Pickled objects are refused.
+
+    bounds  a function from the shapes of the arrays that are read to the largest allowed number of entries, by name
+    packed  False for files that are written without compression: compressed arrays are refused
     """
     try:
         with open_to_read(path) as f:
@@ -104,7 +107,10 @@ def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
-    """Return what the header of an array says, and that the file has as many bytes as it needs."""
+    """Read the header of one array.
+
+    Raise an error if the file does not have exactly as many bytes as the header asks for.
+    """
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")
     with z.open(info) as stream:
@@ -152,7 +158,7 @@ def _unpack(z: zipfile.ZipFile, member: Member) -> NDArray[Any]:
 
 
 def max_memory(on_disk: int) -> float:
-    """Return how many bytes the arrays of a file of this size may have in memory."""
+    """Return how many bytes the arrays of a file with `on_disk` bytes may take in memory."""
     given = os.environ.get(VARIABLE, "")
     if given:
         return read_size(given)
@@ -160,7 +166,7 @@ def max_memory(on_disk: int) -> float:
 
 
 def read_size(text: str) -> float:
-    """Return the bytes that a text names: 500MB, 4GB, or a plain number.
+    """Return the number of bytes that a text such as 500MB, 4GB or a plain number stands for.
 
     >>> read_size("1.5GB")
     1500000000.0
@@ -177,7 +183,7 @@ def read_size(text: str) -> float:
 
 
 def free_memory() -> float:
-    """Bytes that this process may still take, as far as the system tells."""
+    """Return how many bytes this process can still allocate, the limits of a container included."""
     found = [_machine_memory()]
     for usage, limit in GROUPS:
         used, most = (_number(f"/sys/fs/cgroup/{name}") for name in (usage, limit))

@@ -1,4 +1,4 @@
-"""The array types that signatures name."""
+"""The type aliases of arrays that signatures use."""
 
 from __future__ import annotations
 

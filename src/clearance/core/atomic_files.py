@@ -1,6 +1,6 @@
-"""Arrays and JSON on disk: whole files or none, and nothing that is read is ever executed.
+"""Write arrays and JSON atomically (a file is complete or absent), and read JSON without executing anything.
 
-`clearance.core.array_files` reads arrays.
+Arrays are read by `clearance.core.array_files`.
 """
 
 from __future__ import annotations
@@ -22,26 +22,29 @@ PARTS, DEPTH = 10**6, 100  # brackets and commas in it, and how deep they nest
 
 
 def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) -> None:
-    """`np.savez` that leaves either the whole file or the old one."""
+    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one."""
     save = np.savez_compressed if compressed else np.savez
     with write_whole(path) as f:
         save(f, allow_pickle=False, **arrays)
 
 
 def save_json(path: AnyPath, data: dict[str, Any]) -> None:
-    """Write JSON atomically (the new file or the old one, never half); NumPy numbers become plain ones."""
+    """Write JSON atomically: after a crash there is either the complete new file or the old one.
+
+    NumPy numbers become plain.
+    """
     text = json.dumps(data, indent=1, allow_nan=False, default=plain) + "\n"
     with write_whole(path) as f:
         f.write(text.encode())
 
 
 def plain(x: Any) -> Any:
-    """NumPy's numbers as plain ones."""
+    """Return a NumPy number as a Python number, and an array as nested lists."""
     return x.item() if np.ndim(x) == 0 else np.asarray(x).tolist()
 
 
 def without_non_finite(x: Any) -> Any:
-    """Return the same with null for numbers that JSON has no word for."""
+    """Return a copy of nested dicts and lists with None for NaN and infinite numbers, which JSON cannot express."""
     if isinstance(x, dict):
         return {k: without_non_finite(v) for k, v in x.items()}
     if isinstance(x, list | tuple):
@@ -54,13 +57,13 @@ def sha256(path: AnyPath) -> str:
 
 
 def fingerprint(path: AnyPath) -> dict[str, Any]:
-    """sha256 and size of a file."""
+    """Return the sha256 and the size in bytes of a file."""
     with open_to_read(path) as f:
         return {"sha256": hashlib.file_digest(f, "sha256").hexdigest(), "bytes": os.fstat(f.fileno()).st_size}
 
 
 def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
-    """sha256 of JSON data (keys sorted, no spaces), and of arrays with their names, types and shapes."""
+    """Return the sha256 of JSON data (keys sorted, no spaces) and of arrays with their names, types and shapes."""
     found = hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":"), default=plain).encode())
     for name, value in sorted((arrays or {}).items()):
         a = np.ascontiguousarray(value)
@@ -71,10 +74,10 @@ def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
 
 @contextlib.contextmanager
 def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
-    """Yield a file that becomes `path` when all is written; until then, and after a failure, the old one stays.
+    """Yield a temporary file that replaces `path` once it is written completely; if writing fails, the old file stays.
 
-    Written under another name, flushed to the disk, renamed, and the folder flushed too: so it holds after a crash. All
-    of it happens by the handle of the folder, and never through a link that has one of the two names.
+    The temporary file is flushed to disk and renamed, and the folder is flushed too, so the result survives a
+    crash. All steps use the handle of the folder and never follow a link with the name of either file.
     """
     if not isinstance(path, Inside) and os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")
@@ -107,7 +110,7 @@ def _write_in(place: Place, path: AnyPath) -> Iterator[BinaryIO]:
 
 
 def flush_folder(folder: AnyPath | int) -> None:
-    """The names in a folder to the disk, where its file system can."""
+    """Flush the entries of a folder to disk, if its file system can do that."""
     with contextlib.suppress(OSError):
         if isinstance(folder, int):
             return os.fsync(folder)
@@ -122,7 +125,7 @@ def flush_folder(folder: AnyPath | int) -> None:
 
 
 def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
-    """Return a JSON object of this schema, or one line that says what is there instead."""
+    """Load a JSON object and check its schema; raise InputError with one line if the file holds anything else."""
     try:
         with open_to_read(path) as f:
             text = f.read(min(os.fstat(f.fileno()).st_size, largest) + 1)
@@ -143,11 +146,11 @@ def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, A
 
 
 class _RefusedJSON(ValueError):
-    """JSON that Python would read, but that nothing here writes."""
+    """Raised for JSON that Python could parse, but that this library never writes."""
 
 
 def parse_json(text: str | bytes, parts: int = PARTS) -> Any:
-    """JSON data; a ValueError for what is too deep or has too many parts for its size, or gives a key twice."""
+    """Parse JSON; raise ValueError if the data are nested too deeply, have too many parts, or repeat a key."""
     marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
     if sum(text.count(mark) for mark in marks) > parts:  # type: ignore[arg-type]
         raise _RefusedJSON(f"more than {parts:.0e} parts")
@@ -170,7 +173,7 @@ def _is_deep(x: Any, left: int) -> bool:
 
 
 def check_schema(path: AnyPath, found: object, wanted: str) -> None:
-    """The schema `clearance/NAME/VERSION` that a file carries is the one wanted."""
+    """Raise InputError unless the schema `clearance/NAME/VERSION` found in a file is the wanted one."""
     if found is not None and str(found) == wanted:
         return
     name, _, version = str(found).rpartition("/")

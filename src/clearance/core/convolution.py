@@ -1,9 +1,9 @@
-"""Convolutions in front of a network, without a framework: how observations are images, shapes, outputs in NumPy.
+"""Convolutional layers in front of a policy network: how to find image axes, shapes, and outputs in NumPy or JAX.
 
     x ← tanh(conv(x) + b) layer by layer, without padding; then the pixels of all channels, row by row, as a vector
 
-An image is [height, width, channels]. Frames that are stacked in front, [frames, height, width] or [frames, height,
-width, channels], become channels. What a policy sees beside the image, costs so far for example, follows the vector.
+An image is [height, width, channels]. Stacked frames, [frames, height, width] or [frames, height, width, channels],
+become channels. Other inputs of the policy, such as the costs so far, are appended to the vector.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGE: tuple[Layer, ...] = ((16, 8, 4), (32, 4, 2))  # from 40 pixels on
 
 
 class Image(NamedTuple):
-    """How observations of one shape are images: `axes` lists height, width, then the axes that are channels."""
+    """The image axes of observations of one shape: `axes` lists height, width, then the axes that become channels."""
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
@@ -34,13 +34,13 @@ class Image(NamedTuple):
 
     @property
     def pixels(self) -> tuple[int, int, int]:
-        """(height, width, channels)."""
+        """The shape (height, width, channels) of the image."""
         height, width, *rest = (self.shape[a] for a in self.axes)
         return height, width, math.prod(rest)
 
 
 class Front(NamedTuple):
-    """Convolutions for images; `rest` numbers follow the image in the flat observation."""
+    """Convolutional layers for an image observation; `rest` more numbers follow the image in the flat observation."""
 
     image: Image
     layers: tuple[Layer, ...]
@@ -48,13 +48,13 @@ class Front(NamedTuple):
 
     @property
     def shapes(self) -> list[tuple[int, int, int, int]]:
-        """Of the kernels: [outputs, width, width, inputs]."""
+        """The shapes of the kernels, each [outputs, width, width, inputs]."""
         inputs = (self.image.pixels[2], *(c for c, _, _ in self.layers))
         return [(c, k, k, i) for (c, k, _), i in zip(self.layers, inputs, strict=False)]
 
     @property
     def features(self) -> int:
-        """Entries of the vector behind the convolutions."""
+        """The length of the vector that leaves the convolutions, with the `rest` numbers included."""
         height, width, _ = self.image.pixels
         for _, kernel, stride in self.layers:
             height, width = ((n - kernel) // stride + 1 for n in (height, width))
@@ -64,7 +64,10 @@ class Front(NamedTuple):
 
 
 def read_layers(conv: Any) -> tuple[Layer, ...] | None:
-    """Layers (channels, kernel, stride), checked; None stays None."""
+    """Return layers (channels, kernel, stride) as whole numbers; raise InputError if they are invalid.
+
+    None stays None.
+    """
     if conv is None:
         return None
     try:
@@ -77,7 +80,7 @@ def read_layers(conv: Any) -> tuple[Layer, ...] | None:
 
 
 def choose_layers(shape: tuple[int, ...]) -> tuple[Layer, ...]:
-    """A small network for images, none for other observations."""
+    """Return default convolutional layers for images of this shape, and no layers for other observations."""
     if len(shape) not in (3, 4):
         return ()
     least = min(find_image(shape).pixels[:2])
@@ -85,7 +88,7 @@ def choose_layers(shape: tuple[int, ...]) -> tuple[Layer, ...]:
 
 
 def find_image(shape: tuple[int, ...]) -> Image:
-    """Which axes of an observation are height, width and channels."""
+    """Return which axes of an observation of this shape are height, width and channels."""
     shape = tuple(int(n) for n in shape)
     if len(shape) == 2:
         return Image(shape, (0, 1))
@@ -98,17 +101,17 @@ def find_image(shape: tuple[int, ...]) -> Image:
 
 
 def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
-    """Flat observations [n, inputs] as images [n, height, width, channels], and what follows them [n, rest]."""
+    """Split observations [n, inputs] into images [n, height, width, channels] and the numbers after them [n, rest]."""
     x = z[..., : image.size].reshape(-1, *image.shape)
     x = xp.transpose(x, (0, *(a + 1 for a in image.axes)))
     return x.reshape(-1, *image.pixels), z[..., image.size :].reshape(len(x), -1)
 
 
 def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np) -> Any:
-    """The vectors [n, features] behind the convolutions, at z [n, inputs], in NumPy or JAX.
+    """Return the vectors [n, features] that the convolutions give for flat observations z [n, inputs], in NumPy or JAX.
 
-    A convolution is a product of matrices, of patches and kernels: compiled convolutions inside a loop, where critics
-    learn, take a hundred times as long on a CPU.
+    Each convolution is computed as one matrix product of patches and kernels: on a CPU, inside the loop that trains the
+    critics, compiled convolutions take a hundred times as long.
     """
     x, rest = split_image(z, front.image, xp)
     for (weight, bias), (_, k, stride) in zip(parameters, front.layers, strict=True):

@@ -1,7 +1,7 @@
-"""What a policy sees beside the observation where limits are on whole episodes: the costs so far, and the time.
+"""Extra inputs of a policy under limits on whole episodes: the costs so far, and the time.
 
-Whether an episode will exceed its budget depends on what it has spent, which observations need not show. The inputs of
-such a policy are the observation as a vector, then each cost so far divided by the size that matters, then the time:
+Whether an episode will exceed its budget depends on the cost it has spent, which observations need not show. The inputs
+of such a policy are the observation as a vector, then each cost so far divided by its scale, then the time:
 
     (obs, C_1/scale_1, …, C_k/scale_k, 2t/H − 1)
 """
@@ -21,8 +21,9 @@ from clearance.core.errors import InputError
 
 @dataclass(frozen=True)
 class CostMemory:
-    """Which costs a policy remembers, in which units, over episodes of at most `horizon` steps; obs_shape: of the
-    environment's own observations.
+    """The names and scales of the costs that a policy sees as inputs, for episodes of at most `horizon` steps.
+
+    `obs_shape` is the shape of the environment's own observations.
     """
 
     obs_shape: tuple[int, ...]
@@ -32,11 +33,11 @@ class CostMemory:
 
     @property
     def inputs(self) -> int:
-        """Entries of the whole vector."""
+        """The length of the input vector: observation, costs so far, and time."""
         return math.prod(self.obs_shape) + len(self.names) + 1
 
     def join(self, obs: Any, C: Any, t: Any, xp: Any = np) -> Any:
-        """Observations [..., *obs_shape], costs so far [..., k] and times [...] as vectors [..., inputs]."""
+        """Join observations [..., *obs_shape], costs so far [..., k] and times [...] to input vectors [..., inputs]."""
         lead = obs.shape[: obs.ndim - len(self.obs_shape)]
         flat = obs.reshape(*lead, math.prod(self.obs_shape))
         spent = (C / xp.asarray(self.scales)).astype(flat.dtype)
@@ -49,7 +50,7 @@ class CostMemory:
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> CostMemory:
-        """Return the inverse of `describe`; a ValueError where the data are something else."""
+        """Return the CostMemory that `describe` has described; raise ValueError if the data are invalid."""
         names, scales, shape, H = (data[key] for key in ("costs", "scales", "obs_shape", "horizon"))
         whole = all(type(n) is int and n >= 0 for n in shape) and type(H) is int and H >= 1
         positive = all(isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in scales)
@@ -59,13 +60,13 @@ class CostMemory:
 
     @property
     def needed(self) -> str:
-        """What the caller has to supply, for error messages."""
+        """The sentence of error messages that says which calls the policy needs to know its costs so far."""
         what = " and ".join(self.names)
         return f"this policy acts on the sum of {what} so far: call reset() at the start of an episode and record(cost)"
 
 
 class CostTracker:
-    """The costs so far of n episodes, or of one, as `reset`, `record` and `join` are called in turn."""
+    """A counter of the costs so far in n parallel episodes; call `join` before and `record` after every step."""
 
     def __init__(self, memory: CostMemory, n: int | None) -> None:
         self.memory, self.waiting = memory, False
@@ -73,7 +74,7 @@ class CostTracker:
         self.t = np.zeros(len(self.C), np.int64)
 
     def record(self, costs: Any) -> None:
-        """Add what the last step has cost: a number or an array [n] of one cost, or a dict by name."""
+        """Add the costs of the last step: a number or an array [n] if there is one cost, or a dict by name."""
         if not self.waiting:
             raise InputError("record(cost) belongs after act(obs), once for each step")
         self.C += read_costs(self.memory, costs, len(self.C))
@@ -81,7 +82,7 @@ class CostTracker:
         self.waiting = False
 
     def join(self, rows: Array) -> Array:
-        """Return the inputs of the policy for the observations rows [n, …] before the next step."""
+        """Return the policy's inputs for the next step, from the observations `rows` [n, …] and the costs so far."""
         if self.waiting:
             raise InputError(f"{self.memory.needed} after every step, or give act(obs, cost_so_far=…, t=…)")
         if len(rows) != len(self.C):
@@ -91,7 +92,7 @@ class CostTracker:
 
 
 def read_costs(memory: CostMemory, costs: Any, n: int) -> Array:
-    """Costs [n, k] from a dict by name, or where one cost is remembered from a number or an array [n]."""
+    """Return costs [n, k] from a dict by name; if there is one cost only, also from a number or an array [n]."""
     names = memory.names
     if isinstance(costs, Mapping):
         missing = [name for name in names if name not in costs]

@@ -1,12 +1,12 @@
-"""What J means: the criterion of a problem, read and put into words in this one place.
+"""The criterion of a problem: what J sums. This module reads it from the user's arguments and puts it into words.
 
     discounted   J = E Σ_t γ^t h_t
     average      J = lim 1/T E Σ_{t<T} h_t                 the long-run mean per step
     total        J = E Σ_t h_t                             undiscounted, until absorption
     horizon H    J = E Σ_{t<H} γ^t h_t                     the first H steps; γ = 1 unless given
 
-All signals of a problem have one criterion. A discounted reward under a limit on the long-run mean, for example, has no
-best policy: one would act greedily for ever longer before keeping the limit, which the mean does not notice.
+All signals of a problem have the same criterion. A discounted reward under a limit on the long-run mean, for example,
+has no best policy: it pays to act greedily for ever longer before keeping the limit, and the mean does not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHOICES = (
 
 
 class Criterion(NamedTuple):
-    """The criterion of all signals; gamma is 1 where nothing is discounted."""
+    """The criterion that all signals of a problem share; gamma is 1 if nothing is discounted."""
 
     name: str
     gamma: float
@@ -34,19 +34,19 @@ class Criterion(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """ "discounted", "average", "total" or "horizon": which mathematics applies."""
+        """The formula that applies: "discounted", "average", "total" or "horizon"."""
         return self.name if self.horizon is None else "horizon"
 
     @property
     def length(self) -> float:
-        """The scale of J against that of h: the sum of the weights of all steps; 1 for total, where it is not known."""
+        """The sum of the weights of all steps, which is at least |J| / max |h|; 1 for "total", where it is unknown."""
         if self.horizon is None:
             return 1 / (1 - self.gamma) if self.name == DISCOUNTED else 1.0
         return float(self.horizon) if self.gamma == 1 else (1 - self.gamma**self.horizon) / (1 - self.gamma)
 
 
 def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[str] = ()) -> Criterion:
-    """Return the criterion from what the user gives; `signals` are the names of reward and constraints.
+    """Return the criterion that the user's arguments describe; `signals` are the names of reward and constraints.
 
     >>> read_criterion(None, 0.9, None)
     Criterion(name='discounted', gamma=0.9, horizon=None)
@@ -78,7 +78,7 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
 
 
 def check_sampled(criterion: Any) -> None:
-    """Refuse what samples of a simulator cannot tell: the long-run mean per step."""
+    """Raise InputError for criterion "average", which samples of a simulator cannot certify, and for unknown ones."""
     if criterion == AVERAGE:
         why = "no number of steps bounds what comes after them"
         raise InputError(f"criterion 'average' cannot be certified from samples, since {why}: give horizon=H steps")
@@ -87,7 +87,7 @@ def check_sampled(criterion: Any) -> None:
 
 
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
-    """Return the one criterion of all signals, given once or for each of them: in order, or by name."""
+    """Return the one criterion of all signals; users give it once, or for each signal in order or by name."""
     if criterion is None or isinstance(criterion, str):
         given = [criterion]
     elif isinstance(criterion, Mapping):
@@ -122,7 +122,7 @@ def check_horizon(H: Any) -> int | None:
 
 
 def sum_words(c: Criterion) -> str:
-    """Return what is limited, in words."""
+    """Return a phrase that says which sum of a cost or utility the criterion limits."""
     discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:g})"
     return {
         "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:g}, infinite horizon)",
@@ -133,7 +133,7 @@ def sum_words(c: Criterion) -> str:
 
 
 def short_words(c: Criterion) -> str:
-    """Return the criterion in a few words, for the first line about a problem."""
+    """Return the criterion in a few words, for the first line of a problem's description."""
     if c.horizon is not None:
         return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:g}")
     return f"gamma = {c.gamma:g}" if c.name == DISCOUNTED else f"criterion: {c.name}"

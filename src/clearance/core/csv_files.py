@@ -1,7 +1,7 @@
-"""Tables as CSV files, for spreadsheets too: text stays text, whatever names and messages hold.
+"""Write tables as CSV files that are safe to open in a spreadsheet or a terminal.
 
 A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
-come from files of strangers: control characters are escaped, and such a cell begins with an apostrophe.
+may come from untrusted files, so control characters are escaped, and an apostrophe is put in front of such a formula.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMULA = re.compile(r"(^\s*|;\s*)(?=[=+\-@＝＋－＠])")
 
 
 def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as a whole file; numbers as their shortest text that reads back to the same bits."""
+    """Write a table atomically. Each number is written as the shortest text that reads back to the same bits."""
     with write_whole(path) as f:
         text = io.TextIOWrapper(f, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\n")
@@ -34,7 +34,7 @@ def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]
 
 
 def plain_cell(value: Any) -> Any:
-    """Return a cell that no program takes for a formula or a command; numbers stay numbers.
+    """Return a cell value that no program takes for a formula or a control sequence; numbers stay numbers.
 
     >>> plain_cell(-1.5), plain_cell("-1.5"), plain_cell("=1+1"), plain_cell("a\\x1b[31m")
     (-1.5, '-1.5', "'=1+1", 'a\\\\x1b[31m')

@@ -1,4 +1,4 @@
-"""Results as pandas DataFrames, where pandas is installed."""
+"""Convert results to pandas DataFrames, if pandas is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clearance.core.errors import MissingExtraError
 
 
 def make_frame(columns: Mapping[str, Any]) -> Any:
-    """Return a DataFrame with these columns."""
+    """Return a DataFrame with these columns; raise MissingExtraError if pandas is not installed."""
     try:
         import pandas  # type: ignore[import-not-found]
     except ImportError:

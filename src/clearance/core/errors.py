@@ -1,4 +1,4 @@
-"""What can go wrong, said in one line that names the place and the remedy."""
+"""The exceptions of the library. Each message is one line that says what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Raised when an input is wrong. The message is one line: the field, what is wrong, what to do."""
+    """Raised when an input is wrong. The message is one line: the field, the error, and how to fix it."""
 
 
 class SmallBudgetError(InputError):
@@ -19,10 +19,11 @@ class SmallBudgetError(InputError):
 class EnvironmentFault(InputError):
     """Raised when an environment fails: an exception, NaN, a wrong shape, a cost outside its bounds, or a dead process.
 
-    env    the environment's name;  lane: which of those that run side by side
-    step   of the walk, from 0; None if it failed before the first
-    value  what it gave
-    learned  what had been learned until then, if anything: a policy of which nothing is guaranteed
+    env    name of the environment
+    lane   index of the environment among those that run in parallel
+    step   step of the rollout, from 0; None if the environment failed before its first step
+    value  the value that the environment returned
+    learned  the policy learned until then, without any guarantee; None if there is none
     """
 
     def __init__(self, env: str, lane: int, step: int | None, what: str, value: object = None, where: str = "") -> None:
@@ -42,10 +43,10 @@ def _short(value: object) -> str:
 
 
 class InfeasibleError(RuntimeError):
-    """Raised when no policy meets the limits; from samples also when none was found (`proven` is False then).
+    """Raised when no policy meets the limits. From samples it also means that none was found; then `proven` is False.
 
-    slater    max_π min_i (J_gi(π) − b_i), negative here; from samples a bound on it
-    cmdp      the finite model, where it is known
+    slater    max_π min_i (J_gi(π) − b_i), which is negative here; from samples, a bound on it
+    cmdp      the finite model, if it is known
     diagnose  a function of the model that says which limits conflict (`clearance.diagnose`)
     """
 
@@ -66,12 +67,12 @@ class InfeasibleError(RuntimeError):
 
     @cached_property
     def diagnosis(self) -> Any:
-        """Return which limits conflict and what to relax (an `Infeasibility`); None where the model is not known."""
+        """The limits that conflict and how to relax them (an `Infeasibility`); None if the model is not known."""
         return None if self.cmdp is None or self._diagnose is None else self._diagnose(self.cmdp)
 
 
 class MissingExtraError(ImportError):
-    """Raised when a package is not installed; the message names the extra that has it."""
+    """Raised when an optional package is not installed; the message names the extra that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install '.[{extra}]' in a clone of clearance")
@@ -81,7 +82,7 @@ class MissingExtraError(ImportError):
 
 
 def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any]) -> Exception:
-    """Return an error as it was in another process, whatever it asks of who makes it."""
+    """Rebuild an error that was pickled in another process, without calling its constructor."""
     error = kind.__new__(kind, *args)
     error.args = args
     vars(error).update(content)
@@ -89,21 +90,21 @@ def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any
 
 
 class SolverError(RuntimeError):
-    """The numbers got out of hand: a solver gave up, or an iteration left the finite numbers. Says what to change."""
+    """Raised when a solver gives up or an iteration leaves the finite numbers. The message says what to change."""
 
 
 def infeasible_message(slater: float, among: str = "policy") -> str:
-    """Return what to say when no policy, or none of a class, meets the limits."""
+    """Return the error message for limits that no policy (or no policy of the class `among`) can meet."""
     enough = round_up(-slater)
     return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
 
 
 def no_room_message(slater: float) -> str:
-    """Return what to say when the limits can be met by a hair at most, and rounding hides on which side of it."""
+    """Return the error message for limits so tight that rounding hides whether any policy meets them."""
     return f"the limits leave no room beyond rounding (Slater margin {slater:.3g}): relax the limits a little"
 
 
 def round_up(x: float) -> float:
-    """A positive number as printed with six digits, never less than it is: who relaxes by it has relaxed enough."""
+    """Return a positive number rounded up to six digits, so that relaxing a limit by the printed number suffices."""
     shown = float(f"{x:.6g}")
     return shown if shown >= x else float(f"{shown + 10.0 ** (math.floor(math.log10(x)) - 5):.6g}")

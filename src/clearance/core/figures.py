@@ -1,6 +1,7 @@
-"""What figures share: matplotlib, loaded late, colours, and names that are shown as they are.
+"""Helpers for all figures: loading matplotlib on first use, colours, and labels that are shown literally.
 
-Colours are Okabe and Ito's, which people with any colour vision can tell apart. Results draw themselves (`plot`).
+The colours are those of Okabe and Ito, which people with any colour vision can tell apart. Each result class draws its
+own figure with its method `plot`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK = (
 
 
 def load_pyplot() -> Any:
-    """Return pyplot with the backend that the user has: in a notebook, the one that shows figures inline."""
+    """Return pyplot with the user's backend; in a notebook that backend shows figures inline."""
     # Without a home matplotlib uses a temporary folder, and says so in two warnings.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
@@ -35,26 +36,26 @@ def load_pyplot() -> Any:
 
 
 def pyplot_for_files() -> Any:
-    """Return pyplot for figures that go to files: it works without a screen."""
+    """Return pyplot with a backend that writes figures to files and works without a screen."""
     plt = load_pyplot()
     plt.switch_backend("Agg")
     return plt
 
 
 def finish_figure(fig: Any) -> Any:
-    """Return a figure that is not shown yet: the last line of a notebook's cell shows it, `savefig` writes it."""
+    """Close a figure in pyplot and return it, so that a notebook shows it once, as the value of a cell's last line."""
     load_pyplot().close(fig)  # or a notebook would show it twice
     return fig
 
 
 def save_figure(fig: Any, path: str | Path, *, dpi: int = 110) -> None:
-    """Write a figure as a whole file, .png or .svg; the same figure gives the same bytes."""
+    """Write a figure atomically as .png or .svg; the same figure always gives the same bytes."""
     kind = Path(path).suffix[1:]
     with write_whole(path) as f:
         fig.savefig(f, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
 
 
 def plain_text(name: str) -> str:
-    """Return a name as it is: what matplotlib would take for mathematics, or cannot show, is escaped."""
+    """Return a name with escapes for characters that matplotlib would take for mathematics or cannot show."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
     return shown.replace("\\", "\\\\").replace("$", "\\$")

@@ -1,4 +1,4 @@
-"""One process at a time writes a run folder."""
+"""Locks that let only one process at a time write a run folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clearance.core.inside_folder import Inside, folder_of
 
 
 class BusyError(InputError):
-    """Another process is writing this folder."""
+    """Raised when another process is writing this folder."""
 
 
 class Lock(NamedTuple):
-    """A folder that this process alone writes: the open folder, and its file `lock`.
+    """A lock on a folder that only this process may write: the handles of the open folder and of its file `lock`.
 
-    The folder itself is locked, so that a second process stays out even if someone removes the file; the file is locked
-    for disks that lock files only (NFS).
+    The folder itself is locked, so that a second process stays out even if someone removes the file. The file is locked
+    too, for file systems that can lock files only (NFS).
     """
 
     handle: int
@@ -30,7 +30,7 @@ class Lock(NamedTuple):
 
 
 def lock_folder(folder: Path) -> Lock:
-    """Lock a folder until the lock is closed, or this process ends, however it ends."""
+    """Lock a folder until the lock is closed or this process ends; raise BusyError if it is locked already."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as e:
@@ -61,7 +61,7 @@ def _lock(folder: Path, handle: int) -> int:
 
 
 def _open_file(folder: Path, handle: int) -> int:
-    """Open the file `lock`, the only one that is written in place: it must have no second name elsewhere."""
+    """Open the file `lock`, which is written in place; refuse a hard link, whose other file would change too."""
     try:
         with folder_of(Inside(folder, "lock", handle)) as place:
             fd = place.open("lock", os.O_RDWR | os.O_CREAT, 0o644)

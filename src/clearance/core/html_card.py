@@ -1,6 +1,6 @@
 """Small pieces of HTML for notebooks: a title, sentences, a table, a curve. All text is escaped; there are no scripts.
 
-Colours are the notebook's own, so that a card reads on light and dark pages alike.
+Cards use the notebook's own colours, so that they are readable on light and dark pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def html_card(
     rows: Sequence[Sequence[str]] = (),
     curve: str = "",
 ) -> str:
-    """Return one block: what the object is, sentences about it, a table of at most `MOST_ROWS` rows, and a curve."""
+    """Return one HTML block: a title, sentences, a table of at most `MOST_ROWS` rows, and a curve."""
     parts = [f'<div style="font-weight:600">{_text(title)}</div>', *(f"<div>{_text(s)}</div>" for s in sentences)]
     parts += [_table(heads, rows)] if rows else []
     parts += [curve] if curve else []

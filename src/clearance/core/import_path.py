@@ -1,8 +1,8 @@
-"""Where code of the user's own may be imported from.
+"""The folders from which the user's own code may be imported.
 
-Who types `mine:make` on a command line means the file in the current folder, as with `python -m`. Who opens what is
-stored (`--resume`, a grid in a file) may stand in a folder that a stranger filled: there the current folder is not
-searched, only installed packages and the folders that `--allow-import` names.
+A user who types `mine:make` on the command line means the file in the current folder, as with `python -m`. A command
+that opens stored files (`--resume`, a grid in a file) may run in a folder whose files come from someone else. There the
+current folder is not searched, only installed packages and the folders given with `--allow-import`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ImportRule(NamedTuple):
     here: bool = True
 
     def has(self, module: str) -> bool:
-        """Return whether a module lies in one of the folders; nothing is executed to know it."""
+        """Return whether one of the folders contains a module, without executing any of its code."""
         top = module.partition(".")[0]
         return bool(self.folders) and PathFinder.find_spec(top, list(self.folders)) is not None
 
@@ -31,12 +31,12 @@ _rules = [ImportRule()]
 
 
 def import_rule() -> ImportRule:
-    """Return the rule that holds now."""
+    """Return the import rule that is in force now."""
     return _rules[-1]
 
 
 def rule_of(words: Sequence[str]) -> ImportRule:
-    """Return the rule for a command line: the current folder is searched unless something stored is opened.
+    """Return the import rule for a command line: the current folder is searched unless the command opens stored files.
 
     >>> rule_of(["solve", "mine:make", "--out", "run"]).here, rule_of(["solve", "mine:make", "--resume", "run"]).here
     (True, False)
@@ -49,7 +49,7 @@ def rule_of(words: Sequence[str]) -> ImportRule:
 
 @contextlib.contextmanager
 def search(rule: ImportRule) -> Iterator[None]:
-    """Search these folders, while this holds."""
+    """Apply an import rule to `sys.path` for the duration of a `with` block."""
     here = os.path.realpath(os.getcwd())
     left_out = [] if rule.here else [p for p in sys.path if os.path.realpath(p) == here and here not in rule.folders]
     added = [*rule.folders, *([here] if rule.here else [])]

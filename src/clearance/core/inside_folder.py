@@ -1,7 +1,7 @@
-"""Files inside a folder that may come from a stranger: opened from the folder's handle, never through a link.
+"""Open files inside an untrusted folder, relative to the folder's handle and without following links.
 
-The path of the folder itself is the user's own, and may lead through links. What lies inside may be planted: a link to
-a file elsewhere, a pipe that blocks, a device without end, a file of another user. None of it is opened or written to.
+The path of the folder itself is chosen by the user and may contain links. The files inside may be planted: a link to a
+file elsewhere, a pipe that blocks, an endless device, a file of another user. None of these is opened or written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BINARY = getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True)
 class Inside(os.PathLike[str]):
-    """The path of `name` ("policy.npz", "trace/000001.npz") inside `folder`; `handle` is the folder, if it is open."""
+    """The path of the file `name` ("trace/000001.npz", say) in `folder`; `handle` is the open folder, or None."""
 
     folder: Path
     name: str
@@ -44,7 +44,7 @@ class Inside(os.PathLike[str]):
 
 
 class Place(NamedTuple):
-    """A folder to work in, by its handle; by its path where there are no handles."""
+    """A folder that is accessed by its handle, or by its path on systems without such handles."""
 
     path: Path
     handle: int | None
@@ -53,19 +53,19 @@ class Place(NamedTuple):
         return name if self.handle is not None else str(self.path / name)
 
     def lstat(self, name: str) -> os.stat_result | None:
-        """Return what has this name, if only a link; None if nothing has."""
+        """Return the status of the entry with this name, without following links; None if there is no such entry."""
         try:
             return os.stat(self.at(name), dir_fd=self.handle, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def refuse_link(self, name: str) -> None:
-        """Refuse a link, a device, a pipe or a folder of this name."""
+        """Raise InputError if the entry with this name is a link, a device, a pipe or a folder."""
         found = self.lstat(name)
         _refuse_unless(found is None or stat.S_ISREG(found.st_mode), self.path / name)
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open a plain file; refuse a link, a device, a pipe or a folder."""
+        """Open a plain file; raise InputError for a link, a device, a pipe or a folder."""
         self.refuse_link(name)
         try:
             fd = os.open(self.at(name), flags | NO_FOLLOW | BINARY, mode, dir_fd=self.handle)
@@ -78,7 +78,7 @@ class Place(NamedTuple):
         raise _refusal(self.path / name)
 
     def enter(self, name: str) -> int | None:
-        """Open a folder in this one; refuse a link to one."""
+        """Open a subfolder and return its handle; raise InputError if the name is a link."""
         found = self.lstat(name)
         _refuse_unless(found is None or stat.S_ISDIR(found.st_mode), self.path / name, "folder")
         return None if self.handle is None else _open_folder(name, self.handle, os.O_NOFOLLOW)
@@ -86,7 +86,10 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
-    """Yield the folder in which a file lies; inside a folder no link is followed. With `make`, create it there."""
+    """Yield the folder that contains a file.
+
+    Links inside an `Inside` path are not followed; `make` creates subfolders.
+    """
     if not isinstance(path, Inside):
         with _closing(_open_folder(os.path.dirname(os.fspath(path)) or ".") if HANDLES else None) as handle:
             yield Place(Path(path).parent, handle)
@@ -105,7 +108,7 @@ def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
 
 
 def open_to_read(path: AnyPath) -> BufferedReader:
-    """Open a file to read it; inside a folder, only a plain file."""
+    """Open a file for reading; an `Inside` path must lead to a plain file."""
     if not isinstance(path, Inside):
         return open(path, "rb")
     with folder_of(path) as place:
@@ -113,7 +116,7 @@ def open_to_read(path: AnyPath) -> BufferedReader:
 
 
 def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
-    """Return the names in a folder inside `folder`, sorted; none if it is not there."""
+    """Return the sorted names in the subfolder `name` of `folder`; an empty list if there is no such subfolder."""
     try:
         with folder_of(Inside(folder, f"{name}/", handle)) as place:
             return sorted(os.listdir(place.path if place.handle is None else place.handle))
@@ -122,7 +125,7 @@ def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
 
 
 def exists_inside(path: Inside) -> bool:
-    """Return whether a plain file, and not a link, has this name."""
+    """Return whether a plain file (not a link) has this name."""
     try:
         with folder_of(path) as place:
             found = place.lstat(Path(path.name).name)
@@ -132,13 +135,13 @@ def exists_inside(path: Inside) -> bool:
 
 
 def remove(path: Inside) -> None:
-    """Remove a file, or a link in its place; what a link leads to stays."""
+    """Remove a file, or a link with its name; the target of a link stays."""
     with contextlib.suppress(FileNotFoundError), folder_of(path) as place:
         os.unlink(place.at(Path(path.name).name), dir_fd=place.handle)
 
 
 def refuse_strange(folder: Path, below: tuple[str, ...] = ()) -> None:
-    """Refuse a folder to write in that holds links, devices, pipes or files of another user, there or in `below`."""
+    """Raise InputError if a folder, or a subfolder in `below`, holds links, devices, pipes or files of another user."""
     owners = {os.stat(folder).st_uid, *([os.geteuid()] if hasattr(os, "geteuid") else [])}
     for part in (folder, *(folder / name for name in below if (folder / name).is_dir())):
         with os.scandir(part) as entries:

@@ -1,4 +1,4 @@
-"""What people see in place of a JSON key: one label for each key, the same on the command line and in reports.
+"""The label of each JSON key that people read, the same on the command line and in reports.
 
 docs/reference/json_keys.md lists keys and labels; a test compares that page with this table.
 """

@@ -1,10 +1,10 @@
-"""Network policies without any framework: their shape, the layout of θ, and their outputs in NumPy.
+"""Policy networks without any framework: their shape, the layout of θ, and their outputs in NumPy.
 
     z = clip((obs − mean)/√var, ±10),     z ← tanh(W z + b) layer by layer, the last one without tanh
 
-Images go through convolutions first (`clearance.core.convolution`). θ [d] holds their kernels [outputs, width, width,
-inputs] and biases [outputs], if there are any; then, layer by layer, W [outputs, inputs] row by row and b [outputs];
-last log σ [m], where the scale is "free".
+Images go through convolutions first (`clearance.core.convolution`). θ [d] holds, in this order: the kernels [outputs,
+width, width, inputs] and biases [outputs] of the convolutions, if there are any; then, layer by layer, W [outputs,
+inputs] row by row and b [outputs]; last log σ [m], if the scale is "free".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")  # o
 
 @dataclass(frozen=True)
 class Architecture:
-    """Layers and scale of a policy, before its observations and actions are known."""
+    """The layers and the scale σ of a policy network, without its observation shape and action space."""
 
     kind: Literal["categorical", "gaussian", "auto"] = "auto"
     hidden: tuple[int, ...] = (64, 64)
@@ -57,7 +57,7 @@ class Architecture:
 
 
 class Slot(NamedTuple):
-    """Where one array lies in θ."""
+    """The position of one array in the parameter vector θ."""
 
     name: str
     shape: tuple[int, ...]
@@ -69,8 +69,11 @@ class Slot(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """θ as its arrays: (W [outputs, inputs], b [outputs]) of each layer, log σ [m] where it has its own, and
-    kernels and biases of the convolutions.
+    """The parameter vector θ as arrays.
+
+    layers   (W [outputs, inputs], b [outputs]) of each layer
+    log_std  log σ [m] if it is a parameter of its own, else None
+    conv     (kernels, biases) of each convolution
     """
 
     layers: list[tuple[Any, Any]]
@@ -80,9 +83,9 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkForm:
-    """A network from observations of one shape to the draws of one action space.
+    """A network from observations of one shape to the distribution over one action space.
 
-    memory  what it sees of the costs so far beside the environment's observations, which obs_shape counts too
+    memory  the costs so far that the policy sees beside the environment's observations; obs_shape includes them
     """
 
     obs_shape: tuple[int, ...]
@@ -101,7 +104,7 @@ class NetworkForm:
 
     @cached_property
     def front(self) -> Front | None:
-        """The convolutions, where there are any."""
+        """The convolutional layers; None if there are none."""
         if not self.design.conv:
             return None
         image = find_image(self.obs_shape if self.memory is None else self.memory.obs_shape)
@@ -115,13 +118,13 @@ class NetworkForm:
 
     @property
     def weight_count(self) -> int:
-        """Weights and biases, known before any memory is taken; d is this, and the learned σ."""
+        """The number of weights and biases, known before memory is allocated; `d` also counts a free log σ."""
         kernels = [] if self.front is None else self.front.shapes
         return sum((a + 1) * b for a, b in pairwise(self.layer_sizes)) + sum(math.prod(s) + s[0] for s in kernels)
 
     @property
     def layout(self) -> list[Slot]:
-        """Where each array lies in θ [d], in order and without gaps."""
+        """The position of each array in θ [d], in order and without gaps."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, kernel in enumerate([] if self.front is None else self.front.shapes):
             shapes |= {f"conv.{i}.weight": kernel, f"conv.{i}.bias": kernel[:1]}
@@ -141,7 +144,7 @@ class NetworkForm:
         return self.layout[-1].end
 
     def split(self, theta: Any) -> Parameters:
-        """θ [d] as its arrays."""
+        """Return θ [d] as its arrays."""
         parts = {s.name: theta[s.offset : s.end].reshape(s.shape) for s in self.layout}
         layers = [(parts[f"layers.{i}.weight"], parts[f"layers.{i}.bias"]) for i in range(len(self.layer_sizes) - 1)]
         kernels = 0 if self.front is None else len(self.front.layers)
@@ -149,7 +152,7 @@ class NetworkForm:
         return Parameters(layers, parts.get("log_std"), conv)
 
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
-        """Outputs of the network as the head reads them: with log σ beside the mean."""
+        """Return the network's outputs in the form that the head reads; for normals, log σ is appended to the mean."""
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):
             return y
@@ -161,12 +164,13 @@ class NetworkForm:
         return xp.concatenate([mean, xp.broadcast_to(xp.clip(log_std, *LOG_STD), mean.shape)], -1)
 
     def flat(self, obs: Any) -> Any:
-        """Observations [..., *obs_shape] as vectors [..., inputs]."""
+        """Return observations [..., *obs_shape] as vectors [..., inputs]."""
         return obs.reshape(*obs.shape[: obs.ndim - len(self.obs_shape)], self.inputs)
 
     def plain(self, theta: Any, normaliser: Any, dtype: Any = np.float32) -> Callable[[Any], Any]:
-        """obs [n, …] → head parameters [n, size] in NumPy: where one step at a time is asked for, a compiled call
-        would cost more than the network.
+        """Return a NumPy function from observations [n, …] to head parameters [n, size].
+
+        It is for callers that take one step at a time, where a compiled call would cost more than the network itself.
         """
         parameters = self.split(np.asarray(theta).astype(dtype))
         layers = [(weight.T.copy(), bias) for weight, bias in parameters.layers]
@@ -183,7 +187,7 @@ class NetworkForm:
         return out
 
     def description(self) -> str:
-        """The policy as JSON, all that is needed beside θ and the normaliser."""
+        """Return the policy's structure as JSON. Together with θ and the normaliser it determines the policy."""
         d = self.design
         design = {"kind": d.kind, "hidden": list(d.hidden), "scale": d.scale, "std": d.std, "normalise": d.normalise}
         design |= {"conv": [list(layer) for layer in d.conv]} if d.conv else {}
@@ -209,12 +213,12 @@ class NetworkForm:
 
 
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """How many numbers the normaliser may have: far fewer than the first layer of a network."""
+    """Return how many numbers each array of a policy file may have at most, given the shape of θ."""
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M, "policy": 1}
 
 
 def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:
-    """Observations in standard deviations, cut off at `CLIP`; as they are where count is 0."""
+    """Return observations in standard deviations, clipped at ±`CLIP`; where count is 0 they are not clipped."""
     most = xp.where(count > 0, np.float32(CLIP), np.float32(np.inf))
     return xp.clip((obs - mean) / xp.sqrt(var), -most, most)

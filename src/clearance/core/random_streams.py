@@ -1,8 +1,8 @@
-"""The root of all randomness: one seed, from which every stream is derived by counting.
+"""Random streams: every stream is derived by counting from one seed.
 
-A stream is a 64-bit key; `fold(key, i)` is its i-th sub-stream. What a run draws is a pure function of (seed,
-iteration, sample), so that it depends neither on threads nor on machines. The compiled kernels have the same function
-(`clearance.core.compiled.alias_tables.fold`), and a test compares the two.
+A stream is a 64-bit key; `fold(key, i)` is its i-th sub-stream. All random numbers of a run are a pure function of
+(seed, iteration, sample), so they depend neither on threads nor on machines. The compiled kernels have the same
+function (`clearance.core.compiled.alias_tables.fold`), and a test compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GOLDEN = 0x9E3779B97F4A7C15  # 2⁶⁴ / golden ratio, the increment of SplitMix
 
 
 def key_of(seed: int) -> np.uint64:
-    """Return the root stream of a seed."""
+    """Return the key of the root stream of a seed."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise InputError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
     return fold(np.uint64(0x636C656172616E63), int(seed))

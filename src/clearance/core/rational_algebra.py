@@ -1,8 +1,8 @@
-"""Linear algebra in rational arithmetic, and the way back to floating point, rounded outward.
+"""Linear algebra in exact rational arithmetic, and conversion to floating point with outward rounding.
 
-Every finite floating-point number is rational, so what follows from stored numbers by +, −, ×, / and comparison is
-computed here without any error. Matrices are NumPy arrays of `Fraction`. Numerators grow with the dimension: this is
-for a few dozen unknowns.
+Every finite floating-point number is rational, so +, −, ×, / and comparison of stored numbers are computed here without
+any error. Matrices are NumPy arrays of `Fraction`. Numerators grow with the dimension: this is for a few dozen
+unknowns.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Matrix = Any  # a NumPy array of `Fraction`
 
 
 def to_fractions(x: Any) -> Matrix:
-    """Return finite floating-point numbers as they are stored."""
+    """Return finite floating-point numbers as the exactly equal fractions."""
     return np.vectorize(Fraction, otypes=[object])(np.asarray(x, float))
 
 
 def ensure_exact(X: Matrix) -> Matrix:
-    """Return X with whole numbers as fractions; a floating-point number among them would round in silence."""
+    """Return X as fractions; raise TypeError if it contains a floating-point number, which may have been rounded."""
     if any(isinstance(x, float) for x in X.ravel()):
         raise TypeError("a floating-point number in rational arithmetic")
     return np.vectorize(Fraction, otypes=[object])(X)
@@ -48,7 +48,7 @@ def round_up(q: Fraction) -> float:
 
 
 def average_down(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded down, for w > 0; x may be infinite, and −∞ outweighs +∞."""
+    """Return Σ_i w_i x_i / Σ_i w_i rounded down, for w > 0; x may be infinite, and −∞ takes precedence over +∞."""
     for end in (-math.inf, math.inf):
         if end in x:
             return end
@@ -57,12 +57,12 @@ def average_down(weights: Array, x: Array) -> float:
 
 
 def average_up(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded up, for w > 0; +∞ outweighs −∞."""
+    """Return Σ_i w_i x_i / Σ_i w_i rounded up, for w > 0; +∞ takes precedence over −∞."""
     return -average_down(weights, -x)
 
 
 def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds of e^x: n terms of its series ± twice the next one, which bounds the rest for n ≥ 2|x|."""
+    """Return (lower, upper) bounds of e^x: n terms of its series ± twice the next one, which is enough for n ≥ 2|x|."""
     term, total = Fraction(1), Fraction(0)
     for k in range(1, 2 * math.ceil(abs(x)) + 60):
         total += term
@@ -91,13 +91,13 @@ def solve_exactly(A: Matrix, B: Matrix) -> Matrix:
 
 
 def _clear_denominators(row: Matrix) -> Matrix:
-    """Return the row times the least number that makes it whole."""
+    """Return the row multiplied by the smallest positive integer that makes all its entries whole."""
     common = math.lcm(*(x.denominator for x in row))
     return [x.numerator * (common // x.denominator) for x in row]
 
 
 def find_span(X: Matrix) -> tuple[Matrix, list[int]]:
-    """Return a basis T [n, r] of the space that the columns of X [n, k] span, and rows of T which are the identity."""
+    """Return a basis T [n, r] of the column space of X [n, k], and the r row indices at which T is the identity."""
     rows, pivots = ensure_exact(X.T), []
     for j in range(len(X)):
         r = len(pivots)
@@ -113,7 +113,7 @@ def find_span(X: Matrix) -> tuple[Matrix, list[int]]:
 
 
 def is_semidefinite(X: Matrix) -> bool:
-    """Return whether X = X' and v'Xv ≥ 0 for all v, by elimination."""
+    """Return whether X is symmetric positive semidefinite (X = X' and v'Xv ≥ 0 for all v), by elimination."""
     X = ensure_exact(X)
     if np.any(X != X.T):
         return False
@@ -126,7 +126,7 @@ def is_semidefinite(X: Matrix) -> bool:
 
 
 def find_characteristic(F: Matrix) -> list[Fraction]:
-    """Return the coefficients of det(z − F), the constant first (Faddeev and LeVerrier)."""
+    """Return the coefficients of det(zI − F), the constant term first (Faddeev and LeVerrier)."""
     n, F = len(F), ensure_exact(F)
     one = to_fractions(np.eye(n))
     falling, M = [Fraction(1)], one
@@ -140,7 +140,8 @@ def find_characteristic(F: Matrix) -> list[Fraction]:
 def has_all_roots_within(c: list[Fraction], gamma: Fraction) -> bool:
     """Return whether γ|z|² < 1 for all roots of Σ_k c_k z^k (Schur 1917 and Cohn 1922, on the circle of radius γ^−½).
 
-    That is so if and only if γ^n c_0² < c_n² and the roots of d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n, do it.
+    This holds if and only if γ^n c_0² < c_n² and it holds for the polynomial of degree n − 1 with the coefficients
+    d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
     """
     while n := len(c) - 1:
         if gamma**n * c[0] ** 2 >= c[n] ** 2:

@@ -1,7 +1,9 @@
-"""Action spaces: what a policy may choose from. Plain NumPy, so that every engine can speak of them.
+"""Action spaces: the sets from which a policy chooses its actions.
 
-Policies count choices from 0 and give vectors; `native` is the action as the environment itself has it, with its first
-number (`start`) and its shape (`form`).
+Plain NumPy, so that every other package can use them.
+
+Policies number discrete actions from 0 and return flat vectors. `native` converts an action to the form that the
+environment expects: numbered from `start`, and with the shape `form`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from clearance.core.errors import InputError
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of n actions, 0 .. n−1; in the environment's own count from `start` on."""
+    """One of n actions, 0 .. n−1; the environment numbers them from `start`."""
 
     n: int
     start: int = 0
@@ -30,11 +32,11 @@ class Discrete:
         return int(a) + self.start
 
     def native_rows(self, a: Any) -> NDArray[np.int64]:
-        """`native` of many [n]."""
+        """Convert many actions [n] to the environment's form."""
         return np.asarray(a, np.int64) + self.start
 
     def own(self, a: Any) -> NDArray[np.int64]:
-        """Return the inverse of `native`."""
+        """Convert an action of the environment to the policy's form, the inverse of `native`."""
         return _choices(a, 1).reshape(()) - self.start
 
     @property
@@ -43,13 +45,13 @@ class Discrete:
 
     @property
     def nvec(self) -> tuple[int, ...]:
-        """The number of choices, as one part."""
+        """The number of choices, as a tuple with one entry."""
         return (self.n,)
 
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Several parts, each one of nvec[i] choices."""
+    """Several discrete choices at once; choice i has nvec[i] options."""
 
     nvec: tuple[int, ...]
     start: tuple[int, ...] = ()
@@ -71,11 +73,11 @@ class MultiDiscrete:
         return self.native_rows(np.asarray(a)[None])[0]
 
     def native_rows(self, a: Any) -> NDArray[np.int64]:
-        """`native` of many [n, parts]."""
+        """Convert many actions [n, parts] to the environment's form."""
         return (np.asarray(a, np.int64) + (self.start or 0)).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.int64]:
-        """Return the inverse of `native`."""
+        """Convert an action of the environment to the policy's form, the inverse of `native`."""
         return _choices(a, len(self.nvec)) - np.asarray(self.start or 0)
 
 
@@ -109,16 +111,16 @@ class Box:
         return self.native_rows(np.asarray(a)[None])[0]
 
     def native_rows(self, a: Any) -> NDArray[np.float32]:
-        """`native` of many [n, m]."""
+        """Convert many actions [n, m] to the environment's form, clipped to the bounds."""
         return np.clip(a, self.low, self.high).astype(np.float32).reshape(-1, *(self.form or self.shape))
 
     def own(self, a: Any) -> NDArray[np.float64]:
-        """Return the inverse of `native`."""
+        """Convert an action of the environment to the policy's form: a flat vector of floats."""
         return np.ravel(np.asarray(a, float))
 
     @property
     def bounded(self) -> NDArray[np.bool_]:
-        """Entries with both bounds [m]: there a policy is squashed."""
+        """A mask [m] of the entries with two finite bounds, where a policy squashes its actions with tanh."""
         return np.isfinite(self.low) & np.isfinite(self.high)
 
 
@@ -126,7 +128,7 @@ Space = Discrete | MultiDiscrete | Box
 
 
 def describe_space(space: Space) -> dict[str, Any]:
-    """Return the space as JSON holds it; `start` and `form` only where they say something."""
+    """Return the space as JSON data; `start` and `form` are left out if they have their defaults."""
     if isinstance(space, Box):
         bounds = {"low": space.low, "high": space.high}
         text = {"kind": "box"} | {k: [float(x) if np.isfinite(x) else None for x in v] for k, v in bounds.items()}
@@ -139,7 +141,7 @@ def describe_space(space: Space) -> dict[str, Any]:
 
 
 def restore_space(text: dict[str, Any]) -> Space:
-    """Return the inverse of `describe`."""
+    """Return the space that `describe_space` has described."""
     kind = text.get("kind")
     if kind == "box":
         low = [-np.inf if x is None else x for x in text["low"]]

@@ -1,7 +1,7 @@
-"""What is asked of a simulator: the limits, and what J means.
+"""The statement of a problem with a simulator: its limits, and the definition of J.
 
-horizon None   J(π) = E Σ_t γ^t h_t, without end; a terminated episode adds nothing more
-horizon H      J(π) = E Σ_{t<H} γ^t h_t, where γ = 1 is allowed: the limits per episode of safe RL
+horizon None   J(π) = E Σ_t γ^t h_t, infinite horizon; a terminated episode adds nothing more
+horizon H      J(π) = E Σ_{t<H} γ^t h_t; γ = 1 is allowed, which gives the limits per episode of safe RL
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ MOST_TELLING = 64  # episodes that rare events may ask of one batch
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; see the head of the module for J.
+    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the head of the module defines J.
 
     gamma    γ; 1 only with a horizon
     b        limits [I]
-    names    of the constraints [I]
-    horizon  steps per episode as part of what is asked, or None
-    bounds   (low, high) of the signals h [1+I] in one step, as declared; None where there are none, and then samples
-             cannot certify
-    costs    which constraints were written as costs [I], and are shown as such
-    tails    limits on chances and tails of an episode's cost [I], None where a constraint is on a mean; their signals
-             are the increments of φ (`tail_limits`), and their names say what is limited
+    names    names of the constraints [I]
+    horizon  number of steps of an episode that count, or None
+    bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
+    costs    which constraints the user wrote as costs [I]; they are shown as costs
+    tails    `Chance` or `CVaR` limit of each constraint [I], or None if it limits a mean; the signals of a constraint
+             with such a limit are the increments of φ (see `tail_limits`), and its name says what is limited
     """
 
     name: str
@@ -67,24 +66,26 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """Σ_t γ^t over an episode that never terminates: the scale of J against that of h."""
+        """Σ_t γ^t over an episode that never terminates: |J| is at most this times the largest |h|."""
         return self.full_criterion.length
 
     @property
     def full_criterion(self) -> Criterion:
-        """What J sums, and how."""
+        """The criterion of J: discounted or total, with γ and the horizon."""
         return Criterion(TOTAL if self.gamma == 1 else DISCOUNTED, self.gamma, self.horizon)
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The declared ranges of r and of each g_i [I] in one step; 1 where none is declared."""
+        """The declared width (high − low) of r, and of each g_i [I], in one step; 1 if no finite range is declared."""
         low, high = (np.zeros(1 + self.I), np.ones(1 + self.I)) if self.bounds is None else self.bounds
         size = np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
         return float(size[0]), size[1:]
 
     def sum_ranges(self, low: Array, high: Array, weight: float, slip: float = 0.0) -> Bounds:
-        """(low, high) of an episode's sums [1+I], for signals between low and high [1+I] whose weights sum to `weight`;
-        episodes may end, so 0 belongs to every range but those of φ, which rounding may widen by a share `slip`.
+        """Return (low, high) of an episode's sums [1+I], for signals in [low, high] whose weights sum to `weight`.
+
+        Episodes may end early, so every range contains 0. Constraints with a tail limit have the range of −φ
+        instead, widened by the share `slip` to allow for rounding.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):
@@ -94,28 +95,28 @@ class Statement:
 
     @property
     def offset(self) -> Array:
-        """What is added to the sums of an episode [1+I]: the part of φ that no step brings."""
+        """The constants [1+I] to add to an episode's summed signals: −φ before the first step, or 0 for a mean."""
         return tail_offsets(self.tails)
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """Which limits samples can confirm and not refute [I]."""
+        """Which limits samples can confirm but never refute [I]."""
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
 
     @property
     def telling_episodes(self) -> int:
-        """How many episodes an estimate of every chance and tail needs, to see some in which it is lost; else 1."""
+        """The number of episodes in which the rare events of chance and tail limits probably occur; 1 without any."""
         rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
         return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
 
     @property
     def tail_words(self) -> list[str]:
-        """What the limits on chances and tails are about, a sentence for each."""
+        """One sentence for each limit on a chance or a tail, which explains what is limited."""
         return [tail.rule.explain(tail.cost) for tail in self.tails if tail is not None]
 
     @property
     def meaning(self) -> str:
-        """J in words, for the scope of a certificate."""
+        """The definition of J in words, for the scope of a certificate."""
         discount = "undiscounted" if self.gamma == 1 else f"discounted by γ = {self.gamma:g}"
         end = "without a time limit" if self.horizon is None else f"over the first {self.horizon} steps of an episode"
         mean = f"J is the expected sum of signals, {discount}, {end}; nothing is added after termination"
@@ -123,7 +124,7 @@ class Statement:
 
 
 def describe_statement(s: Statement) -> dict[str, Any]:
-    """The statement as JSON holds it; a bound that is not there is null."""
+    """Return the statement as JSON data; infinite bounds become null."""
     bounds = None if s.bounds is None else dict(zip(("low", "high"), (x.tolist() for x in s.bounds), strict=True))
     data = {"name": s.name, "gamma": s.gamma, "b": s.b.tolist(), "names": list(s.names), "horizon": s.horizon}
     data |= {"tails": [describe_tail(tail) for tail in s.tails]} if any(s.tails) else {}
@@ -131,7 +132,7 @@ def describe_statement(s: Statement) -> dict[str, Any]:
 
 
 def restore_statement(data: dict[str, Any]) -> Statement:
-    """The inverse of `describe`."""
+    """Return the statement that `describe_statement` has described."""
     bounds = data["bounds"]
     if bounds is not None:
         ends = (("low", -np.inf), ("high", np.inf))
@@ -144,7 +145,7 @@ def restore_statement(data: dict[str, Any]) -> Statement:
 
 
 def _check_tails(s: Statement) -> None:
-    """Chances and tails are of plain sums over episodes with an end."""
+    """Raise InputError unless limits on chances and tails have γ = 1, a horizon, and the matching entry of b."""
     if len(s.tails) != s.I:
         raise InputError(f"tails has {len(s.tails)} entries for {s.I} constraints; give one each")
     for tail, b in zip(s.tails, s.b, strict=True):
@@ -158,7 +159,7 @@ def _check_tails(s: Statement) -> None:
 
 
 def read_vector(name: str, x: Any) -> Array:
-    """Finite numbers [I] from one or from several."""
+    """Return finite numbers [I] from one number or several."""
     try:
         return read_numbers(name, np.atleast_1d(np.asarray(x, float)), ndim=1)
     except (TypeError, ValueError) as e:
@@ -171,7 +172,7 @@ def _finite(name: str, x: Any) -> float:
 
 
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return b [I] from limits as users give them: a number or a vector for the costs, or limits by name."""
+    """Return b [I] after setting the user's limits: one number or a vector for the costs, or a dict by name."""
     if isinstance(limit, Mapping):
         limit = {find_name(name, names) or name: x for name, x in limit.items()}
         unknown = [name for name in limit if name not in names]
@@ -192,7 +193,7 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
 
 
 def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return b [I] with other lower limits of the utilities: numbers for all of them, or by name."""
+    """Return b [I] after setting lower limits of the utilities: one number or a vector for all, or a dict by name."""
     free = [i for i, cost in enumerate(costs) if not cost]
     if isinstance(b, Mapping):
         b = {find_name(name, names) or name: x for name, x in b.items()}

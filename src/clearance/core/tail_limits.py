@@ -1,15 +1,15 @@
-"""Limits on what single episodes cost, beside limits on the mean: chances and tails of C = Σ_t cost_t.
+"""Limits on the distribution of an episode's cost C = Σ_t cost_t, beside limits on its mean: chances and tails.
 
     Chance(above=40, at_most=0.05)      P(C > 40) ≤ 0.05
     CVaR(level=0.9, at_most=12)         the mean of the worst 10 % of episodes is at most 12
 
-Each is an ordinary limit on an expected value, E φ(C) ≤ at_most:
+Each of them is an ordinary limit on an expected value, E φ(C) ≤ at_most:
 
     chance    φ(C) = 1{C > c}
     tail      φ(C) = ν + (C − ν)₊/(1 − α),    CVaR_α = min over ν of E φ(C)         (Rockafellar and Uryasev 2000)
 
-so any ν that is fixed before a test proves CVaR ≤ at_most, and no single ν proves the contrary. Along an episode φ is
-the sum of its increments, which are what samplers and tests see as the signals of its steps.
+So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove the contrary. Along an episode,
+φ is a sum of increments, one per step; samplers and tests use the increments as the signal of the constraint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAIL = re.compile(rf"CVaR\s*({NUMBER})\s*\((.+?)\)\s*(?:<=|≤)\s*({NUMBER})(?:\
 
 @dataclass(frozen=True)
 class Chance:
-    """A limit on single episodes: one costs more than `above` with probability at most `at_most`.
+    """A limit on single episodes: the probability that an episode costs more than `above` is at most `at_most`.
 
     >>> Chance(above=40, at_most=0.05).words("energy")
     'P(energy > 40) ≤ 0.05'
@@ -52,35 +52,35 @@ class Chance:
 
     @property
     def share(self) -> float:
-        """The share of the episodes that decide."""
+        """The share of episodes that may exceed `above`, but at least 1e-9."""
         return max(self.at_most, 1e-9)
 
     def label(self, name: str) -> str:
-        """What is limited, in a formula."""
+        """Return the limited quantity as a formula."""
         return f"P({name} > {self.above:g})"
 
     def words(self, name: str) -> str:
         return f"{self.label(name)} ≤ {self.at_most:g}"
 
     def explain(self, name: str) -> str:
-        """What is limited, in words."""
+        """Return a sentence that explains the limited quantity."""
         return f"{self.label(name)} is the probability that the sum of {name} over one episode exceeds {self.above:g}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """φ at the sums C, without the offset; a sum counts as `above` itself if it is nearer than rounding may be."""
+        """Return φ at the sums C. The comparison with `above` allows for a relative rounding error of `slip`."""
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Of φ, for sums between low and high."""
+        """Return the range of φ, for sums between low and high."""
         return 0.0, 1.0
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Of an increment of φ, for costs of one step between low and high."""
+        """Return the range of one increment of φ, for costs of one step between low and high."""
         return (0.0 if low >= 0 else -1.0), 1.0
 
     @property
     def scale(self) -> float:
-        """The size of the sums that matter."""
+        """The unit in which a policy sees the cost so far: |above|, or 1 if that is 0."""
         return abs(self.above) or 1.0
 
 
@@ -88,8 +88,8 @@ class Chance:
 class CVaR:
     """A limit on the worst episodes: the mean cost of the worst 1 − `level` of them is at most `at_most`.
 
-    at  ν, where excess is counted from; chosen from earlier episodes if not given. Any is sound, the quantile at
-        `level` is the best
+    at  ν, the cost above which excess is counted; if not given, it is chosen from earlier episodes. Every ν gives a
+        valid test, and the quantile of the cost at `level` gives the sharpest one
 
     >>> CVaR(level=0.9, at_most=12).words("wear")
     'CVaR0.9(wear) ≤ 12'
@@ -108,44 +108,44 @@ class CVaR:
 
     @property
     def nu(self) -> float:
-        """ν: the one given, or the usual share of the limit."""
+        """The ν given by the user, or else `USUAL` times the limit."""
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu
 
     @property
     def share(self) -> float:
-        """The share of the episodes that decide."""
+        """The share of episodes that CVaR averages over."""
         return 1 - self.level
 
     def label(self, name: str) -> str:
-        """What is limited, in a formula."""
+        """Return the limited quantity as a formula."""
         return f"CVaR{self.level:g}({name})"
 
     def words(self, name: str) -> str:
         return f"{self.label(name)} ≤ {self.at_most:g}"
 
     def explain(self, name: str) -> str:
-        """What is limited, in words."""
+        """Return a sentence that explains the limited quantity."""
         worst = f"the worst {100 * (1 - self.level):.4g} % of episodes"
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """φ at the sums C, without the offset ν."""
+        """Return φ − ν at the sums C; `offset` adds ν."""
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Of φ, for sums between low and high."""
+        """Return the range of φ, for sums between low and high."""
         least, most = (self.nu + float(self.value(np.float64(x), np)) for x in (low, high))
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Of an increment of φ, for costs of one step between low and high."""
+        """Return the range of one increment of φ, for costs of one step between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
     def scale(self) -> float:
-        """The size of the sums that matter."""
+        """The unit in which a policy sees the cost so far: |at_most|, or 1 if that is 0."""
         return abs(self.at_most) or 1.0
 
 
@@ -153,7 +153,7 @@ Rule = Chance | CVaR
 
 
 class TailLimit(NamedTuple):
-    """A rule for the sum of one cost, as part of a statement; low and high: the range of φ in one episode."""
+    """A chance or CVaR rule for one named cost, as part of a statement; low and high bound φ in one episode."""
 
     cost: str
     rule: Rule
@@ -166,7 +166,7 @@ class TailLimit(NamedTuple):
 
     @property
     def start(self) -> float:
-        """φ before the first step, the offset included."""
+        """The value of φ before the first step, with its offset."""
         return self.rule.offset + float(self.rule.value(np.float64(0.0), np))
 
 
@@ -174,7 +174,7 @@ class TailLimit(NamedTuple):
 
 
 def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return (cost, limit) for every limit; a cost may have several: {"energy": [25.0, Chance(…)]}.
+    """Return one pair (cost, limit) for every limit; a cost may have several: {"energy": [25.0, Chance(…)]}.
 
     >>> split_limits({"energy": [25, Chance(40, 0.05)], "heat": 3.0})
     [('energy', 25.0), ('energy', Chance(above=40.0, at_most=0.05)), ('heat', 3.0)]
@@ -187,7 +187,7 @@ def split_limits(limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
 
 
 def has_tails(limits: Any) -> bool:
-    """Whether limits, as users give them, hold a chance or a tail."""
+    """Return whether the user's limits contain a `Chance` or a `CVaR`, or several limits on one cost."""
     if isinstance(limits, Rule):
         return True
     values = limits.values() if isinstance(limits, Mapping) else limits if isinstance(limits, list | tuple) else ()
@@ -195,14 +195,14 @@ def has_tails(limits: Any) -> bool:
 
 
 def plain_limits(limits: Any) -> Any:
-    """The same costs with limits on their means alone, to state the plain problem with."""
+    """Return placeholder limits of 0 on the means of the same costs, with which the problem without tails is stated."""
     if isinstance(limits, Mapping):
         return dict.fromkeys(limits, 0.0)
     return 0.0 if isinstance(limits, Rule) else [0.0] * len(limits)
 
 
 def parse_tail(text: str) -> tuple[str, Rule] | None:
-    """Return (cost, limit) of a text that states a chance or a tail; None if it states neither.
+    """Return (cost, limit) from a text that states a chance or a tail; None if it states neither.
 
     >>> parse_tail("P(energy>40)<=0.05")
     ('energy', Chance(above=40.0, at_most=0.05))
@@ -218,7 +218,7 @@ def parse_tail(text: str) -> tuple[str, Rule] | None:
 
 
 def tail_text(name: str, rule: Rule) -> str:
-    """Return the text that `parse_tail` reads."""
+    """Return a limit as text in the form that `parse_tail` reads."""
     if isinstance(rule, Chance):
         return f"P({name}>{rule.above!r})<={rule.at_most!r}"
     return f"CVaR{rule.level!r}({name})<={rule.at_most!r}" + ("" if rule.at is None else f" at {rule.at!r}")
@@ -228,7 +228,7 @@ def tail_text(name: str, rule: Rule) -> str:
 
 
 def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
-    """The limit as JSON holds it; bounds that are not there are null in the file."""
+    """Return the limit as JSON data; None if there is none."""
     if tail is None:
         return None
     kind = "chance" if isinstance(tail.rule, Chance) else "cvar"
@@ -237,7 +237,7 @@ def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
 
 
 def restore_tail(data: Any) -> TailLimit | None:
-    """The inverse of `describe_tail`."""
+    """Return the limit that `describe_tail` has described; null bounds become infinite."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):
@@ -250,12 +250,12 @@ def restore_tail(data: Any) -> TailLimit | None:
 
 
 def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
-    """What is added to the summed utilities of an episode [1+I]: −φ before the first step."""
+    """Return the constants [1+I] to add to an episode's summed signals: −φ before the first step, or 0 for a mean."""
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 
 
 def at_nu(tail: TailLimit, nu: float, low: float, high: float) -> TailLimit:
-    """The same limit on a tail with another ν; sums lie between low and high."""
+    """Return the same CVaR limit with another ν; the sums of its cost lie between low and high."""
     assert isinstance(tail.rule, CVaR)
     rule = replace(tail.rule, at=float(nu))
     return TailLimit(tail.cost, rule, *rule.sum_range(low, high))

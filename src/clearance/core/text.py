@@ -1,4 +1,4 @@
-"""Text that is safe to print: one line, no control characters."""
+"""Functions for text that is safe to print: one line, without control characters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters escaped: text from a file must not control the terminal."""
+    """Return the text with control characters escaped, since text from a file must not control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """Return the texts with numbers where one occurs again, so that no column or curve replaces another.
+    """Return the texts with a number appended to repeated ones, so that no column or curve replaces another.
 
     >>> distinct(["a", "b", "a"])
     ['a', 'b', 'a_2']
@@ -26,7 +26,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def split_unit(name: str) -> tuple[str, str]:
-    """Return a name and its unit, which stands in brackets at its end; nothing where there is none.
+    """Return a name without its unit, and the unit, which is in brackets at the end of the name; "" if there is none.
 
     >>> split_unit("energy [kWh]"), split_unit("energy")
     (('energy', 'kWh'), ('energy', ''))
@@ -36,7 +36,7 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is meant: the same one, or the only one that is the same but for its unit.
+    """Return the known name that `name` refers to: the same name, or the only one that differs by its unit alone.
 
     >>> find_name("energy", ["energy [kWh]", "wear"])
     'energy [kWh]'
@@ -47,7 +47,7 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a question about the known word that comes closest, to be appended to an error; nothing if none is near.
+    """Return a question that suggests the closest known word, to append to an error message; "" if no word is close.
 
     >>> suggest("taxii", ["taxi", "cliff"])
     '; did you mean taxi?'

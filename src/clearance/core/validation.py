@@ -1,4 +1,4 @@
-"""Reading what users give: every error names the field and the place, in one line."""
+"""Read and check the user's inputs. Every error message is one line that names the field and the place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ LARGEST = 1e152
 
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
-    """The CSR matrix of `P_data`, `P_indices` and `P_indptr`; SciPy would read out of bounds where these are wrong."""
+    """Return the CSR matrix of `P_data`, `P_indices` and `P_indptr`.
+
+    Wrong indices are refused: SciPy would read out of bounds.
+    """
     from scipy import sparse
 
     S, A = read_numbers("r", z["r"], ndim=2).shape
@@ -44,7 +47,10 @@ def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
 
 
 def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
-    """Signed, since differences of unsigned numbers are never negative."""
+    """Return a vector of whole numbers as int64.
+
+    They must be signed, since differences of unsigned numbers never are negative.
+    """
     if x.ndim != 1 or x.dtype.kind not in "iu":
         raise InputError(f"{name} must be a list of whole numbers, got {x.dtype} of shape {x.shape}")
     return x.astype(np.int64)
@@ -57,7 +63,7 @@ def _all_fine(name: str, fine: NDArray[np.bool_], values: NDArray[np.int64], rul
 
 
 def read_numbers(name: str, x: Any, ndim: int) -> Array:
-    """x as a new float array with that many axes, all entries finite."""
+    """Return x as a new float array with `ndim` axes; raise InputError if an entry is not finite or above `LARGEST`."""
     try:
         with np.errstate(over="ignore"):  # from wider floats: becomes infinite, which is refused below
             a = np.asarray(x).astype(float, casting="same_kind")
@@ -70,7 +76,7 @@ def read_numbers(name: str, x: Any, ndim: int) -> Array:
 
 
 def check_model(x: Any) -> None:
-    """A finite model, where a simulator will not do."""
+    """Raise InputError unless x is a finite model."""
     if not hasattr(x, "P"):
         raise InputError(
             f"this needs a finite model, a CMDP; got {type(x).__name__}: simulators have solve and certify"
@@ -78,13 +84,13 @@ def check_model(x: Any) -> None:
 
 
 def require_discounted(cmdp: Any, what: str) -> None:
-    """A model with discounted sums, for what knows no others."""
+    """Raise InputError unless the model has discounted sums, for functions that support no other criterion."""
     if cmdp.kind != "discounted":
         raise InputError(f"{what} is for discounted sums; this model has criterion {cmdp.kind!r}")
 
 
 def check_problem(x: Any) -> None:
-    """A simulator, where a finite model is not given."""
+    """Raise InputError unless x is a simulator. Finite models are handled before this check."""
     if not hasattr(x, "statement"):
         ways = "a CMDP, or a simulator from cl.gymnasium(…) or cl.environment(…)"
         raise InputError(f"the problem must be {ways}, got {x!r}"[:300])
@@ -103,7 +109,7 @@ def _finite(name: str, a: Array) -> None:
 
 
 def _has(name: str, at: tuple[int, ...], what: str) -> str:
-    """ "g[0] has a NaN at state 4, action 2": the last two axes of a signal are state and action."""
+    """Return a message such as "g[0] has a NaN at state 4, action 2" from the name and index of a bad entry."""
     if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
         head = f"{name}[{at[0]}]" if len(at) == 3 else name
         return f"{head} has {what} at state {at[-2]}, action {at[-1]}"
@@ -113,7 +119,7 @@ def _has(name: str, at: tuple[int, ...], what: str) -> str:
 
 
 def read_number(name: str, x: Any) -> float:
-    """x as a float; an array of one entry will do, as `.npz` files hold them."""
+    """Return x as a float; x may be an array with one entry, as in `.npz` files."""
     try:
         return float(np.asarray(x).reshape(()).item())
     except (TypeError, ValueError, OverflowError):
@@ -156,7 +162,7 @@ def read_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
 
 
 def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
-    """True or false for each of I constraints; all false unless given."""
+    """Return true or false for each of I constraints; all false if not given."""
     mask = np.asarray(() if flags is None else flags)
     if mask.size == 0:
         return (False,) * I
@@ -166,7 +172,7 @@ def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
 
 
 def read_labels(name: str, labels: Any, n: int) -> tuple[str, ...] | None:
-    """Names of states or actions, all different; None where there are none."""
+    """Return the names of n states or actions, which must all differ; None if not given."""
     if labels is None:
         return None
     if isinstance(labels, str) or np.ndim(labels) != 1 or len(labels) != n:
@@ -212,11 +218,13 @@ ORDERS = ("state", "action")
 
 
 def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
-    """Return a sparse P with row s·A + a; `order` says what the rows are, "state" (this) or "action" (row a·S + s).
+    """Return a sparse P with rows s·A + a.
 
-    Both have the shape [S·A, S], and rows sum to 1 in both. Where nothing is given, rows that fit the other order much
-    better are refused: most models move to states near the one they are in, so that the mean distance |s' − s| is
-    small in the right order. A model without such structure cannot be told apart.
+    `order` says how the given rows are ordered: "state" (s·A + a) or "action" (a·S + s).
+
+    Both orders have the shape [S·A, S] and rows that sum to 1. If no order is given, P is refused when its rows fit the
+    order "action" much better: most models move to nearby states, so the mean distance |s' − s| is small in the right
+    order. A model without such structure passes unchecked.
     """
     from scipy import sparse
 
@@ -235,8 +243,9 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 
 
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
-    """Whether the mean distance is clearly shorter with rows a·S + s: by a quarter, and by four standard errors, which
-    a model without structure has by chance in less than one case of a hundred, however small it is.
+    """Return whether the mean distance |s' − s| is shorter with rows a·S + s, by a quarter and four standard errors.
+
+    In models without structure, of any size, this happens by chance in less than one of a hundred.
     """
     from scipy import sparse
 
@@ -279,8 +288,10 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
 
 
 def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
-    """p with rows that sum to 1, or an error that names the row. What decimals leave over (up to 1e-9) is divided away:
-    a certificate and a sampler must mean the same numbers.
+    """Return p with rows that sum to 1, or raise InputError that names the bad row.
+
+    Sums that are off by at most 1e-9, as with decimal inputs, are normalised, so that a certificate and a sampler
+    use the same numbers.
     """
     negative = np.argwhere(p < 0)
     if len(negative):
@@ -292,7 +303,7 @@ def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = Non
 
 
 def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:
-    """Every sum is 1, or every one of `rows`."""
+    """Raise InputError unless every sum, or every sum selected by `rows`, is 1."""
     total = np.asarray(total)
     off = np.abs(total - 1) > SUM_TOLERANCE
     bad = np.argwhere(off if rows is None else off & rows)

@@ -1,1 +1,1 @@
-"""Truth about finite models: optimum, enclosures, exact certificates, infeasibility and theory."""
+"""Exact results about finite models: the optimum, rigorous bounds, exact certificates, infeasibility and theory."""

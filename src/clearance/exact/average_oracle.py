@@ -1,15 +1,15 @@
-"""Long-run means, exactly, for models with any number of classes.
+"""The best long-run means, with proofs, for models with any number of recurrent classes.
 
-In a maximal end component every state reaches every other, so the largest gain is one number there. Policy iteration
-finds it in all of them at once: of the closed classes of a policy the best is kept, the other states walk to it, and
-where g + v < h + P v an action is better. Then the components are collapsed (`quotient`), and staying in one is worth
-its gain.
+In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
+iteration finds it in all components at once: of the closed classes of a policy it keeps the best one, lets the other
+states walk to it, and improves an action where g + v < h + P v. Then each component is collapsed to one node
+(`quotient`), in which staying is worth its gain.
 
     upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
     of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
 
-Both hold in real arithmetic: where a run stays g is constant, so P g = g exactly; elsewhere g and v are lifted by
-multiples of the steps that are left, as in `total_oracle`.
+Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere g and v are lifted by a
+multiple of the number of remaining steps, as in `total_oracle`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BETTER = 1e-12  # relative to the values, what an action must gain to be taken i
 
 @dataclass(eq=False)
 class AverageOracle:
-    """The policies act [S] with the best long-run means; deterministic."""
+    """An oracle that finds deterministic policies act [S] with the best long-run means, and proves upper bounds."""
 
     cmdp: CMDP
     last: Labels | None = None
@@ -45,7 +45,7 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """The maximal end components [S], and the pairs that stay inside."""
+        """The maximal end component of each state [S], and the pairs that stay inside their component."""
         return end_components(self.cmdp)
 
     @cached_property
@@ -59,8 +59,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array) -> tuple[Labels, Array, Array]:
-        """A policy [S] with the largest gain of h [S, A] in every component, that gain [S] and the bias v [S]; outside
-        of components the gain is 0 and means nothing.
+        """Return a policy [S] with the largest gain of h [S, A] in every component, that gain [S], and the bias v [S].
+
+        Outside of components the gain is 0 and has no meaning.
         """
         label, pairs = self.components
         act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
@@ -80,7 +81,9 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Return the policy with one closed class in each component, the best that it had; its gain and bias [S]."""
+        """Keep only the best closed class of a policy in each component;
+        return the policy, its gain and its bias [S].
+        """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
         n = int(label.max(initial=-1)) + 1
@@ -97,7 +100,7 @@ class AverageOracle:
         return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
 
     def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
-        """Return the chain of the policy inside the components; other states stay where they are, for nothing."""
+        """Return chain, gain and bias of a policy inside the components; other states stay in place with signal 0."""
         chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
         chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
         gain, v = chain.gains()
@@ -115,7 +118,7 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return the largest gain [N] from each node, and the rows chosen: staying, or leaving."""
+        """Return the largest gain [N] that each node can reach, and the chosen row of each node: stay or leave."""
         q = self.quotient
         worth = np.zeros(q.S)
         inside = self.components[0] >= 0
@@ -140,7 +143,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, g and v [2, S] that prove it, and a best policy [S]."""
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, g and v [2, S] that prove it,
+        and a best policy [S].
+        """
         weights = np.append(reward, lam)
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
         stay, _, v = self.inside(h)
@@ -153,7 +158,9 @@ class AverageOracle:
         return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
 
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
-        """g and v [2, S] that provably satisfy both inequalities for every pair, and the rows chosen."""
+        """Return g and v [2, S] that provably satisfy both inequalities (None if there are none),
+        and the chosen rows.
+        """
         leaving = self.cmdp.available & ~self.components[1]
         left, lift = self._steps_left, 0.0
         chosen = self.quotient.stopping
@@ -171,12 +178,14 @@ class AverageOracle:
 
     @cached_property
     def _steps_left(self) -> Array:
-        """At least the steps [S] that a policy can make before it stays in a component."""
+        """An upper bound [S] on the expected number of steps before a policy stays in a component."""
         q = self.quotient
         return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
 
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
-        """g ≥ P g for every pair: V and as much for each step that is left as rounding asks for."""
+        """Return g ≥ P g for every pair, which is V plus a multiple of the remaining steps;
+        None if rounding prevents it.
+        """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
         for _ in range(LIFTS):
@@ -188,7 +197,9 @@ class AverageOracle:
         return None
 
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
-        """For each component a number [S] that is at least h + P v − v for all its pairs, proven; 0 elsewhere."""
+        """Return for the component of each state [S] a proven upper bound of h + P v − v over its pairs;
+        0 elsewhere.
+        """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)
         high = high + 3 * rounding(self.cmdp.I + 8) * (size + np.abs(self.rows.drift(v)[0]) + np.abs(high))  # for g too
@@ -205,14 +216,18 @@ class AverageOracle:
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
-    """At least the largest long-run mean [S] of h [S, A] of a run that stays in the end component of the state."""
+    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the end component of their
+    state.
+    """
     oracle = AverageOracle(cmdp)
     _, _, v = oracle.inside(h)
     return oracle.upper_gains(h, np.abs(h), v)
 
 
 def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
-    """Return the chain of the pairs chosen [S] with signal h [S, A]; where it is −1, the state stays for nothing."""
+    """Return the Markov chain of the chosen pairs [S] with signal h [S, A];
+    a state with −1 stays there with signal 0.
+    """
     S, stays = cmdp.S, chosen < 0
     at = np.full(S * cmdp.A, -1)
     at[chosen[~stays]] = np.flatnonzero(~stays)
@@ -230,7 +245,9 @@ def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return g and v [M, 1+I, 4, S] of policies pi [M, S, A], from below, then from above; ρ·g bounds the mean."""
+    """Return g and v of policies pi [M, S, A] as [M, 1+I, 4, S]: first from below, then from above;
+    ρ·g bounds the mean.
+    """
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows, p) for p in pi])
 
@@ -253,7 +270,9 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 def _prove_below(
     rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
 ) -> Array:
-    """g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all states that are seen; −∞ where rounding forbids."""
+    """Return g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states;
+    −∞ if rounding prevents a proof.
+    """
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]
     least = np.full(chain.classes, np.inf)
@@ -279,7 +298,9 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the means of policies, and their proven lower and upper bounds [M, 1+I] each, from `approximate`."""
+    """Return the means of policies with proven lower and upper bounds, each [M, 1+I],
+    from the result of `approximate`.
+    """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))
     return between(low, high, rounding(cmdp.S + 8) * (np.where(start, np.abs(V[:, :, [0, 2]]).max(2), 0.0) @ cmdp.rho))

@@ -2,8 +2,8 @@
 
     (TV)(s) = max_a h(s, a) + γ Σ P(s'|s, a) V(s'),        V* ≤ V + max(TV − V)/(1−γ)   for any V
 
-Policy iteration alternates one greedy sweep and one evaluation: by a factorisation where the model has local structure
-(`direct`), else by iterations (`linear`). No result is trusted: what comes back is V with its own Bellman residual,
+Policy iteration alternates one greedy sweep and one evaluation: by a factorisation if the model has local structure
+(`sparse_lu`), else by iterations (`iterative`). No solver is trusted: each result is V with its own Bellman residual,
 from which every bound follows.
 """
 
@@ -25,7 +25,7 @@ from clearance.finite.cmdp import CMDP
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """A finite model as the sweeps read it: CSR over rows s·A + a, and the signals h [1+I, S·A]."""
+    """A finite model in the form that the sweeps read: CSR over rows s·A + a, and the signals h [1+I, S·A]."""
 
     P: Any
     h: Array
@@ -41,9 +41,10 @@ class Operator:
         return cls(P, cmdp.h.reshape(1 + cmdp.I, -1), cmdp.rho, cmdp.gamma, cmdp.S, cmdp.A, cmdp.elimination)
 
     def maximise(self, h: Array, V: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
-        """Policy iteration for one signal h [S·A] from V and act (improved in place) → V, and max(TV − V).
+        """Run policy iteration for one signal h [S·A] from V and act (updated in place); return V and max(TV − V).
 
-        Stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
+        It stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to
+        tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
         if self.elimination is None:
@@ -58,7 +59,7 @@ class Operator:
         return V, most
 
     def sweep(self, h: Array, V: Array, act: NDArray[np.int64]) -> tuple[float, float]:
-        """act ← the greedy policy of V (kept where it is as good); max and min over s of (TV − V)(s)."""
+        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of (TV − V)(s)."""
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 
     def rows(self, act: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -66,7 +67,7 @@ class Operator:
         return np.arange(self.S) * self.A + act
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:
-        """x(s) = (I − γ P_actᵀ)⁻¹ ρ, the discounted visits of a deterministic policy, from a first guess."""
+        """Return the discounted visits x(s) = (I − γ P_actᵀ)⁻¹ ρ of a deterministic policy; x is the first guess."""
         if self.elimination is not None:
             return Factor(self.elimination, self.gamma).update(self.P, self.A, act).solve_T(self.rho)
         M = transposed_rows(self.P.indptr, self.P.indices, self.P.data, act, self.A)
@@ -74,5 +75,5 @@ class Operator:
         return x
 
     def J(self, act: NDArray[np.int64], x: Array) -> Array:
-        """J [1+I] of a deterministic policy from its visits: one solve for all signals."""
+        """Return J [1+I] of a deterministic policy from its discounted visits x: one solve serves all signals."""
         return self.h[:, self.rows(act)] @ x

@@ -1,13 +1,14 @@
 """The exact optimum of large models: Dantzig–Wolfe column generation over deterministic policies.
 
-The occupancy polytope is the convex hull of deterministic policies, so the linear program is a mixture of few of them:
+The occupancy polytope is the convex hull of deterministic policies, so a mixture of a few of them solves the linear
+program:
 
     master    max Σ_j w_j J_r(π_j)   s.t.   Σ_j w_j (J_gi(π_j) − b_i) ≥ 0,   Σ_j w_j = 1,   w ≥ 0   (I + 1 rows, HiGHS)
     oracle    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)                    (policy iteration, λ from the master)
 
-The master's value is a lower bound, every D(λ) an upper bound; the loop stops at a proven gap. A vertex of the master
-mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i), whose λ with Σλ = 1 and D(λ) < 0
-proves that the limits cannot be met (Farkas). With several constraints the duals of the master jump about; they are
+The master's value is a lower bound and every D(λ) is an upper bound; the loop stops at a proven gap. A vertex of the
+master mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i); if its λ with Σλ = 1 has
+D(λ) < 0, no policy meets the limits (Farkas). With several constraints the duals of the master oscillate; they are
 smoothed towards the best λ seen so far (Wentges 1997).
 """
 
@@ -37,7 +38,7 @@ SMOOTHING = 0.5  # share of the best λ so far, once there is more than one cons
 
 @dataclass(eq=False)
 class Columns:
-    """The deterministic policies found so far: act [n, S] and J [n, 1+I]."""
+    """The deterministic policies found so far, act [n, S] with J [n, 1+I], and the oracle that adds more."""
 
     model: Operator
     b: Array
@@ -59,10 +60,11 @@ class Columns:
             self.signals = np.ascontiguousarray(model.h.T)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Ask the oracle for max_π weights·(J_r, J_g − b); adds policies and returns a proven upper bound.
+        """Find max_π weights·(J_r, J_g − b); add policies to the columns and return a proven upper bound of the
+        maximum.
 
-        The bound is as accurate as the `gap` left asks for: early ones need no digits. J of a policy is accurate to
-        tol/100, what the last gap will ask for.
+        The bound is only as accurate as the current `gap` requires, so early calls are cheap. J of each policy is
+        accurate to tol/100, which the final gap requires.
         """
         accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model
@@ -79,7 +81,10 @@ class Columns:
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
 
     def _extrapolate(self, weights: Array) -> Array:
-        """A first V at these weights: V is linear in them as long as the policy stays, so combine the last ones."""
+        """Return a first guess of V at new weights, a linear combination of the last values.
+
+        V is linear in the weights as long as the policy stays the same.
+        """
         if len(self.past) < 2:
             return self.V
         share = np.linalg.lstsq(np.array([w for w, _ in self.past]).T, weights, rcond=1e-3)[0]
@@ -90,10 +95,11 @@ class Columns:
     def _improve(
         self, factor: Factor, h: Array, weights: Array, act: NDArray[np.int64], tol: float
     ) -> tuple[Array, float]:
-        """At most STEPS steps of policy iteration by the factor, each policy a column; V and max(TV − V).
+        """Run at most STEPS steps of policy iteration with the factor; add each policy as a column;
+        return V and max(TV − V).
 
-        A factor gives the values of all signals at once, so that the values of earlier policies are known for these
-        weights too: begin with the best of them at each state. More steps come with later calls, if they ask for them.
+        A factor gives the values of all signals at once, so the values of earlier policies are known for the new
+        weights too: V starts from the best of them at each state. Later calls run more steps if they are needed.
         """
         model, gain = self.model, np.inf
         V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
@@ -113,7 +119,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Mixed:
-    """A solved master: weights [n] over columns, multipliers [I], its value and the best upper bound."""
+    """A solved master program: weights [n] over columns, multipliers [I], its value and the best upper bound."""
 
     weights: Array
     lam: Array
@@ -144,7 +150,7 @@ class Master:
             self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, self.rows, t)
 
     def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
-        """w [n], λ [I] and the value, after taking in the columns that are new."""
+        """Add the new columns and solve the program; return the weights w [n], λ [I] and the value."""
         for column in J[self.n :]:
             cost, entries = 0.0 if self.margin else float(column[0]), np.append(column[1:] - b, 1.0)
             self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, self.rows, entries)
@@ -167,10 +173,11 @@ class Master:
 
 
 def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
-    """max_π min_i (J_gi − b_i)/unit_i to the gap `tol`, stopping early once `enough` is reached.
+    """Solve max_π min_i (J_gi − b_i)/unit_i to the gap `tol`; stop early once the value reaches `enough`.
 
-    `bound` is an upper bound: negative means that no policy meets the limits, `lam` (Σ λ_i unit_i = 1) being the proof.
-    A margin within `tol` of 0 is looked at more closely, until its sign is known or the gap is 100 times smaller.
+    `bound` is an upper bound: if it is negative, no policy meets the limits, and `lam` (Σ λ_i unit_i = 1) is the
+    proof. If the margin is within `tol` of 0, the gap is reduced further, until the sign is known or the gap is
+    tol/100.
     """
     I = len(columns.b)
     master = Master(I, unit)
@@ -189,10 +196,11 @@ def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough:
 
 
 def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
-    """max J_r subject to the limits, from columns that already contain a feasible mixture.
+    """Solve max J_r subject to the limits, from columns that already contain a feasible mixture.
 
-    Stops at a proven gap relative to the optimum, or to scale/1000 if that is larger; or where asking again gives the
-    same answer, because the proof's own rounding at a large λ is wider than the gap, if what is left is small.
+    It stops at a proven gap relative to the optimum, or relative to scale/1000 if that is larger. It also stops if
+    a repeated call gives the same answer (at a large λ the rounding of the proof can be wider than the gap),
+    provided that the remaining gap is small.
     """
     I = len(columns.b)
     master = Master(I)
@@ -224,7 +232,9 @@ def columns_of(cmdp: CMDP) -> Columns:
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """Return the policies in use, at most I + 1: weights [M], π [M, S, A] and their occupancies d [M, S, A]."""
+    """Return the policies with positive weight, at most I + 1:
+    weights [M], π [M, S, A] and their occupancies d [M, S, A].
+    """
     used = np.flatnonzero(mixed.weights > 0)
     weights = mixed.weights[used] / mixed.weights[used].sum()
     if isinstance(columns, OracleColumns):

@@ -1,13 +1,13 @@
-"""Enclosures: bounds on J that hold in real arithmetic for the numbers as stored.
+"""Enclosures: bounds on J that hold in real arithmetic for the model as stored.
 
-For any V̂, with residual δ(s) = (h_π + γ P_π V̂ − V̂)(s)
+For any V̂, with the residual δ(s) = (h_π + γ P_π V̂ − V̂)(s)
 and c ≥ the largest row sum of P_π,
 
     V̂(s) + min(0, min δ)/(1 − γc)  ≤  V_π(s)  ≤  V̂(s) + max(0, max δ)/(1 − γc)         (needs γc < 1)
 
 since V_π − V̂ = Σ_t (γP_π)^t δ. Every sum in floating point is widened by its rounding bound γ_n = n·u/(1 − n·u)
-(Higham 2002, section 3.1), so the enclosure holds for the numbers as stored: π, ρ and P are taken literally, also where
-a row sums to 1 ± 1e-16. The same residual with the Bellman operator of r + λ·g encloses the optimum from above.
+(Higham 2002, section 3.1). So the enclosure holds for exactly the stored numbers: π, ρ and P are taken literally, even
+if a row sums to 1 ± 1e-16. The same residual with the Bellman operator of r + λ·g bounds the optimum from above.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from clearance.learning.direction import lagrangian
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
-    """J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 
-    Their values V [M, 1+I, S] may be given; the bounds hold whatever they are.
-    Other criteria than the discounted one have vectors of their own in place of V (`oracles`).
+    V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V. Criteria other than the
+    discounted one use other vectors in place of V (`oracles`).
     """
     if cmdp.kind != "discounted":
         return BOUNDS[cmdp.kind].enclose(cmdp, pi, approximate_values(cmdp, pi) if V is None else V)
@@ -42,7 +42,7 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
 
 
 def approximate_values(cmdp: CMDP, pi: Array) -> Array:
-    """V [M, 1+I, S] of policies pi [M, S, A], as good as floating point gives it: no bound trusts it."""
+    """Return V [M, 1+I, S] of policies pi [M, S, A] in floating point; the bounds do not rely on its accuracy."""
     if cmdp.kind != "discounted":
         return BOUNDS[cmdp.kind].approximate(cmdp, pi)
     parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
@@ -50,7 +50,7 @@ def approximate_values(cmdp: CMDP, pi: Array) -> Array:
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return the enclosure of Σ_m w_m J_m."""
+    """Return lower and upper bounds of Σ_m w_m J_m from those of each J_m."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
     return weights @ lower - slop, weights @ upper + slop
 
@@ -58,10 +58,10 @@ def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 def dual_function(
     cmdp: CMDP, lam: Array, V: Array | None = None, act: NDArray[np.int64] | None = None
 ) -> tuple[float, Array, NDArray[np.int64]]:
-    """D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, a proven bound; V [S] and a greedy policy [S].
+    """Return D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, with V [S] and a greedy policy [S].
 
-    D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given to start
-    from; the bound holds whatever they are.
+    D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given as a
+    start; the bound holds for any V and act.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam)
@@ -106,7 +106,7 @@ def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Arra
 
 
 def _tail(cmdp: CMDP, x: Any, c: Any, n: int) -> Any:
-    """x / (1 − γc), rounded away from 0."""
+    """Return x / (1 − γc), rounded away from 0."""
     rest = (1 - cmdp.gamma * c) - 4 * U
     if np.any(rest <= 0):
         raise InputError("gamma times the largest row sum of P reaches 1: no finite value can be proven")
@@ -122,13 +122,13 @@ def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
 
 
 def _expect(cmdp: CMDP, V: Array) -> Array:
-    """Σ_s' P(s'|s, a) V(…, s') [..., S, A]."""
+    """Return Σ_s' P(s'|s, a) V(…, s') [..., S, A]."""
     flat = (cmdp.rows @ V.reshape(-1, cmdp.S).T).T
     return flat.reshape(*V.shape[:-1], cmdp.S, cmdp.A)
 
 
 def _row_sums(cmdp: CMDP) -> Array:
-    """Upper bounds on Σ_s' P(s'|s, a) [S, A]."""
+    """Return upper bounds on Σ_s' P(s'|s, a) [S, A]."""
     sums = np.asarray(cmdp.rows.sum(axis=1)).reshape(cmdp.S, cmdp.A)
     return sums * (1 + _g(_row_width(cmdp)))
 
@@ -138,6 +138,6 @@ def _row_width(cmdp: CMDP) -> int:
 
 
 def _chunks(cmdp: CMDP, M: int):
-    """Batches of policies whose P_π and Q fit in about 64 MB."""
+    """Return slices of M policies, such that P_π and Q of each slice fit in about 64 MB."""
     size = max(1, int(8e6) // (cmdp.S * max(cmdp.A, 1 if cmdp.is_sparse else cmdp.S) * (1 + cmdp.I)))
     return (slice(i, i + size) for i in range(0, M, size))

@@ -1,8 +1,9 @@
-"""The best policy of a finite model under limits on single episodes, and what one episode costs, exactly.
+"""The exact optimum of a finite model under limits on single episodes, and the exact tails of an episode's cost.
 
-A chance is one linear program on the product with the cost so far (`finite.cost_product`). A CVaR is the least over ν
-of linear forms, and for costs on a lattice the least is at a sum that can occur: one program for each such ν, the best
-of which is the optimum. All policies of a mixture share one ν, since a CVaR is not linear in them.
+A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). A CVaR
+is a minimum over ν of linear functions. For costs on a lattice the minimum is at a sum that can occur, so there is one
+program for each such ν, and the best of them is the optimum. All policies of a mixture share one ν, since CVaR is not
+linear in the policies.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ LEVELS = 1000  # of ν, at most
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOptimum:
-    """The optimum of the product, the product itself, and ν of the CVaR where it was chosen (None: it was given, or
-    there is none).
+    """The optimum of the product model, the product itself, and the ν chosen for the CVaR.
+
+    `nu` is None if ν was given by the user or if there is no CVaR.
     """
 
     optimum: Optimum
@@ -43,12 +45,12 @@ class EpisodeOptimum:
 
     @property
     def policy(self) -> Any:
-        """π of the product, whose states are (state, cost so far): `product.actor(policy, rng)` runs it."""
+        """The policy π of the product, whose states are (state, cost so far); `product.actor(policy, rng)` runs it."""
         return self.optimum.policy
 
 
 def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
-    """Return the best policy under limits on single episodes; a horizon, or the total until absorption.
+    """Return the best policy under limits on single episodes, for a model with a horizon or sums until absorption.
 
     limits  {"energy": cl.Chance(above=40, at_most=0.05), "wear": [cl.CVaR(level=0.9, at_most=12), 5.0]}: by name, and
             numbers limit the mean. Costs must be whole multiples of some unit
@@ -64,8 +66,9 @@ def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
 
 
 def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the product of a model with the costs so far, under limits as `episode_optimum` takes them; ν of a CVaR
-    is the best one where it is not given.
+    """Return the product of a model with the costs so far, under limits as `episode_optimum` takes them.
+
+    If a CVaR is given without ν, its best ν is used.
     """
     found = _without_level(split_limits(limits))
     return episode_optimum(model, limits).product if found else cost_product(model, limits)
@@ -76,7 +79,10 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Return one program for each ν on the lattice, from the limit down to 0; infeasible only where all of them are."""
+    """Solve one program for each ν on the lattice, from the limit down to 0, and return the best optimum.
+
+    The result is infeasible only if all programs are.
+    """
     name, rule = asked[k]
     assert isinstance(rule, CVaR)
     if name not in model.names:
@@ -107,7 +113,7 @@ def _rank(found: EpisodeOptimum) -> tuple[int, float]:
 
 
 def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
-    """Return the limits by name, with the CVaR in place k at this ν."""
+    """Return the limits by name, with ν = `nu` for the CVaR at index k."""
     found: dict[str, list[Any]] = {}
     for i, (name, rule) in enumerate(asked):
         found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)
@@ -117,7 +123,7 @@ def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, l
 def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     """Return P(C > c) or CVaR_α(C) of one episode under a policy of the model itself, computed on the product.
 
-    A CVaR without a level is the least over ν on the lattice: convex in ν, so the search ends where it rises.
+    Without a given ν, CVaR is the minimum over ν on the lattice; it is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

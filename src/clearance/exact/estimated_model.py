@@ -1,10 +1,11 @@
-"""A finite model estimated from counted transitions, and what its own noise leaves unknown.
+"""A finite model estimated from counted transitions, with estimates of its own error.
 
-    P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known of pairs that were seen
+    P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known for pairs that were seen
 
-A pair that was never seen stays where it is with the lowest signals for ever, so that no plan uses it. Of the value of
-a policy on P̂ two spreads are known: `doubt`, of Ĵ itself because counts are finite (by linearisation), and `spread`, of
-one episode's estimate in a certificate with V̂ as control variate (`finite_episodes`), which says what a test needs.
+A pair that was never seen stays in its state with the lowest signals for ever, so that no plan uses it. Two standard
+deviations are estimated for a policy on P̂: `doubt` is that of Ĵ itself, which comes from finite counts (by
+linearisation). `spread` is that of one episode's estimate in a certificate with V̂ as control variate
+(`finite_episodes`), which determines how many episodes a test needs.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
 
 @dataclass(frozen=True, eq=False)
 class EstimatedModel:
-    """The model `cmdp` with P̂ and ρ̂, visits n [S·A] of its pairs, and how many walks began.
+    """The model `cmdp` with P̂ and ρ̂, the visits n [S·A] of its pairs, and the number of walks (`starts`).
 
-    scatter  the standard deviation of the signals at each pair [S·A, 1+I], where they are random themselves
+    scatter  the standard deviation of the signals at each pair [S·A, 1+I], if they are random themselves
     """
 
     cmdp: CMDP
@@ -39,7 +40,7 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """The variance [S·A, ·] of V(s') after each pair, with one more observation that is as far off as can be."""
+        """Return the variance [S·A, ·] of V(s') after each pair, as if one more, extreme observation had been made."""
         rows, n = self.cmdp.rows, self.n[:, None]
         mean = rows @ V
         seen = np.maximum(rows @ V**2 - mean**2, 0.0)
@@ -48,7 +49,7 @@ class EstimatedModel:
 
 @dataclass(frozen=True, eq=False)
 class PolicyEstimate:
-    """One policy π [S, A] on an estimated model."""
+    """The estimated values of one policy π [S, A] on an estimated model, with their standard deviations."""
 
     model: EstimatedModel
     pi: Array
@@ -60,7 +61,7 @@ class PolicyEstimate:
 
     @property
     def V(self) -> Array:
-        """V̂ [S, 1+I]."""
+        """The estimated values V̂ [S, 1+I]."""
         return self.at.V.T
 
     @cached_property
@@ -75,16 +76,18 @@ class PolicyEstimate:
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error of Ĵ [1+I]: Σ (x(s, a) γ)² Var V̂(s')/n(s, a), with x the discounted visits."""
+        """The standard error of Ĵ [1+I]: the root of Σ (x(s, a) γ)² Var V̂(s')/n(s, a),
+        with x the discounted visits.
+        """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
         by_pair = x**2 / np.maximum(self.model.n, 0.5)
         step = (gamma * np.sqrt(self._noise) + self.model.scatter) ** 2
         return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
     def spread(self, power: float) -> Array:
-        """The standard deviation [1+I] of one episode's estimate whose control variate is V̂, q = γ^power.
+        """Return the standard deviation [1+I] of one episode's estimate with control variate V̂ and q = γ^power.
 
-        Its terms are differences of a martingale with weights (γ/q)^t while t < T, so visits count by (γ²/q)^t.
+        Its terms are martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
         """
         cmdp = self.model.cmdp
         rate = cmdp.gamma ** (2 - power)
@@ -94,9 +97,9 @@ class PolicyEstimate:
 
 
 def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:
-    """The model that counts n(s, a, s') [S·A, S] (CSR) and starts [S] make.
+    """Return the model estimated from the counts n(s, a, s') [S·A, S] (CSR) and the starts [S].
 
-    like  where signals of the pairs that were seen, limits, discount and names come from; its P and ρ are not read
+    like  the model that provides the signals of seen pairs, limits, discount and names; its P and ρ are not read
     low   the declared lower bounds of the signals [1+I]
     """
     S, A, n = like.S, like.A, np.asarray(transitions.sum(axis=1)).ravel()

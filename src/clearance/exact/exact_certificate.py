@@ -1,4 +1,4 @@
-"""Exact certificates of policies of finite models: values enclosed in real arithmetic, for the numbers as stored."""
+"""Exact certificates for policies of finite models: proven bounds on the values, for the model as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from clearance.finite.mixture import Mixture
 
 
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return what is proven of a policy; with its distance from the optimum (`best`, or computed if `compare`)."""
+    """Return the exact certificate of a policy,
+    with its gap to the optimum (`best`, or computed if `compare` is true).
+    """
     seen = bound_policy(cmdp, mixture)
     verdict, bounds = seen.verdict, (seen.lower, seen.upper)
     best = _optimum_if_found(cmdp) if best is None and compare else best
@@ -41,12 +43,14 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return the bound on the reward of every feasible policy; this one, if it is certified, is one of them."""
+    """Return an upper bound on the reward of every feasible policy;
+    it covers this policy's reward if that is certified.
+    """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
-    """Return what a certificate on a finite model holds for, in words."""
+    """Return a sentence that says which model, criterion and kind of policy a certificate holds for."""
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
     return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
 
@@ -56,7 +60,7 @@ def _one(mixture: Mixture) -> str:
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
-    """Return the verdict does not need the optimum, so a solver that gives up costs only the gap."""
+    """Return the optimum, or None if the solver gives up: the verdict does not need it, only the gap does."""
     try:
         return optimum(cmdp)
     except SolverError:

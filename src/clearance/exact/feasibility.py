@@ -1,10 +1,11 @@
-"""Whether the limits can be met: the safest policy, the Slater margin, and the proof that no policy meets them.
+"""Decide whether the limits can be met: the safest policy, the Slater margin, and the proof that no policy meets them.
 
     φ = max_π min_i (J_gi − b_i)
     no policy meets the limits  ⇐  max_π Σ_i λ_i (J_gi − b_i) < 0 for some λ ≥ 0   (Farkas)
 
-A solver's margin is no proof of either. The limits can be met where a policy provably meets them; they cannot where
-multipliers prove it, with that maximum enclosed. Between the two, within rounding, they are on the border.
+A margin computed by a solver proves neither. The limits are feasible if a policy provably meets them, and infeasible if
+multipliers λ prove it by a rigorous bound on that maximum. If neither can be shown because of rounding, they are
+borderline.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A problem in units in which r and every g_i are of size 1, since solvers have absolute tolerances.
+    """A problem rescaled so that r and every g_i have size 1, since solvers have absolute tolerances.
 
-    r_unit = r / r_size,  g_i and b_i likewise by g[i]; then λ = λ_unit · r_size / g[i].
+    r_unit = r / r_size; g_i and b_i are divided by g[i]. Then λ = λ_unit · r_size / g[i].
     """
 
     cmdp: CMDP
@@ -63,7 +64,7 @@ class Scaled:
 
     @cached_property
     def found(self) -> column_generation.Columns | OracleColumns:
-        """The columns found so far."""
+        """The columns (deterministic policies) found so far."""
         if self.cmdp.kind != "discounted":
             return OracleColumns(oracle_of(self.unit), self.unit.b)
         model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
@@ -71,21 +72,22 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """The same margin in every J_gi, seen in the units of each: the smallest size is 1.
+        """One common margin for all J_gi, expressed in the units of each constraint; the largest entry is 1.
 
-        Beyond a factor of 10⁶ between two constraints it would be lost in the solvers' tolerance, and is cut.
+        Entries are at least 1e-6: smaller ones would be lost in the tolerance of the solvers.
         """
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
     def own_margin(self, J: Array) -> float:
-        """min_i (J_gi − b_i) with each in its own units; inf without constraints."""
+        """Return min_i (J_gi − b_i), each in the units of its constraint; inf without constraints."""
         return float(np.min((J[1:] - self.cmdp.b) / self.g, initial=np.inf))
 
 
 class Safest(NamedTuple):
-    """A policy π with a large smallest slack, its occupancy d and values J, and λ [I] with Σλ = 1.
+    """A policy π with a large smallest slack, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
 
-    A table [S, A] ([H, S, A] with a horizon), or a mixture where no stationary policy has these values (average).
+    The policy is a table [S, A] ([H, S, A] with a horizon), or a mixture if no stationary policy has these values
+    (average).
     """
 
     d: Array
@@ -95,7 +97,7 @@ class Safest(NamedTuple):
 
 
 class FarkasProof(NamedTuple):
-    """λ ≥ 0 [I] and V [S] that prove max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0: no policy meets the limits."""
+    """A proof that no policy meets the limits: λ ≥ 0 [I] and V [S] that show max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0."""
 
     lam: Array
     bound: float
@@ -104,9 +106,9 @@ class FarkasProof(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
-    """What is known of the limits.
+    """The answer to the question whether the limits can be met.
 
-    verdict  "feasible": `policy` provably meets them. "infeasible": `proof`. "borderline": neither, within rounding
+    verdict  "feasible": `policy` provably meets them. "infeasible": see `proof`. "borderline": not known
     slater   min_i (J_gi − b_i) that `policy` attains; inf without constraints
     """
 
@@ -117,7 +119,7 @@ class Feasibility:
 
 
 def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
-    """Decide whether the limits can be met, by proof."""
+    """Return whether the limits can be met, with a policy or a multiplier vector that proves the answer."""
     check_model(cmdp)
     never = never_of(cmdp)
     if never is not None and not never.impossible:
@@ -139,7 +141,7 @@ def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
 def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
     """Return the Slater margin φ = max_π min_i (J_gi(π) − b_i) and a policy that attains it; inf without constraints.
 
-    The margin is the exact one of the policy returned, so it is attained, not a solver's word.
+    The margin is computed from the values of the returned policy, not taken from the solver.
     """
     check_model(cmdp)
     safest = find_safest(Scaled.of(cmdp), method)
@@ -147,7 +149,7 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
 
 
 def margin_of(cmdp: CMDP, J: Array) -> float:
-    """min_i (J_gi − b_i); inf without constraints."""
+    """Return min_i (J_gi − b_i); inf without constraints."""
     return float(np.min(J[1:] - cmdp.b, initial=np.inf))
 
 
@@ -155,7 +157,9 @@ def margin_of(cmdp: CMDP, J: Array) -> float:
 
 
 def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
-    """A proof that no policy meets the limits, from λ or, should it not do, from margins in each one's own units."""
+    """Return a proof that no policy meets the limits, or None;
+    it tries λ first, then multipliers for rescaled margins.
+    """
     for candidate in _multipliers(cmdp, lam, method):
         bound, V, _ = enclose_farkas(cmdp, candidate)
         if bound < 0:
@@ -164,7 +168,9 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
 
 
 def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
-    """The proof that a cost cannot be avoided: by multipliers, or for too small probabilities by support alone."""
+    """Return a proof that a cost cannot be avoided:
+    by multipliers or, if probabilities are too small, by support alone.
+    """
     proof = prove_infeasible(cmdp, safest.lam, method)
     if proof is not None:
         return proof
@@ -181,21 +187,22 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
-    """max_π Σ_i λ_i (J_gi − b_i), rounded up, V [S] that proves it, and the greedy actions [S]."""
+    """Return max_π Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and the greedy actions [S]."""
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, reward=0.0)
     return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)
 
 
 def farkas_bound(cmdp: CMDP, lam: Array) -> float:
-    """max_π Σ_i λ_i (J_gi − b_i), rounded up: if negative for some λ ≥ 0, no policy meets all limits, proven."""
+    """Return max_π Σ_i λ_i (J_gi − b_i) rounded up; if it is negative for some λ ≥ 0, no policy meets all limits."""
     return enclose_farkas(cmdp, lam)[0]
 
 
 def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
-    """Return whether the proof also holds for a model whose averages `cmdp` has only up to rounding (a policy class).
+    """Return whether the proof also holds for the model that `cmdp` approximates up to rounding (averages of a
+    policy class).
 
-    Rows of P that are off by ε, and signals by ε of their size, change J_gi by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
+    If rows of P are off by ε, and signals by ε of their size, J_gi changes by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
     error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp) ** 2
     return proof.bound + float(proof.lam @ error) < 0
@@ -205,8 +212,10 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
 
 def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
-    """The policy with the largest margin; where it gets lost between scales that lie far apart, the one whose margin is
-    the largest in the units of each constraint.
+    """Return the policy with the largest common margin.
+
+    If this margin is lost because the scales of the constraints are far apart, return the policy with the largest
+    margin relative to the scale of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
     rounding = 1e-9 * scale_of(scaled.cmdp)
@@ -217,10 +226,10 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
 
 
 def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
-    """Yield the safest policy, and policies that may be safer by a hair: where limits leave no room, that decides.
+    """Yield the safest policy, then policies that may be slightly safer; this matters if the limits leave no room.
 
-    One without what may be a solver's rounding; and the deterministic one that is greedy for λ, which attains the
-    largest J_gi exactly where one limit alone is the conflict.
+    One has its tiny probabilities removed, which may be a solver's rounding. Another is deterministic and greedy
+    for λ: if only one limit is in conflict, it attains the largest J_gi exactly.
     """
     yield safest.policy
     if cmdp.I:
@@ -230,7 +239,7 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
 
 
 def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float = np.inf) -> Safest:
-    """A policy that maximises min_i slack_i/measure_i in units (or reaches `enough` of it, where that takes long)."""
+    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or one that reaches `enough`."""
     cmdp = scaled.cmdp
     if cmdp.I == 0:
         pairs = cmdp.available if cmdp.allowed is None else cmdp.allowed
@@ -261,15 +270,17 @@ def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[A
 
 
 def snap(pi: Array) -> Array:
-    """π [S, A] without the actions that it takes with a probability that may be a solver's rounding."""
+    """Return π [S, A] without actions whose probabilities are so small that they may be a solver's rounding."""
     kept = np.where(pi >= 1e-6 * pi.max(-1, keepdims=True), pi, 0.0)
     return kept / kept.sum(-1, keepdims=True)
 
 
 def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
-    """One policy with the occupancy d [M, …] of a mixture; the mixture where no stationary policy has its values.
+    """Return one policy with the occupancy d [M, …] of a mixture,
+    or the mixture if no stationary policy has its values.
 
-    A run that may stay or leave for ever, for example, has a share of each only as a choice made once.
+    For example, if a run either stays in a part for ever or leaves it, shares of both need a choice made once at
+    the start.
     """
     if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
         return stationary_policy(weights, pi, d)
@@ -284,7 +295,9 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """Return one stationary policy with the occupancy of a mixture; where nobody goes, the first component's choice."""
+    """Return one stationary policy with the occupancy of a mixture;
+    in unvisited states it acts like the first component.
+    """
     total = np.tensordot(weights, d, 1)
     return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])
 
@@ -299,8 +312,9 @@ def uses_columns(cmdp: CMDP, method: Method) -> bool:
 
 
 def or_by_columns(solve: Callable[[Method], T], cmdp: CMDP, method: Method) -> T:
-    """The answer of the method; of column generation where "auto" took a linear program that was refused: near the
-    border of the feasible, with γ near 1, it stands where the linear program falls.
+    """Return solve(method); if "auto" chose a linear program and the solver fails, return solve("columns").
+
+    Column generation still works near the border of feasibility and with γ near 1, where the linear program fails.
     """
     try:
         return solve(method)

@@ -1,9 +1,10 @@
-"""Finite horizons, exactly: backward induction over H steps, with the time in the state but never built.
+"""Exact results for finite horizons: backward induction over H steps,
+without building a model with the time in its state.
 
     V_t(s) = max_a h(s, a) + γ Σ P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
-Any V [H, S] proves bounds by its residuals, since they add up step by step: with δ_t = h_π + γ P_π V_{t+1} − V_t and
-c the largest row sum,
+Any V [H, S] proves bounds by its residuals, which add up step by step. With δ_t = h_π + γ P_π V_{t+1} − V_t and the
+largest row sum c,
 
     ρ·V_0 + Σ_t (γc)^t min(0, min δ_t)  ≤  J  ≤  ρ·V_0 + Σ_t (γc)^t max(0, max δ_t)
 """
@@ -27,7 +28,9 @@ Acts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class HorizonOracle:
-    """The best deterministic policies act [H, S] of a model with a horizon."""
+    """An oracle that finds the best deterministic policies act [H, S] of a model with a horizon,
+    and proves upper bounds.
+    """
 
     cmdp: CMDP
 
@@ -37,7 +40,7 @@ class HorizonOracle:
 
     @property
     def _allowed(self) -> NDArray[np.bool_]:
-        """The pairs [H, S, A] to choose from."""
+        """The pairs [H, S, A] that a policy may choose at each step."""
         allowed = self.cmdp.allowed
         return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
 
@@ -57,7 +60,7 @@ class HorizonOracle:
         return act, V
 
     def _values(self, act: Acts) -> Array:
-        """J [1+I] of a deterministic policy, from its visits forward in time."""
+        """Return J [1+I] of a deterministic policy, from its visits forward in time."""
         cmdp, J, here = self.cmdp, np.zeros(1 + self.cmdp.I), self.cmdp.rho
         h, first = cmdp.h.reshape(1 + cmdp.I, -1), np.arange(cmdp.S) * cmdp.A
         for chosen in act:
@@ -68,7 +71,9 @@ class HorizonOracle:
         return J
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Acts]:
-        """max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [H, S] that proves it, and a greedy policy [H, S]."""
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [H, S] that proves it,
+        and a greedy policy [H, S].
+        """
         weights = np.append(reward, lam)
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
         return self._bound(weights, lam, V), V, act
@@ -88,12 +93,14 @@ class HorizonOracle:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """V [M, 1+I, H, S] of policies pi [M, H, S, A]: no bound trusts it."""
+    """Return V [M, 1+I, H, S] of policies pi [M, H, S, A]; the bounds do not rely on its accuracy."""
     return np.stack([horizon_values(cmdp, p) for p in pi])
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """J of policies pi [M, H, S, A], and its proven lower and upper bounds, [M, 1+I] each; V [M, 1+I, H, S]."""
+    """Return J of policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I];
+    V is [M, 1+I, H, S].
+    """
     found = [_enclose_one(cmdp, p, v) for p, v in zip(pi, V, strict=True)]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
     return J, lower, upper
@@ -117,17 +124,17 @@ def _enclose_one(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
 
 
 def _step(cmdp: CMDP, h: Array, V: Array) -> Array:
-    """h + γ P V [1+I, S, A]."""
+    """Return h + γ P V [1+I, S, A]."""
     return h + cmdp.gamma * (cmdp.rows @ V.T).T.reshape(h.shape)
 
 
 def _steps(V: Array):
-    """V_t and V_{t+1} for every t, the last being 0."""
+    """Return pairs (V_t, V_{t+1}) for every step t, with V_H = 0."""
     return zip(V, [*V[1:], np.zeros_like(V[0])], strict=True)
 
 
 def _add_up(cmdp: CMDP, x: Array, c: float, n: int) -> Any:
-    """Σ_t (γc)^t x_t for x ≥ 0, rounded up."""
+    """Return Σ_t (γc)^t x_t for x ≥ 0, rounded up."""
     H = x.shape[-1]
     weights = (cmdp.gamma * c * (1 + rounding(4))) ** np.arange(H) * (1 + rounding(2 * H))
     return (x @ weights) * (1 + rounding(H + n))
@@ -138,5 +145,5 @@ def row_width(cmdp: CMDP) -> int:
 
 
 def largest_row_sum(cmdp: CMDP) -> float:
-    """At least the largest Σ_s' P(s'|s, a)."""
+    """Return an upper bound on the largest Σ_s' P(s'|s, a)."""
     return float(np.asarray(cmdp.rows.sum(axis=1)).max()) * (1 + rounding(row_width(cmdp)))

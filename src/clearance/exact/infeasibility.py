@@ -1,16 +1,16 @@
-"""Infeasibility as an answer: the proof, which limits conflict, and what to give up.
+"""The diagnosis of infeasible limits: the proof, which limits conflict, and the smallest relaxations that help.
 
     φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
 
-The limits with λ_i > 0 cannot be met together: the same λ proves it. From there a deletion filter (Chinneck and
-Dravnieks 1991) drops limits for as long as the rest is proven infeasible. What remains is irreducible: without any one
-of them the others can be met. Relaxing one limit alone helps only if it stands in every conflict, so only those of the
-one that was found are tried:
+The limits with λ_i > 0 cannot be met together: the same λ proves it. From these, a deletion filter (Chinneck and
+Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: without any one
+of them the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so only the limits
+of the conflict that was found are tried:
 
     relax all by    t   = −φ
     relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}
 
-Both are taken from policies whose J is enclosed, so that the relaxed limits are met by a policy that is known.
+Both are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Infeasibility:
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
     policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
-    conflict    indices of limits that cannot be met together, proven; without any one of them the others can
-    relax_all   the least amount by which all limits together must be lowered; −bound is a proven lower bound of it
-    relax_each  [I] the least amount by which limit i alone must be lowered; None where that cannot help
-    relaxed, certificate  the best policy under limits that are relaxed by relax_all, and what is proven of it
+    conflict    indices of limits that provably cannot be met together; without any one of them the others can
+    relax_all   the smallest amount by which all limits together must be lowered; −bound is a proven lower bound of it
+    relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
+    relaxed, certificate  the best policy under limits relaxed by relax_all, and its certificate
     """
 
     cmdp: CMDP
@@ -71,7 +71,7 @@ class Infeasibility:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the limits in conflict."""
+        """The names of the limits in conflict."""
         return tuple(self.cmdp.names[i] for i in self.conflict)
 
     @cached_property
@@ -80,7 +80,7 @@ class Infeasibility:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Against the relaxed limits."""
+        """The certificate of the best policy under the relaxed limits."""
         return self._best_relaxed[1]
 
     @cached_property
@@ -108,19 +108,21 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
 
 
 def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
-    """Return the same model with some of its signals h: the first as reward, the others with lower limits b."""
+    """Return the same model with the signals h of these indices:
+    the first is the reward, the others have lower limits b.
+    """
     names = ("reward", *cmdp.names)
     return cmdp.replace(h=cmdp.h[list(signals)], b=b, names=[names[i] for i in signals[1:]])
 
 
 def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
-    """Maximise J_gi itself, under the other limits."""
+    """Return the model whose reward is g_i, with the other limits."""
     others = [j for j in range(cmdp.I) if j != i]
     return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
 
 
 def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """φ, its policy, λ and the enclosed max_π Σ_i λ_i (J_gi − b_i), negative if there is a proof."""
+    """Return φ, its policy, λ, and an upper bound of max_π Σ_i λ_i (J_gi − b_i), which is a proof if it is negative."""
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
     scaled = Scaled.of(cmdp)
@@ -134,10 +136,10 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the same from margins relative to the scale of each constraint, which no solver loses.
+    """Return the same as `_proof`, from margins relative to the scale of each constraint, which solvers do not lose.
 
-    Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi − b_i), and
-    the λ of the problem relaxed by this t proves more, until it can be met.
+    This is Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
+    − b_i), and the λ of the problem relaxed by this t proves a larger t, until the relaxed limits can be met.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
     policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))
@@ -155,7 +157,7 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, flo
 
 
 def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
-    """Limits that cannot be met together, while without any one of them the others can."""
+    """Return limits that cannot be met together, such that without any one of them the others can."""
     keep, needed = _support(cmdp, list(range(cmdp.I)), lam), []
     while left := [i for i in keep if i not in needed]:
         # The limit with the smallest share of the proof first: it is the likeliest to be superfluous.
@@ -172,14 +174,14 @@ def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
 
 
 def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
-    """Those of `keep` with a share in the proof λ [I], if it still proves anything without the rest."""
+    """Return the limits in `keep` that have a share in the proof λ [I]; all of `keep` if these alone prove nothing."""
     share = lam * Scaled.of(cmdp).g
     few = [i for i in keep if share[i] > 1e-9 * share.max()]
     return few if len(few) == len(keep) or farkas_bound(_only(cmdp, few), lam[few]) < 0 else keep
 
 
 def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
-    """λ that proves that these limits alone cannot be met; None if they can, or if nothing is proven."""
+    """Return λ that proves that these limits alone cannot be met; None if they can be met or nothing is proven."""
     if not keep:
         return None
     part = _only(cmdp, keep)
@@ -192,7 +194,7 @@ def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
 
 
 def _alone(cmdp: CMDP, i: int) -> float | None:
-    """Return how far b_i alone must come down; None if the others cannot be met anyway."""
+    """Return by how much b_i alone must be lowered; None if the other limits cannot be met anyway."""
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
@@ -200,7 +202,7 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
 
 
 def _enough(b: Array, lower: Array) -> float:
-    """Return the least t with b − t ≤ lower, also after rounding."""
+    """Return the smallest t with b − t ≤ lower in floating point."""
     t = float(np.max(b - lower))
     while np.any(b - t > lower):
         t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))

@@ -1,4 +1,4 @@
-"""The linear program over occupancy measures, whole, by HiGHS: for small models, and as a cross-check of the rest.
+"""The complete linear program over occupancy measures, solved by HiGHS; for small models, and as a cross-check.
 
     maximise ⟨r, x⟩   subject to   Σ_a x(s, a) − γ Σ P(s|s', a') x(s', a') = ρ(s),   ⟨g_i, x⟩ ≥ b_i,   x ≥ 0
 
@@ -18,7 +18,7 @@ from clearance.finite.cmdp import CMDP
 
 
 def richest(cmdp: CMDP, b: Array) -> tuple[Array, Array]:
-    """Visits x [S, A] of the best mixture with J_g ≥ b, and λ* [I]."""
+    """Return the visits x [S, A] of the policy with the largest J_r subject to J_g ≥ b, and λ* [I]."""
     limits = -cmdp.g.reshape(cmdp.I, -1) if cmdp.I else None
     result = highs(-cmdp.r.ravel(), limits, -b if cmdp.I else None, _flow(cmdp), cmdp.rho, _bounds(cmdp))
     lam = np.maximum(-result.ineqlin.marginals, 0.0) if cmdp.I else np.zeros(0)
@@ -26,7 +26,7 @@ def richest(cmdp: CMDP, b: Array) -> tuple[Array, Array]:
 
 
 def safest(cmdp: CMDP, unit: Array) -> tuple[Array, Array]:
-    """Visits x [S, A] that maximise t = min_i (J_gi − b_i)/unit_i, and the multipliers λ [I] with Σ λ_i unit_i = 1.
+    """Return visits x [S, A] that maximise t = min_i (J_gi − b_i)/unit_i, and multipliers λ [I] with Σ λ_i unit_i = 1.
 
     If the maximum t is negative, λ is the proof (Farkas): max_π Σ_i λ_i (J_gi − b_i) = t < 0.
     """
@@ -40,19 +40,21 @@ def safest(cmdp: CMDP, unit: Array) -> tuple[Array, Array]:
 
 
 def _flow(cmdp: CMDP) -> sparse.csr_array:
-    """Return the conservation of occupancy, [S, S·A]: outflow of s minus γ times inflow."""
+    """Return the matrix [S, S·A] of the flow constraints: the outflow of s minus γ times its inflow."""
     S, A = cmdp.S, cmdp.A
     out = sparse.csr_array((np.ones(S * A), (np.repeat(np.arange(S), A), np.arange(S * A))), shape=(S, S * A))
     return sparse.csr_array(out - cmdp.gamma * sparse.csr_array(cmdp.rows).T)
 
 
 def _bounds(cmdp: CMDP) -> Array:
-    """x ≥ 0, and x = 0 where the state has no such action."""
+    """Return the bounds of x: x ≥ 0, and x = 0 if the state has no such action."""
     return np.stack([np.zeros(cmdp.S * cmdp.A), np.where(cmdp.available.ravel(), np.inf, 0.0)], axis=1)
 
 
 def highs(c: Array, A_ub: Any, b_ub: Any, A_eq: Any, b_eq: Any, bounds: Any, method: str | None = None) -> Any:
-    """Dual simplex for small programs; interior point beyond, where simplex takes minutes."""
+    """Solve a linear program by dual simplex if it is small, else by interior point,
+    since simplex would take minutes.
+    """
     method = method or ("highs-ds" if len(c) <= 2000 else "highs-ipm")
     tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
     result = optimize.linprog(

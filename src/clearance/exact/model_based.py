@@ -1,12 +1,12 @@
-"""The model-based method of the lower-bound row (Vaswani, Yang, Szepesvári, NeurIPS 2022).
+"""The model-based method in the row of lower bounds of Table 1 (Vaswani, Yang, Szepesvári, NeurIPS 2022).
 
     N samples of every pair (s, a) → the empirical model P̂;   on it, with limits b + κ, κ = Θ(ε(1−γ)φ):
     π_k = argmax_π Ĵ_r + λ_k Ĵ_g,     λ_{k+1} = P_[0,Λ](λ_k − η (Ĵ_g(π_k) − b − κ))          solver="primal-dual"
 
-The output is the uniform mixture of the π_k; or the solution of the linear program on P̂ (solver="lp"). Needs a
-generative model. Guarantee (theirs): N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples for zero violation, which no method can
-better but for constants and logarithms. Their rounding of λ to a grid, a device of the proof, is left out.
-Iteration 1 draws all samples; the others only plan, so an iterate that counts is π_k, k ≥ 2.
+The output is the uniform mixture of the π_k, or the solution of the linear program on P̂ (solver="lp"). The method
+needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples give zero violation, which no
+method can improve except for constants and logarithms. The paper rounds λ to a grid as a device of the proof; this
+is left out. Iteration 1 draws all samples and the others only plan, so the iterates that count are π_k with k ≥ 2.
 """
 
 from __future__ import annotations
@@ -54,13 +54,15 @@ class ModelBased:
         return first_state(theta, I, memory)
 
     def _plan(self, model: CMDP, state: State, lam: Array, V: Array) -> Array:
-        """V [S] is the value of the last plan under λ: where policy iteration continues."""
+        """Return the logits of the next plan; V [S] is the value of the last plan under λ,
+        from which policy iteration continues.
+        """
         if self.solver == "primal-dual":
             return _greedy(model, lam, V)
         return state.theta if state.k else _program(model, kappa_value(self.kappa))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Plan once more on what was drawn; Ĵ is that of the empirical model."""
+        """Draw the samples in the first iteration, then plan on the empirical model; Ĵ is the value on that model."""
         if not isinstance(sampler, Generative):
             raise InputError("ModelBased wants samples of every pair: use the sampler Generative")
         memory, steps = (state.sampler_memory, 0) if state.k else sampler.collect(key, state.sampler_memory, self.N)
@@ -76,13 +78,15 @@ class ModelBased:
 
 
 def _program(model: CMDP, kappa: float | Array) -> Array:
-    """The optimal policy of the tightened empirical model, as logits; the safest one where that is infeasible."""
+    """Return the logits of the best policy of the tightened empirical model,
+    or of the safest policy if it is infeasible.
+    """
     best = optimum(model.tightened(kappa))
     return np.log(np.maximum(best.policy, np.exp(-SURE))).ravel()
 
 
 def _greedy(model: CMDP, lam: Array, V: Array) -> Array:
-    """Return the deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration, as logits."""
+    """Return the logits of the deterministic policy that maximises Ĵ_r + λ·Ĵ_g, found by policy iteration."""
     operator = Operator.of(model)
     h = operator.h[0] + lam @ operator.h[1:]
     act = np.argmax(model.available, axis=1).astype(np.int64)

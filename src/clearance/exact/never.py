@@ -1,9 +1,9 @@
-"""Never: a cost that is not negative, with the limit 0. Kept or broken by what is possible, whatever the probabilities.
+"""Costs that must never be paid: non-negative costs with the limit 0. Whether the limit holds depends on support alone.
 
-A pair is left out if it costs something, or may lead to a state without pairs that are left. What remains is solved
-without the limit: no run of any policy on it can pay. A start that has no pairs left is the proof that no policy keeps
-the limit. With a horizon this goes back from the last step, for every step its own pairs. Long-run means are another
-matter: a mean of 0 allows costs on the way.
+A pair is removed if it costs something or may lead to a state without remaining pairs. The rest is solved without the
+limit: on it, no run of any policy can pay. If a start state has no pairs left, no policy meets the limit. With a
+horizon, the pairs are removed backwards from the last step, separately for every step. The average criterion is
+different: a long-run mean of 0 allows finite costs on the way.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SMALLEST = 5e-324  # the least number above 0
 
 
 def zero_limits(cmdp: CMDP) -> list[int]:
-    """Return the limits whose J_g is 0 at most, and must be 0."""
+    """Return the indices of limits whose J_g is at most 0 and must be 0."""
     never = (cmdp.b == 0) & np.all(cmdp.g <= 0, axis=(1, 2)) & np.any(cmdp.g < 0, axis=(1, 2))
     return np.flatnonzero(never).tolist()
 
 
 @dataclass(frozen=True, eq=False)
 class Never:
-    """What is left of a model where the costs of some limits must never be paid."""
+    """The part of a model that remains if the costs of some limits must never be paid."""
 
     cmdp: CMDP
     limits: list[int]
@@ -44,7 +44,7 @@ class Never:
 
     @cached_property
     def allowed(self) -> Mask:
-        """The pairs that are left, [S, A] or [H, S, A]."""
+        """The pairs that remain, [S, A] or, with a horizon, [H, S, A]."""
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
         safe: Mask = np.ones(self.cmdp.S, bool)
         found: list[Mask] = []
@@ -58,7 +58,7 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The states from which no policy keeps the limits."""
+        """The states from which no policy meets these limits."""
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 
@@ -68,8 +68,9 @@ class Never:
 
     @cached_property
     def rest(self) -> CMDP:
-        """The problem that is left: the pairs allowed, without these limits. States that are lost keep their pairs: no
-        run gets there.
+        """The remaining problem: only the allowed pairs, without these limits.
+
+        States that are lost keep their pairs, since no run gets there.
         """
         cmdp, others = self.cmdp, [i for i in range(self.cmdp.I) if i not in self.limits]
         lost = ~self.allowed.any(-1, keepdims=True)
@@ -87,7 +88,7 @@ class Never:
         return part
 
     def expand(self, lam: Array) -> Array:
-        """Multipliers of the other limits as those of all, 0 for these."""
+        """Return multipliers of all limits [I] from those of the other limits, with 0 for the limits that must be 0."""
         found = np.zeros(self.cmdp.I)
         found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam
         return found
@@ -102,13 +103,13 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return what is left where some costs must never be paid; None where there are none."""
+    """Return the part of a model in which certain costs are never paid; None if no limit requires that."""
     limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """The pairs [S, A] that a policy π takes with positive probability; under the average criterion in the long run."""
+    """Return the pairs [S, A] that a policy π takes with positive probability; for long-run means, in the long run."""
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
     seen = reachable(cmdp, pi > 0)
@@ -130,7 +131,9 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """The J of components [M, 1+I] and the bounds [1+I] with what support proves of limits 0: J_g is 0, or below it."""
+    """Return J of the components [M, 1+I] and bounds [1+I], sharpened by support:
+    with limit 0, J_g is either 0 or negative.
+    """
     limits = zero_limits(cmdp)
     if not limits:
         return parts, lower, upper
@@ -147,7 +150,9 @@ def decide_by_support(
 
 
 def never_words(cmdp: CMDP) -> str:
-    """From which states a cost that must never be paid cannot be avoided, in words; empty where it can."""
+    """Return a sentence that names the states from which a forbidden cost cannot be avoided;
+    "" if it can be avoided.
+    """
     found = never_of(cmdp)
     if found is None or not found.impossible:
         return ""

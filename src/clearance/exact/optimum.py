@@ -1,4 +1,4 @@
-"""The exact optimum and its multipliers.
+"""The exact optimum of a finite model and its multipliers.
 
 Small models go through one linear program (`linear_program`), large ones through column generation. Whatever a solver
 says is measured again: the policy is called optimal only if it provably meets the limits, J is its value, and `bound`
@@ -64,19 +64,19 @@ ONCE = (
 class Optimum:
     """The best policy that meets the limits, with its values, multipliers and a proven bound.
 
-    status   "optimal": `policy` provably meets the limits, and nothing that meets them earns more than `bound`.
+    status   "optimal": `policy` provably meets the limits, and no policy that meets them earns more than `bound`.
              "infeasible": proven by `lam`.  "borderline": the limits leave no room beyond rounding. No policy was found
-             that provably meets them and is near the optimum, and it is not proven that there is none
+             that provably meets them and is near the optimum, but it is not proven that there is none
     J        [1+I] of `policy`
     lam      λ* [I], the price of each limit; when infeasible the weights of the proof: Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
     policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
-             Under the average criterion a `Mixture`, drawn once, where no stationary policy is as good: see `note`
+             Under the average criterion a `Mixture`, drawn once, if no stationary policy is as good: see `note`
     mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
     bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
-    attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints: the Slater margin
-             for small models and when negative. `slater_margin` computes that one, the largest, for any model
+    attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints. It is the Slater
+             margin for small models and when negative; `slater_margin` computes the Slater margin of any model
     names, costs  the names of the constraints [I], and which of them are costs: J_g and b are minus these
     V        [S], the values of r + λ*·g (of λ·g when infeasible) whose Bellman residual proves the bound
     """
@@ -109,13 +109,13 @@ class Optimum:
 
     @property
     def limits_in_words(self) -> list[str]:
-        """Return each limit as the user wrote it, with the value of the policy."""
+        """Each limit as the user wrote it, with the value of the policy."""
         rows = zip(self.names, self.J[1:].tolist(), self.b.tolist(), self.costs, strict=True)
         return [limit_words(name, J_g, b, cost=cost) for name, J_g, b, cost in rows]
 
     @property
     def note(self) -> str:
-        """Why the answer is a mixture, where it is; else empty."""
+        """The reason why the answer is a mixture; empty if it is a single policy."""
         return ONCE if isinstance(self.policy, Mixture) else ""
 
     @property
@@ -124,22 +124,24 @@ class Optimum:
 
     @property
     def slack(self) -> Array:
-        """J_g − b [I]."""
+        """The slacks J_g − b [I]."""
         return self.J[1:] - self.b
 
     @property
     def gap(self) -> float:
-        """bound − J_r ≥ 0: how far from optimal the policy can be; inf where it is not proven to meet the limits."""
+        """The gap bound − J_r ≥ 0, an upper bound on the distance from the optimum;
+        inf unless the status is "optimal".
+        """
         return self.bound - self.J_r if self.status == "optimal" else np.inf
 
     @property
     def complementarity(self) -> Array:
-        """λ*_i (J_gi − b_i) [I]: zero, up to the tightening, at an optimum."""
+        """The products λ*_i (J_gi − b_i) [I], which are 0 at an optimum, up to the tightening of the limits."""
         return self.lam * self.slack
 
 
 class Found(NamedTuple):
-    """A candidate π [S, A], as a mixture, and what is proven of it; λ [I] with V and greedy actions at λ, if new."""
+    """A candidate policy, with the same as a mixture and its proven bounds; λ [I], and V and greedy actions at λ."""
 
     policy: Any  # an array in all cases but one: see above
     mixture: Mixture
@@ -174,8 +176,9 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 
 
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
-    """The optimum of what is left as that of the whole, with multipliers that show it also without support: the price
-    of a cost that is never paid is finite, and large enough ones prove the same bound.
+    """Return the optimum of the whole model, given the optimum of the part in which certain costs are never paid.
+
+    It also looks for finite prices of these costs that prove the same bound without an argument by support.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -226,8 +229,9 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 
 
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
-    """The first of the candidates that provably meets the limits; on the border, the best of those that do or, if none
-    does, of those that come closest.
+    """Return the first candidate that provably meets the limits.
+
+    On the border it is the best of those that do or, if none does, the best of those that come closest.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -241,9 +245,11 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
 
 
 def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[Found]:
-    """Where there is no room the program is solved with limits a hair lower, so that it is not refused for rounding.
+    """Yield candidates for limits that leave no room, from limits lowered slightly,
+    so that rounding does not stop a solver.
 
-    Its policy takes actions that break the limits with tiny probabilities; without them it may meet them exactly.
+    The policy found takes actions that break the limits with tiny probabilities; without them it may meet the limits
+    exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
@@ -255,8 +261,9 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
 
 
 def _tightenings(scaled: Scaled, J: Array) -> list[float]:
-    """What to add to b, in units: the first that makes the policy provably feasible; nothing where there is no room (J
-    is that of the safest policy).
+    """Return amounts to add to b of the rescaled problem, to be tried in turn until the policy is provably feasible.
+
+    The list is empty if there is no room; J is that of the safest policy.
     """
     full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2
@@ -266,7 +273,7 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
 
 
 def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
-    """Return the best policy for limits tightened by so much, in units."""
+    """Return the best policy for limits that are tightened by `tighten`, in the units of the rescaled problem."""
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
     if uses_columns(cmdp, method):
@@ -287,6 +294,6 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
-    """π from visits x [S, A]; greedy for r + λ·g where the state is never visited."""
+    """Return π for visits x [S, A]; in states that are never visited it is greedy for r + λ·g."""
     x = np.where(x > 1e-12 * x.max(), x, 0.0)
     return np.where(x.sum(1, keepdims=True) > 0, policy_from_occupancy(x), np.eye(x.shape[1])[greedy])

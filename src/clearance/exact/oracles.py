@@ -1,7 +1,8 @@
-"""The criteria beside the discounted one, behind one protocol: who finds the best deterministic policy, and proves it.
+"""Oracles for the criteria other than the discounted one, behind one protocol: find the best policy and prove a bound.
 
-Whatever the criterion, the values J that policies can have are the convex hull of those of deterministic policies, so
-column generation (`column_generation`) serves them all. A criterion says how to find the best one for given weights.
+For every criterion, the values J that policies can have form the convex hull of those of deterministic policies, so
+column generation (`column_generation`) works for all of them. Each criterion provides the best deterministic policy for
+given weights.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from clearance.finite.cmdp import CMDP
 
 
 class Oracle(Protocol):
-    """A model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
+    """A protocol for a model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
 
     cmdp: CMDP
 
@@ -30,7 +31,7 @@ class Oracle(Protocol):
         ...
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Any]:
-        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, what proves it, and a greedy policy."""
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, vectors that prove it, and a greedy policy."""
         ...
 
 
@@ -45,7 +46,9 @@ def oracle_of(cmdp: CMDP) -> Oracle:
 
 @dataclass(eq=False)
 class OracleColumns:
-    """The deterministic policies found so far, as `column_generation.Columns`: act and J [1+I] of each."""
+    """The deterministic policies found so far, with act and J [1+I] of each;
+    the counterpart of `column_generation.Columns`.
+    """
 
     oracle: Oracle
     b: Array
@@ -54,12 +57,12 @@ class OracleColumns:
     V: None = None
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Ask for max_π weights·(J_r, J_g − b); adds the policy and returns the maximum."""
+        """Find max_π weights·(J_r, J_g − b), add the policy to the columns, and return the maximum."""
         act, most, J = self.oracle.best(weights)
         self.act.append(act)
         self.J.append(J)
         return most - float(weights[1:] @ self.b)
 
     def tables(self, used: NDArray[np.intp]) -> Array:
-        """Some of the policies as tables [M, S, A] or [M, H, S, A]."""
+        """Return the policies with these indices as tables [M, S, A] or [M, H, S, A]."""
         return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

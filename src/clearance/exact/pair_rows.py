@@ -1,10 +1,11 @@
-"""The rows P(·|s, a) of a model one by one, and bounds of their expectations in real arithmetic.
+"""The rows P(·|s, a) of a model as lists of entries, and bounds on their expectations in real arithmetic.
 
-Where nothing is discounted a row means its stored numbers divided by their sum, so
+Without discounting, a row stands for its stored numbers divided by their sum, so
 
     Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t),                 the drift of V
 
-which is exactly 0 where V is constant: differences of equal numbers are. Every drift has a bound on its rounding.
+which is exactly 0 where V is constant, since differences of equal numbers are. Every drift comes with a bound on its
+rounding error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def rounding(n: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PairRows:
-    """All pairs of a model: entry k leads from pair[k] (= s·A + a) to state target[k] with weight p[k] > 0."""
+    """All transitions of a model: entry k leads from pair[k] (= s·A + a) to state target[k] with weight p[k] > 0."""
 
     S: int
     A: int
@@ -58,7 +59,7 @@ class PairRows:
 
     @cached_property
     def total(self) -> Array:
-        """Σ_t p(t) of each pair [S·A]; 1 where the pair does not exist."""
+        """The sum Σ_t p(t) of each pair [S·A]; 1 if the pair does not exist."""
         found = np.bincount(self.pair, self.p, self.S * self.A)
         return np.where(found > 0, found, 1.0)
 
@@ -67,7 +68,7 @@ class PairRows:
         return int(np.bincount(self.pair, minlength=1).max())
 
     def drift(self, V: Array) -> tuple[Array, Array]:
-        """Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, [S, A] each."""
+        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, each [S, A]."""
         change = V[self.target] - V[self.source]
         up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
         size = np.bincount(self.pair, self.p * np.abs(change), self.S * self.A) / self.total
@@ -75,7 +76,7 @@ class PairRows:
         return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
 
     def expect(self, V: Array) -> Array:
-        """Σ_t P̃(t|s, a) V(t) [S, A], as floating point gives it."""
+        """Return Σ_t P̃(t|s, a) V(t) [S, A] in floating point."""
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:

@@ -1,6 +1,6 @@
-"""Plans on an estimated model: the best policy for given limits, the safest one, and one that explores.
+"""Plans on an estimated model: the best policy for given limits, the safest policy, and an exploring policy.
 
-The programs are those of `optimum`, without its proofs: what a plan is worth on the true model is not proven here but
+The programs are those of `optimum` without its proofs: the value of a plan on the true model is not proven here, but
 tested on fresh samples.
 """
 
@@ -24,7 +24,7 @@ GAP = 1e-6  # the proven gap of a plan, relative to the scale of J: far below th
 
 
 class Plan(NamedTuple):
-    """A policy π [S, A] and the multipliers λ [I] of its limits; `room` is false where the limits leave none."""
+    """A policy π [S, A] and the multipliers λ [I] of its limits; `room` is false if the limits leave no room."""
 
     pi: Array
     lam: Array
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
-    """The best policy with J_g ≥ b, of a class with a linear program if one is given; else the one closest to that."""
+    """Return the best policy with J_g ≥ b, or the safest one if there is none; `policy` restricts the class."""
     within = model if policy is None or policy.tabular else class_model(model, policy)
     scaled = Scaled.of(within.replace(b=b))
     try:
@@ -46,7 +46,9 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """The policy with the largest smallest slack, and weights λ [I] of the limits that keep it from more, Σλ = 1."""
+    """Return the policy with the largest smallest slack;
+    λ [I] with Σλ = 1 are the weights of the limits that bound it.
+    """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     safest = find_safest(Scaled.of(within), "auto")
     pi = snap(safest.policy)
@@ -69,17 +71,20 @@ def _by_columns(scaled: Scaled) -> tuple[Array, Array]:
 
 
 def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
-    """The model with every signal lowered by so many standard errors of γV̂(s') after each pair; V [S, 1+I]."""
+    """Return the model with every signal lowered by `errors` standard errors of γV̂(s') after each pair;
+    V is [S, 1+I].
+    """
     cmdp = model.cmdp
     error = cmdp.gamma * np.sqrt(model.noise(V) / np.maximum(model.n, 0.5)[:, None])
     return cmdp.replace(h=cmdp.h - errors * error.T.reshape(cmdp.h.shape))
 
 
 def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0) -> Array:
-    """A policy π [S, A] that is best for weights·h if every pair is better than it looks by so many standard errors.
+    """Return a policy π [S, A] that is best for weights·h if every pair is better than estimated by `errors`
+    standard errors.
 
     V     V̂ [S, 1+I] of a policy that is good for these weights [1+I]
-    high  the declared upper bounds of the signals [1+I]: what a pair that was never seen may give for ever
+    high  the declared upper bounds of the signals [1+I], which a pair that was never seen is assumed to give for ever
     """
     cmdp = model.cmdp
     h, most = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)

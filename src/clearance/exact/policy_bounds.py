@@ -1,4 +1,4 @@
-"""What is proven of the values of one policy: enclosed in floating point, and where that leaves a limit open, exact."""
+"""Proven bounds on the values of one policy, in floating point; if a limit stays undecided, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from clearance.finite.mixture import Mixture
 
 @dataclass(frozen=True, eq=False)
 class PolicyBounds:
-    """Bounds of J of a policy, and what they rest on.
+    """Proven bounds on J of a policy, and the values that prove them.
 
     verdict       on the limits of the model
-    J             [1+I], as computed;  lower, upper  proven bounds of it
+    J             [1+I], as computed
+    lower, upper  proven bounds of J [1+I]
     parts         J of the components [M, 1+I]
-    V             values [M, 1+I, S] whose residuals prove the bounds; if J is no discounted sum, see `oracles`
+    V             values [M, 1+I, S] whose residuals prove the bounds; for criteria other than discounted, see `oracles`
     fractions     the exact values of each component in rational arithmetic; None if they were not computed
     """
 
@@ -38,7 +39,7 @@ class PolicyBounds:
 
 
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
-    """Return proven bounds of J; the values V [M, 1+I, S] may be given, the bounds hold whatever they are."""
+    """Return proven bounds of J. Approximate values V [M, 1+I, S] may be given; the bounds hold for any V."""
     pi = mixture.tables(cmdp)
     V = approximate_values(cmdp, pi) if V is None else V
     parts, lower, upper = enclose(cmdp, pi, V)
@@ -58,7 +59,7 @@ def meets_limits(cmdp: CMDP, pi: Array | Mixture, V: Array | None = None) -> boo
 
 
 def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
-    """Return the same from values in rational arithmetic, which leave nothing open."""
+    """Return the bounds from values in rational arithmetic, which decide every limit."""
     fractions = [rational.exact_values(cmdp, pi) for pi in mixture.tables(cmdp)]
     if any(values is None for values in fractions):
         return near
@@ -73,5 +74,5 @@ def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBo
 
 
 def lower_bounds(cmdp: CMDP, policy: Array | Mixture) -> Array:
-    """Proven lower bounds of J [1+I]."""
+    """Return proven lower bounds of J [1+I]."""
     return bound_policy(cmdp, Mixture.of(policy)).lower

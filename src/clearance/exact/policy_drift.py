@@ -1,4 +1,4 @@
-"""What a vector gains in one step of a policy, with bounds that hold in real arithmetic."""
+"""The expected change of a vector in one step of a policy, with bounds that hold in real arithmetic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ LIFTS = 12  # times that what is added to a vector, until it proves a bound, is 
 
 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:
-    """Bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)), up to the factor 1/Σ_a π(a|s); each
-    h(s, a) is the sum of so many terms in floating point.
+    """Return bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)),
+    up to the factor 1/Σ_a π(a|s).
+
+    Each h(s, a) is a floating-point sum of `terms` terms.
     """
     drift, error = rows.drift(V)
     middle = np.einsum("sa,sa->s", pi, h + drift)
@@ -23,7 +25,7 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return the least that is worth adding to vectors of this size, where rounding would swallow less."""
+    """Return the smallest amount that changes vectors of this size visibly; rounding would swallow a smaller one."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 

@@ -4,13 +4,12 @@
     V_lam       [S], values of r + λ·g with the λ of the certificate: its Bellman residual proves `bound`
     infeasible  λ [I] and V [S] of λ·g: its Bellman residual proves max_π Σ_i λ_i (J_gi − b_i) < 0
 
-Other criteria than the discounted one have vectors of their own in place of V, with one more axis before the states:
-V of every step (horizon), L, U and w (total), g and v from below and from above (average); and V_lam likewise. See the
-heads of `horizon_oracle`, `total_oracle` and `average_oracle`.
+For criteria other than the discounted one, other vectors take the place of V and V_lam, with one more axis before the
+states: V of every step (horizon); L, U and w (total); g and v from below and from above (average). See the heads of
+`horizon_oracle`, `total_oracle` and `average_oracle`.
 
-Arrays are stored bit for bit, as the shape and base64 of little-endian float64; exact values as fractions of
-hexadecimal numbers.
-`tools/check_certificate.py` reads it.
+Arrays are stored bit for bit, as their shape and the base64 of little-endian float64; exact values as fractions of
+hexadecimal numbers. `tools/check_certificate.py` reads the proof.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ FRACTION = re.compile(r"-?[0-9a-f]+/[0-9a-f]*[1-9a-f][0-9a-f]*")
 
 
 def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
-    """Return what proves a certificate of a policy with these bounds, on a problem with this optimum."""
+    """Return the proof of a certificate, from the bounds of the policy and the optimum;
+    None if it would be too large.
+    """
     if seen.V.size > LARGEST:
         return None
     proof: dict[str, Any] = {"V": pack(seen.V) if seen.fractions is None else _pack_fractions(seen)}
@@ -57,7 +58,9 @@ def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
 
 
 def is_proof(x: Any, I: int) -> bool:
-    """Return whether data has the form of a proof of a certificate with I limits; not whether it proves anything."""
+    """Return whether data has the form of a proof for a certificate with I limits;
+    this does not check that it proves anything.
+    """
     if not isinstance(x, dict) or not {"V"} <= x.keys() <= {"V", "V_lam", "infeasible"}:
         return False
     shape = _shape_of(x["V"])
@@ -68,7 +71,9 @@ def is_proof(x: Any, I: int) -> bool:
 
 
 def _ends_in(shape: list[int] | None, S: int) -> bool:
-    """Whether these are vectors over S states: one, or several (one for each step of a horizon, or gain and bias)."""
+    """Return whether a shape is that of one or several vectors over S states (one per step of a horizon, or gain
+    and bias).
+    """
     return shape is not None and len(shape) in (1, 2) and shape[-1] == S
 
 
@@ -79,7 +84,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of a packed array that holds as many numbers as it says; None where it does not."""
+    """Return the shape of a packed array; None if the data are malformed or their number does not match the shape."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

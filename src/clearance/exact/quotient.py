@@ -1,12 +1,13 @@
-"""Models whose end components are collapsed: sums until a run stops, where every policy stops or pays for ever.
+"""Models whose end components are collapsed to nodes, for sums until a run stops.
 
-A component in which a run may stay for ever becomes one node, since from each of its states every other can be reached
-surely and for nothing. The rows of the other pairs leave it; one more row, where staying is allowed, stops the run
-there for a given value. On the nodes
+A component in which a run may stay for ever becomes one node, since each of its states can reach every other one with
+probability 1 and at no cost. The rows of pairs that leave the component start at its node. If staying is allowed, one
+more row stops the run there with a given value. On the nodes,
 
     V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
 
-by policy iteration that changes a row only where it is better: from a policy that stops, it keeps to such policies.
+is solved by policy iteration. It changes a row only if another one is better: starting from a policy that stops, all
+later policies stop too.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ BETTER = 1e-13  # relative to the values, what a row must gain to be taken inste
 
 @dataclass(frozen=True, eq=False)
 class Quotient:
-    """Nodes and rows.
+    """The nodes and rows of a collapsed model.
 
-    node    [S] the node of each state; −1 for states that take no part
-    source  [R] the node that a row leaves, ascending;  pair [R] its pair s·A + a, −1 for stopping
+    node    [S] the node of each state; −1 for states that are left out
+    source  [R] the node at which a row starts, ascending;  pair [R] its pair s·A + a, −1 for stopping
     P       [R, N] its probabilities, normalised; no entries for stopping
-    S       N, the number of nodes (as linear systems call it)
+    S       N, the number of nodes (the name that linear systems use)
     """
 
     node: Labels
@@ -47,7 +48,9 @@ class Quotient:
 
     @classmethod
     def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
-        """From the pairs [S, A] that leave their node, or cost something in it, and the nodes where runs may stop."""
+        """Build the quotient from the pairs [S, A] that leave their node or have signals in it,
+        and the nodes where runs may stop.
+        """
         N = int(node.max(initial=-1)) + 1
         kept = np.flatnonzero(pairs.ravel())
         source = np.concatenate([node[kept // rows.A], stops])
@@ -63,7 +66,7 @@ class Quotient:
 
     @cached_property
     def elimination(self) -> Elimination | None:
-        """An order of elimination of the nodes, for all rows at once."""
+        """An order of elimination of the nodes, for all rows at once; None if there is none or the model is small."""
         if self.S <= LU_STATES:
             return None
         hop = sparse.csr_array((np.ones(len(self.source)), (self.source, np.arange(len(self.source)))))
@@ -71,11 +74,13 @@ class Quotient:
 
     @cached_property
     def first(self) -> Labels:
-        """Where the rows of each node begin; every node has one."""
+        """The index of the first row of each node [N]; every node has a row."""
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
-        """V [N] and the rows [N] of a best policy for h [R], from rows that stop; of the `usable` rows alone."""
+        """Return V [N] and the rows [N] of a best policy for h [R], starting from rows that stop;
+        `usable` restricts the rows.
+        """
         chosen = chosen.copy()
         for _ in range(1000):
             V = self.evaluate(h, chosen)
@@ -94,12 +99,14 @@ class Quotient:
         raise SolverError("policy iteration did not end: bring r, g and b to the size of 1")
 
     def evaluate(self, h: Array, chosen: Labels) -> Array:
-        """V [N] (or [N, n]) of the policy with these rows, for h [R] (or [R, n])."""
+        """Return V [N] (or [N, n]) of the policy with the chosen rows, for h [R] (or [R, n])."""
         return factorise(self, self.P[chosen], 1.0)[0](np.ascontiguousarray(h[chosen]))
 
     @cached_property
     def stopping(self) -> Labels:
-        """Rows [N] of a policy that stops: stop where it is allowed, else by a row that may lead nearer to a stop."""
+        """The rows [N] of a policy that stops: it stops where that is allowed,
+        else takes a row that may lead closer to a stop.
+        """
         chosen = np.full(self.S, -1)
         stop = np.flatnonzero(self.pair < 0)
         chosen[self.source[stop]] = stop
@@ -115,7 +122,7 @@ class Quotient:
 
 
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
-    """Set act [S] so that the goal is reached from every state that can, by pairs [S, A] that stay in its component."""
+    """Set act [S] so that every state that can reach the goal by the given pairs [S, A] does reach it."""
     done, used = goal.copy(), pairs.ravel()[rows.pair]
     pair, target = rows.pair[used], rows.target[used]
     while True:

@@ -1,4 +1,4 @@
-"""Values of policies of small models in rational arithmetic: where an enclosure contains the limit, they decide."""
+"""Exact values of policies of small models in rational arithmetic; they decide if an enclosure contains the limit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ MOST_STATES, MOST_STEPS, MOST_COMPONENTS = 24, 16, 8
 
 
 def is_small(cmdp: CMDP, mixture: Mixture) -> bool:
-    """Return whether exact values take less than about a second."""
+    """Return whether the exact values take less than about a second."""
     short = cmdp.horizon is None or cmdp.horizon <= MOST_STEPS
     return cmdp.S <= MOST_STATES and mixture.M <= MOST_COMPONENTS and short
 
 
 def exact_values(cmdp: CMDP, pi: Array) -> Matrix | None:
-    """The vectors that prove the values of a policy π [S, A] or [H, S, A], for the numbers as stored and without error:
-    V [1+I, S], with a horizon [1+I, H, S], or those of `total_oracle` and `average_oracle`; None for infinite sums.
+    """Return the vectors that prove the values of a policy π [S, A] or [H, S, A], exactly and for the model as stored.
+
+    They are V [1+I, S], with a horizon V [1+I, H, S], or the vectors of `total_oracle` and `average_oracle`. Return
+    None if sums are infinite.
     """
     return {"discounted": _discounted, "horizon": _horizon, "total": _total, "average": _average}[cmdp.kind](cmdp, pi)
 
 
 def at_start(cmdp: CMDP, values: Matrix) -> Matrix:
-    """Those of the vectors [1+I, S] that are expected over the start."""
+    """Return those of the vectors, as [1+I, S], whose mean over the start distribution is J."""
     return values if cmdp.kind == "discounted" else values[:, 0]
 
 
@@ -58,7 +60,7 @@ def _horizon(cmdp: CMDP, pi: Array) -> Matrix:
 
 
 def _chain(cmdp: CMDP, pi: Array) -> tuple[Matrix, Matrix, Labels]:
-    """P_π with rows that sum to 1, h_π [S, 1+I], and the closed classes."""
+    """Return P_π with rows that sum to 1, h_π [S, 1+I], and the closed classes."""
     P, weights = _rows(cmdp), to_fractions(pi)
     total, mass = P.sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
     weights = weights / mass
@@ -92,10 +94,10 @@ def _average(cmdp: CMDP, pi: Array) -> Matrix:
 
 
 def expect(weights: Array, values: Matrix) -> Fraction:
-    """Σ_n weights_n · values_n."""
+    """Return Σ_n weights_n · values_n."""
     return Fraction(to_fractions(weights) @ values)
 
 
 def round_outwards(x: Fraction) -> tuple[float, float]:
-    """Return the largest float up to x and the smallest from it on; both are x where it is one."""
+    """Return the largest float ≤ x and the smallest float ≥ x."""
     return round_down(x), round_up(x)

@@ -1,14 +1,14 @@
-"""Discounted models to learn on, in place of models with another criterion, or with costs that must never be paid.
+"""Discounted models to learn on, in place of models with another criterion or with costs that must never be paid.
 
     horizon   the time is part of the state, γ' = 1 − 1/H, and signals grow by γ/γ' per step: the same J, exactly
     total     with w ≥ 1 + P w for all pairs: P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and
-              γ' = 1 − 1/max w: the same J, exactly (Veinott 1969). Where some policy never ends there is no such w,
-              and a discount near 1 stands in
-    average   a discount near 1 stands in, with signals times 1 − γ'
-    never     the pairs that are left (`never`), in which the cost is 0
+              γ' = 1 − 1/max w: the same J, exactly (Veinott 1969). If some policy never ends there is no such w,
+              and a discount near 1 is used
+    average   a discount near 1 is used, with signals times 1 − γ'
+    never     the pairs that remain (`never`), in which the cost is 0
 
-Where something only stands in, iterates are compared by their exact values under the true criterion all the same, and
-so is what is certified: only what they aim at while learning is approximate.
+If a discount near 1 only approximates the criterion, iterates are still compared by their exact values under the true
+criterion, and certificates are about the true criterion too: only the objective of learning is approximate.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LONG = 20.0  # and for sums until absorption: this many times their usual length
 
 @dataclass(frozen=True, eq=False)
 class StandIn:
-    """A discounted model with the limits of the true one; `exact`: every policy has the same J in both."""
+    """A discounted model with the limits of the true one; if `exact`, every policy has the same J in both."""
 
     true: CMDP
     model: CMDP
     exact: bool
 
     def forward(self, mixture: Mixture) -> Mixture:
-        """A policy of the true model as one of the stand-in."""
+        """Return a policy of the true model as a policy of the stand-in."""
         if self.true.horizon is None:
             return mixture
         pi = mixture.tables(self.true)
@@ -51,7 +51,7 @@ class StandIn:
         return Mixture(mixture.weights, np.concatenate([flat, np.broadcast_to(end, (mixture.M, 1, self.true.A))], 1))
 
     def back(self, mixture: Mixture) -> Mixture:
-        """A policy of the stand-in as one of the true model."""
+        """Return a policy of the stand-in as a policy of the true model."""
         if self.true.horizon is None:
             return mixture
         return Mixture(mixture.weights, mixture.pi[:, :-1].reshape(mixture.M, *self.true.policy_shape))
@@ -59,7 +59,10 @@ class StandIn:
 
 @lru_cache(maxsize=4)  # samplers are made for one object
 def stand_in_of(cmdp: CMDP) -> StandIn | None:
-    """Return the model to learn on; None where that is the model itself. Not where the limits cannot be met."""
+    """Return the stand-in to learn on; None if learning can use the model itself.
+
+    If a cost that must never be paid cannot be avoided, the pairs of the model stay as they are.
+    """
     never = never_of(cmdp)
     if never is None and cmdp.kind == "discounted":
         return None
@@ -79,7 +82,7 @@ def stand_in_of(cmdp: CMDP) -> StandIn | None:
 
 
 def with_time(cmdp: CMDP) -> StandIn:
-    """The model with a horizon as a discounted one with the time in its state, whatever its limits are."""
+    """Return a model with a horizon as a discounted one with the time in its state, for any limits."""
     return StandIn(cmdp, _with_time(cmdp)[0], True)
 
 
@@ -88,7 +91,7 @@ def _same(cmdp: CMDP) -> tuple[CMDP, bool]:
 
 
 def _with_time(cmdp: CMDP) -> tuple[CMDP, bool]:
-    """States (t, s) = t·S + s and one more, the end."""
+    """Return the model with states (t, s) = t·S + s, and one more state for the end."""
     H, S, A = cmdp.policy_shape
     if H * S * A > MOST_PAIRS:
         raise InputError(
@@ -148,8 +151,9 @@ def _contracted(cmdp: CMDP) -> tuple[CMDP, bool]:
 
 
 def _longest(oracle: TotalOracle) -> Array | None:
-    """The largest expected number of steps [S] until absorption; None where some policy never ends, or runs may leave
-    where they could end.
+    """Return the largest expected number of steps [S] until absorption.
+
+    Return None if some policy never ends, or if runs can leave a state in which they could end.
     """
     ends, pairs = oracle.zero
     if not oracle.ending.all() or np.any(oracle.cmdp.available[ends >= 0] & ~pairs[ends >= 0]):

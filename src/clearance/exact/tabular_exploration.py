@@ -1,7 +1,7 @@
-"""Learning a table without a model: plan on what was counted, walk by the plan and where more could be, and repeat.
+"""Learn a tabular policy without a model: plan on the counts, explore, and repeat.
 
-Every iteration walks N environment steps: mostly by a policy that takes every pair which was seen too rarely for better
-than it looks (at first all of them), and by the best policy on the estimated model.
+Every iteration walks N environment steps. Most of them follow an optimistic policy, which assumes that rarely seen
+pairs are better than they look; the others follow the best policy on the estimated model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CURIOUS = 0.7  # share of the walks that look for better pairs
 
 @dataclass(frozen=True)
 class TabularExploration:
-    """The method of `cl.tabular`."""
+    """The learning method of problems made with `cl.tabular`."""
 
     K: int = setting(12, "iterations")
     N: int | None = setting(None, "environment steps of an iteration; as many as the budget allows")
@@ -32,7 +32,7 @@ class TabularExploration:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
-        """Plan once, and walk."""
+        """Plan once on the current counts, and walk N steps with the plan and the exploring policy."""
         explored, N = sampler.explored, self.N or 10_000
         model = explored.model()
         plan = plan_best(model.cmdp, sampler.statement.b)

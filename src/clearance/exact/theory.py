@@ -38,7 +38,7 @@ from clearance.learning import dual
 
 @dataclass(frozen=True)
 class Constants:
-    """What Theorem 1 assumes about a problem and a policy class."""
+    """The constants that Theorem 1 assumes for a problem and a policy class."""
 
     gamma: float
     I: int
@@ -77,7 +77,7 @@ class Constants:
 
 
 def why_infinite(c: Constants) -> str | None:
-    """Why the bounds are inf, in words; None when they are finite."""
+    """Return a sentence that says why the bounds are inf; None if they are finite."""
     if math.isfinite(omega_norm(c, 1, 1)):
         return None
     why = f"μ_F = {c.mu_F:.3g}: for softmax the Fisher matrix is singular, Theorem 1 says nothing; "
@@ -85,13 +85,12 @@ def why_infinite(c: Constants) -> str | None:
 
 
 def _over(x: float, y: float) -> float:
-    """x/y for y > 0; inf for y = 0, whatever x is."""
+    """Return x/y for y > 0, and inf for y = 0."""
     return x / y if y > 0 else math.inf
 
 
 def G(features: np.ndarray | None = None) -> float:
-    """sup_π ‖∇log π(a|s)‖ = max ‖Φ_sa − Φ_sa'‖ for log-linear softmax, features[S,A,d]; √2 if tabular (None).
-    Assumption 2."""
+    """Return max ‖Φ_sa − Φ_sa'‖ = sup_π ‖∇log π(a|s)‖ of log-linear softmax, √2 if tabular (None). Assumption 2."""
     if features is None:
         return math.sqrt(2)
     far = (np.linalg.norm(features - features[:, [a]], axis=-1).max() for a in range(features.shape[1]))
@@ -99,88 +98,91 @@ def G(features: np.ndarray | None = None) -> float:
 
 
 def M(features: np.ndarray | None = None) -> float:
-    """sup_π ‖∇²log π‖ = sup_π λ_max(Cov_π Φ_s) ≤ max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu); ½ if tabular. Ass. 2."""
+    """Return the bound max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖; ½ if tabular. See Assumption 2."""
     return G(features) ** 2 / 4
 
 
 def mu_F(F: np.ndarray) -> float:
-    """λ_min(F), F[d,d] = Σ d(s,a) score scoreᵀ at one θ; 0 if below rounding, d·eps·λ_max. Assumption 3."""
+    """Return λ_min of F [d, d] = Σ d(s,a) score scoreᵀ at one θ, or 0 if that may be rounding. Assumption 3."""
     eigenvalues = np.linalg.eigvalsh(F)
     rounding = len(F) * np.finfo(float).eps * eigenvalues[-1]
     return float(eigenvalues[0]) if eigenvalues[0] > rounding else 0.0
 
 
 def lam_max(c: Constants) -> float:
-    """Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*. Lemma 10, which has φ for φ − κ."""
+    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i* (Lemma 10, which has φ in place of φ − κ)."""
     return dual.lam_max_of(c.gamma, c.slater, c.kappa, c.r_range)
 
 
 def weight(c: Constants) -> float:
-    """m = 1 + IΛ ≥ 1 + Σ_i λ_i for λ ∈ [0, Λ]ᴵ."""
+    """Return m = 1 + IΛ ≥ 1 + Σ_i λ_i for λ ∈ [0, Λ]ᴵ."""
     return 1 + c.I * lam_max(c)
 
 
 def L_J(c: Constants) -> float:
-    """‖∇²J_h‖ ≤ H(M/(1−γ)² + 2G²/(1−γ)³). Lemma 1; H(M + G²)/(1−γ)² holds too (E scoreₜ = 0)."""
+    """Return the bound H(M/(1−γ)² + 2G²/(1−γ)³) on ‖∇²J_h‖ (Lemma 1); H(M + G²)/(1−γ)² holds too (E scoreₜ = 0)."""
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
 
 def L_L(c: Constants) -> float:
-    """‖∇²J_L(·, λ)‖ ≤ m L_J for λ ∈ [0, Λ]ᴵ. App. C, which has L_J."""
+    """Return the bound m L_J on ‖∇²J_L(·, λ)‖ for λ ∈ [0, Λ]ᴵ (App. C, which has L_J)."""
     return weight(c) * L_J(c)
 
 
 def grad_bound(c: Constants) -> float:
-    """‖∇J_h‖ ≤ HG/(1−γ)². Lemma 2."""
+    """Return the bound HG/(1−γ)² on ‖∇J_h‖ (Lemma 2)."""
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
 def omega_star_bound(c: Constants) -> float:
-    """‖ω*‖ = ‖F⁻¹∇J_L‖ ≤ mHG/(μ_F(1−γ)²). Lemma 13."""
+    """Return the bound mHG/(μ_F(1−γ)²) on ‖ω*‖ = ‖F⁻¹∇J_L‖ (Lemma 13)."""
     return _over(weight(c) * grad_bound(c), c.mu_F)
 
 
 def alpha(c: Constants) -> float:
-    """α = 1/(4G²), for the SGD step on w = (1−γ)ω. Lemma 14."""
+    """Return the step size α = 1/(4G²) of the SGD on w = (1−γ)ω (Lemma 14)."""
     return 1 / (4 * c.G**2)
 
 
 def eta1(c: Constants) -> float:
-    """η₁ = μ_F²/(4G²mL_J), 0 if μ_F = 0. Theorem 1, which has no m."""
+    """Return η₁ = μ_F²/(4G²mL_J), which is 0 if μ_F = 0 (Theorem 1, which has no m)."""
     return c.mu_F**2 / (4 * c.G**2 * L_L(c))
 
 
 def eta2(K: float) -> float:
-    """η₂ = 1/√K. Theorem 1."""
+    """Return η₂ = 1/√K (Theorem 1)."""
     return 1 / math.sqrt(K)
 
 
 def sgd_bracket(c: Constants) -> float:
-    """B = mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F]. Lemma 14, whose inner 2 lacks the factor m."""
+    """Return B = mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] (Lemma 14, whose inner 2 lacks the factor m)."""
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
 
 
 def sgd_error(c: Constants, N: float) -> float:
-    """E‖ω − ω*‖² ≤ 4B²/(μ_F N). Lemma 14."""
+    """Return the bound 4B²/(μ_F N) on E‖ω − ω*‖² (Lemma 14)."""
     B = sgd_bracket(c)
     return _over(4 * B * B / N, c.mu_F)
 
 
 def first_order(c: Constants, K: float, N: float) -> float:
-    """mean E‖∇J_L‖² ≤ (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖². Lemma 4."""
+    """Return a bound on the mean of E‖∇J_L‖² over the iterates (Lemma 4).
+
+    It is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖².
+    """
     J = c.h_max / (1 - c.gamma)
     ascent = 2 * weight(c) * J / K + 2 * c.I * J**2 * eta2(K)
     return _over(16 * c.G**4 * L_L(c) * ascent, c.mu_F**2) + (c.mu_F**2 + 2 * c.G**4) * sgd_error(c, N)
 
 
 def omega_norm(c: Constants, K: float, N: float) -> float:
-    """mean E‖ω‖² ≤ 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖². App. D.3, with both factors 2."""
+    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² (App. D.3, with both factors 2)."""
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
 
 def epsilon_KN(c: Constants, K: float, N: float) -> float:
-    """ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ). Lemma 5."""
+    """Return ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ) (Lemma 5)."""
     if why_infinite(c):
         return math.inf
     drift = c.M * eta1(c) / 2 * omega_norm(c, K, N)
@@ -188,40 +190,51 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 
 
 def dual_terms(c: Constants, K: float, N: float) -> float:
-    """(η₂/2) Σ_i E(Ĵ_gi − κ)² ≤ (2/√K + 1/N) IH²/(1−γ)², by κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)². App. F.1."""
+    """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)² (App. F.1).
+
+    It uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)².
+    """
     return c.I * (c.h_max / (1 - c.gamma)) ** 2 * (2 * eta2(K) + 1 / N)
 
 
 def class_gap(c: Constants) -> float:
-    """max_Π J_r − max_Θ J_r, both with J_g ≥ κ, ≤ (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH), ε₂ = ε_bias2. For Lemma 6."""
+    """Return (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r, both with J_g ≥ κ; ε₂ = ε_bias2. For Lemma 6."""
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
 
 def conservative_gap(c: Constants, kappa: float) -> float:
-    """J_r(π*_θ) − J_r(π*_θ,κ) ≤ κ(r⁺−r⁻)/((1−γ)φ) + class_gap. Lemma 7; loose, the true slope is about λ*."""
+    """Return κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ). Lemma 7; loose, the true slope is about λ*."""
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 
 
 def kappa_explicit(c: Constants, K: float) -> float:
-    """IΛ/√K + 4IH²/(Λ(1−γ)²√K): κ without ε_KN, bias, noise; Theorem 1's last two terms if `c.kappa` = 0."""
+    """Return IΛ/√K + 4IH²/(Λ(1−γ)²√K), the terms of κ without ε_KN, bias and noise.
+
+    If `c.kappa` = 0, these are the last two terms of Theorem 1.
+    """
     return c.I * lam_max(c) * eta2(K) + 2 / lam_max(c) * dual_terms(c, K, math.inf)
 
 
 def kappa(c: Constants, K: float, N: float) -> float:
-    """κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]: E J_gi(π̄) ≥ 0 if κ ≤ `c.kappa`.
-    Theorem 1, App. F.2, by Lemma 12."""
+    """Return κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]. Theorem 1, App. F.2, by Lemma 12.
+
+    If κ ≤ `c.kappa`, then E J_gi(π̄) ≥ 0.
+    """
     bias = math.sqrt(c.eps_bias) / (1 - c.gamma) + class_gap(c)
     return kappa_explicit(c, K) + 2 / lam_max(c) * (bias + epsilon_KN(c, K, N) + dual_terms(c, math.inf, N))
 
 
 def objective_bound(c: Constants, K: float, N: float) -> float:
-    """E[J_r(π*_θ) − J_r(π̄)] ≤ √ε_bias/(1−γ) + ε_KN + dual_terms + conservative_gap(κ). Theorem 1."""
+    """Return √ε_bias/(1−γ) + ε_KN + dual_terms + conservative_gap(κ) ≥ E[J_r(π*_θ) − J_r(π̄)]. Theorem 1."""
     learning = math.sqrt(c.eps_bias) / (1 - c.gamma) + epsilon_KN(c, K, N) + dual_terms(c, K, N)
     return learning + conservative_gap(c, kappa(c, K, N))
 
 
 def _smallest(f: Callable[[float], float], bound: float) -> float:
-    """Smallest n with f(n) = p/√n + q/n ≤ b: √n = (p + √(p² + 4qb))/(2b). The ends of f give p and q."""
+    """Return the smallest n with f(n) = p/√n + q/n ≤ b, which has √n = (p + √(p² + 4qb))/(2b).
+
+    The values of f at very large and very small n give p and q.
+    """
     if not 0 < bound < math.inf:
         raise InputError(f"eps = {2 * bound!r}: must be positive and finite")
     p, q = f(2.0**200) * 2.0**100, f(2.0**-200) * 2.0**-200
@@ -230,25 +243,25 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 
 
 def K_of(c: Constants, eps: float) -> float:
-    """Smallest K, or inf, whose terms in `objective_bound` are ≤ ε/2, bias apart: O(I²/(φ⁴(1−γ)⁴ε²))."""
+    """Return the smallest K (or inf) whose terms in `objective_bound`, without bias, are ≤ ε/2: O(I²/(φ⁴(1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
 
 
 def N_of(c: Constants, eps: float) -> float:
-    """Smallest N, or inf, whose terms in `objective_bound` are ≤ ε/2, bias apart: O(I²Λ²/((1−γ)⁴ε²))."""
+    """Return the smallest N (or inf) whose terms in `objective_bound`, without bias, are ≤ ε/2: O(I²Λ²/((1−γ)⁴ε²))."""
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
 
 
 def trajectories(K: float, N: float) -> float:
-    """4NK: a visitation walk, Q, V and J for each n and k. Algorithms 1 and 2."""
+    """Return 4NK, the number of trajectories: a visitation walk, Q, V and J for each n and k (Algorithms 1 and 2)."""
     return 4 * N * K
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that Theorem 1 says for one ε, or for one K and N; `verdict` in plain sentences."""
+    """All numbers that Theorem 1 gives for one ε, or for one K and N; `verdict` explains them in sentences."""
 
     eps: float
     K: float
@@ -268,8 +281,11 @@ class Plan:
 
 
 def plan(c: Constants, eps: float, K: float | None = None, N: float | None = None) -> Plan:
-    """Return all constants of Theorem 1; K and N default to K(ε) and N(ε). There κ ≤ (1−γ)φε/(r⁺−r⁻), bias apart, so
-    `c.kappa` = φ/2 is enough for every ε up to half the range of J_r."""
+    """Return all numbers of Theorem 1; K and N default to K(ε) and N(ε).
+
+    With these defaults κ ≤ (1−γ)φε/(r⁺−r⁻), without bias, so `c.kappa` = φ/2 is enough for every ε up to half the
+    range of J_r.
+    """
     K_eps, N_eps = K_of(c, eps), N_of(c, eps)
     K, N = K_eps if K is None else K, N_eps if N is None else N
     if not (K >= 1 and N >= 1):
@@ -280,7 +296,7 @@ def plan(c: Constants, eps: float, K: float | None = None, N: float | None = Non
 
 
 def _verdict(c: Constants, eps: float, K: float, N: float) -> list[str]:
-    """Return what follows from κ, the Slater margin, Λ and ε, one sentence each."""
+    """Return sentences that compare κ with the Slater margin and Λ, and the bound on the gap with ε."""
     k, bound, void = kappa(c, K, N), objective_bound(c, K, N), why_infinite(c)
     least, part = (kappa_explicit(c, K), f" (its terms without ε_KN at K = {K})") if void else (k, "")
     said = [void] if void else []

@@ -1,4 +1,4 @@
-"""What Theorem 1 would ask of a given finite model: the constants of `theory`, measured on the model."""
+"""Apply Theorem 1 to a finite model: measure the constants of `theory` on the model and compute the plan."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ LONGEST_YEARS, STEPS_PER_SECOND = 100, 1e6
 def constants_of(
     cmdp: CMDP, policy: SoftmaxPolicy, *, mu_F: float | None = None, eps_bias: float = 0.0, eps_bias2: float = 0.0
 ) -> theory.Constants:
-    """G, M, φ and the ranges of the signals from the model; μ_F at θ = 0 unless given; ε_bias as the user knows it.
+    """Return the constants of Theorem 1 for a model and a policy class.
 
-    Limits are taken into the signals' size: the theory speaks of J_g − b ≥ 0.
+    G, M, φ and the ranges of the signals are computed; μ_F is that at θ = 0 unless given; ε_bias is given by the
+    user. The theory is about J_g − b ≥ 0, so the size of b is added to the size of the signals.
     """
     require_discounted(cmdp, "the theory")
     if cmdp.I == 0:
@@ -60,13 +61,15 @@ def constants_of(
 
 
 def estimate_mu_F(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
-    """μ_F at θ = 0; an upper bound of what Assumption 3 asks for all θ. 0 for softmax with one-hot features."""
+    """Return μ_F at θ = 0, an upper bound on the μ_F of Assumption 3 over all θ;
+    0 for softmax with one-hot features.
+    """
     draws = Exact(cmdp, policy).batch(np.uint64(0), None, policy.init(), 0)[0]
     return theory.mu_F(fisher(draws))
 
 
 def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The plan as plain data, and its verdict in sentences."""
+    """Return the plan of Theorem 1 as plain data, and its verdict in sentences."""
     if not eps > 0:
         raise InputError(f"epsilon must be a positive number, got {eps:g}")
     constants = constants_of(cmdp, policy, **given)
@@ -80,7 +83,7 @@ def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tup
 
 
 def _impossible(steps: float) -> tuple[str, ...]:
-    """Say so when no machine could take that many steps."""
+    """Return a sentence that says that no machine could take so many steps; an empty tuple if one could."""
     years = steps / STEPS_PER_SECOND / (365.25 * 24 * 3600)
     if years < LONGEST_YEARS:
         return ()

@@ -1,14 +1,15 @@
-"""Undiscounted sums until absorption, exactly.
+"""Exact results for undiscounted sums until absorption.
 
-Zero components, end components whose pairs have no signals, are where a run may end: terminal states, most of the time.
-A policy counts whose sums are finite: it ends in zero components with probability 1. A state from which none does is an
-error, and so is an end component that can gain for ever. Others that cost for ever are left, since nobody stays there.
+A run may end in a zero component: an end component whose pairs have no signals, usually a terminal state. Only policies
+with finite sums count: those that end in zero components with probability 1. A state from which no policy does is an
+error, and so is an end component in which a run can gain for ever. Components that cost for ever are allowed, since no
+good policy stays there.
 
     upper bound     V ≥ h + P V for every pair, V ≥ 0 on zero components:  J ≤ ρ·V for every policy that ends
     of one policy   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where it ends, and w ≥ 1 + P_π w elsewhere: it ends, and
                     ρ·L ≤ J ≤ ρ·U
 
-In floating point V is lifted by ε times the steps that are left, which gains ε in each step: more than rounding loses.
+In floating point V is lifted by ε times the remaining steps, which gains ε in each step: more than rounding loses.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ TIGHT = (1e-6, 1e-8, 1e-10)  # relative slack up to which a pair counts as one t
 
 
 class Collapsed(NamedTuple):
-    """The nodes for one set of signals that count: the quotient, and the pairs that stay inside a node for nothing."""
+    """The collapsed model for one set of weighted signals:
+    the quotient, and the pairs that stay inside a node at no cost.
+    """
 
     quotient: Quotient
     inside: Mask
@@ -41,7 +44,9 @@ class Collapsed(NamedTuple):
 
 @dataclass(eq=False)
 class TotalOracle:
-    """The best deterministic policies act [S] of a model whose sums end at absorption."""
+    """An oracle that finds the best deterministic policies act [S] for sums until absorption,
+    and proves upper bounds.
+    """
 
     cmdp: CMDP
     last: dict[tuple[bool, ...], Labels] = field(default_factory=dict)
@@ -59,17 +64,17 @@ class TotalOracle:
 
     @cached_property
     def zero(self) -> tuple[Labels, Mask]:
-        """The zero components [S], and their pairs."""
+        """The zero component of each state [S], and the pairs that stay inside."""
         return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
     @cached_property
     def ending(self) -> Mask:
-        """The states from which some policy surely ends."""
+        """The states from which some policy ends with probability 1."""
         return surely_reaching(self.cmdp, self.zero[0] >= 0)
 
     @cached_property
     def pairs(self) -> Mask:
-        """The pairs of these states that lead to such states only."""
+        """The pairs of ending states that lead to ending states only."""
         leading_out = self.rows.leading_to(~self.ending)
         return self.cmdp.available & self.ending[:, None] & ~leading_out
 
@@ -82,7 +87,7 @@ class TotalOracle:
             )
 
     def _check_gain(self) -> None:
-        """No end component that a run can get to may gain for ever."""
+        """Raise InputError if a run can reach an end component in which some signal can add up for ever."""
         label, inside = end_components(self.cmdp)
         seen = reachable(self.cmdp)
         positive = inside & np.any(self.cmdp.h > 0, axis=0) & seen[:, None]
@@ -102,7 +107,9 @@ class TotalOracle:
                     )
 
     def _collapse(self, counts: tuple[bool, ...]) -> Collapsed:
-        """Nodes for the signals that count [1+I]: components without such signals."""
+        """Return the collapsed model for the signals with nonzero weight:
+        components without such signals become nodes.
+        """
         if counts not in self.collapsed:
             free = ~self.cmdp.h[np.array(counts)].any(axis=0)
             label, inside = end_components(self.cmdp, free & self.pairs)
@@ -115,13 +122,13 @@ class TotalOracle:
 
     @property
     def quotient(self) -> Quotient:
-        """The nodes where every signal counts."""
+        """The quotient for nonzero weights on all signals."""
         return self._collapse((True,) * (1 + self.cmdp.I)).quotient
 
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array) -> tuple[Labels, float, Array]:
-        """The policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
         h = self._row_signals(quotient)
@@ -134,7 +141,7 @@ class TotalOracle:
         return act, float(start @ V), J
 
     def _row_signals(self, quotient: Quotient) -> Array:
-        """h [R, 1+I] of the rows; nothing for stopping."""
+        """Return the signals h [R, 1+I] of the rows; 0 for stopping."""
         h = self.cmdp.h.reshape(1 + self.cmdp.I, -1).T
         return np.where(quotient.pair[:, None] >= 0, h[quotient.pair], 0.0)
 
@@ -143,7 +150,9 @@ class TotalOracle:
         return np.bincount(quotient.node[part], x[part], quotient.S).astype(float)
 
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
-        """The policy [S] of the rows chosen: inside a component walk to where it is left, or to where runs may end."""
+        """Return the policy [S] of the chosen rows:
+        inside a component it walks to the exit, or to states where runs may end.
+        """
         A, pair = self.cmdp.A, quotient.pair[chosen]
         act = np.argmax(self.cmdp.available, axis=1)
         leaves = pair[pair >= 0]
@@ -158,7 +167,9 @@ class TotalOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """D(λ) rounded up, V [S] that proves it, and a greedy policy [S]; +∞ where no lift of V proves it."""
+        """Return D(λ) rounded up, V [S] that proves it, and a greedy policy [S];
+        the bound is +∞ if no lift of V proves one.
+        """
         weights = np.append(reward, lam)
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
@@ -181,7 +192,7 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """V + ε·steps for the first ε for which it provably is an upper bound."""
+        """Return V + ε·steps for the first ε for which this is provably an upper bound; None if there is none."""
         asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
         over = self._excess(weights, V)
         lift = 2 * float(np.max(over, where=asked, initial=0.0)) + hair(V)
@@ -193,7 +204,7 @@ class TotalOracle:
         return None
 
     def _excess(self, weights: Array, V: Array) -> Array:
-        """An upper bound of h_L + P V − V [S, A]."""
+        """Return an upper bound of h_L + P V − V [S, A]."""
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
         drift, error = self.rows.drift(V)
         return h + drift + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift))
@@ -205,7 +216,7 @@ class TotalOracle:
 
 
 def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
-    """Some states by name or number, for a message."""
+    """Return the names or numbers of some states, for a message."""
     names = [cmdp.states[s] if cmdp.states else str(s) for s in states[:most]]
     more = f" and {len(states) - most:,} more" if len(states) > most else ""
     return f"state{'s' if len(states) > 1 else ''} {', '.join(names)}{more}"
@@ -215,7 +226,10 @@ def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """L, U and w [M, 1+I, 3, S] of policies pi [M, S, A], proven: J lies between ρ·L and ρ·U. ±∞ where sums are."""
+    """Return proven vectors L, U and w [M, 1+I, 3, S] of policies pi [M, S, A]: J lies between ρ·L and ρ·U.
+
+    They are ±∞ where sums are infinite.
+    """
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows, p) for p in pi])
 
@@ -239,7 +253,7 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 
 
 def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mask) -> Array:
-    """V + ε w ≥ h_π + P_π (V + ε w) at the states that move, proven."""
+    """Return V + ε w such that V + ε w ≥ h_π + P_π (V + ε w) provably holds at the states in `moving`."""
     if not np.all(np.isfinite(V[moving])):
         return V
     V = np.where(np.isfinite(V), V, 0.0)
@@ -253,7 +267,9 @@ def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mas
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """J of policies, and its proven lower and upper bounds [M, 1+I] each, from `approximate`, which proved them."""
+    """Return J of policies and its proven lower and upper bounds, each [M, 1+I],
+    from the proven vectors of `approximate`.
+    """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 1))
     return between(low, high, rounding(cmdp.S + 8) * (np.where(start, np.abs(V[:, :, :2]).max(2), 0.0) @ cmdp.rho))

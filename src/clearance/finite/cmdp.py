@@ -9,10 +9,10 @@ Signals are stacked, h = (r, g_1, …, g_I), so that V, Q, A and J all carry a l
     V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
     d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
 
-Bai et al. 2023, section "Problem Formulation". The limit b stays a field: folding it into g as (1−γ)b would be
-wrong as soon as episodes end. A terminal state is absorbing with zero signals. Where nothing is discounted for ever
-(average, total), a row of P means its stored numbers divided by their sum: a row that sums to 1 − 1e-16 would lose all
-probability in the long run.
+See Bai et al. 2023, section "Problem Formulation". The limit b stays a field: folding it into g as (1−γ)b would be
+wrong as soon as episodes end. A terminal state is absorbing with zero signals. For the criteria without discount
+(average, total), a row of P stands for its stored numbers divided by their sum: a row that sums to 1 − 1e-16 would
+lose all probability in the long run.
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ class CMDP:
     h      the signals [1+I, S, A], reward first (made from `r`, `g` and `cost`)
     b      lower limits [I] of J_g
     rho    initial distribution [S]; uniform unless given
-    gamma  discount factor in (0, 1); 1 where nothing is discounted
-    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); as an
-           argument also one for each signal, which must agree
+    gamma  discount factor in (0, 1); 1 if nothing is discounted
+    criterion  "discounted", "average" (the long-run mean per step) or "total" (the sum until absorption); the argument
+           may also give one for each signal, if they are all the same
     horizon  H: J is the sum of the first H steps, undiscounted unless gamma is given; None: no horizon
     names  names of the constraints [I], for messages and reports
-    costs  which constraints were written as costs [I], and are shown as such
-    available  which actions exist in which state [S, A] (as an argument; all unless given): the rows of P of others are
-           ignored, and no policy takes them
-    states, actions  their names [S], [A], where they have some; kept in files, no result depends on them
-    order  of the rows of a sparse P (as an argument): "state" (row s·A + a) or "action" (row a·S + s: one matrix per
-           action, stacked). Both have one shape; rows that look like the second are refused unless this is given
+    costs  which constraints the user wrote as costs [I]; they are shown as costs
+    available  (argument) which actions exist in which state [S, A]; all unless given. The rows of P of other actions
+           are ignored, and no policy takes them
+    states, actions  their names [S], [A], if given; kept in files, no result depends on them
+    order  (argument) the order of the rows of a sparse P: "state" (row s·A + a) or "action" (row a·S + s: one matrix
+           per action, stacked). Both have the same shape; rows that look like "action" are refused unless it is given
 
     Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
     `cost=c, limit=l` adds the constraint g = −c, b = −l.
@@ -156,7 +156,7 @@ class CMDP:
 
     @property
     def limits_in_words(self) -> list[str]:
-        """What is asked of each constraint, as it was written: costs with upper limits."""
+        """The limit of each constraint as the user wrote it: an upper limit for a cost, a lower limit for a utility."""
         rows = zip(self.names, self.b.tolist(), self.costs, strict=True)
         return [bound_words(name, b, cost=cost) for name, b, cost in rows]
 
@@ -182,28 +182,30 @@ class CMDP:
 
     @cached_property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges of r and of each g_i [I], the units of the problem; 1 where a signal is constant."""
+        """The ranges (max − min) of r and of each g_i [I], the units of the problem; 1 if a signal is constant."""
         r, g = float(np.ptp(self.r)), np.ptp(self.g, axis=(1, 2))
         return r or 1.0, np.where(g > 0, g, 1.0)
 
     @property
     def full_criterion(self) -> Criterion:
-        """What J sums, and how."""
+        """The criterion of J: its name, γ and the horizon."""
         return Criterion(self.criterion, self.gamma, self.horizon)
 
     @property
     def kind(self) -> str:
-        """ "discounted", "horizon", "total" or "average": which mathematics applies."""
+        """The formula that applies: "discounted", "horizon", "total" or "average"."""
         return self.full_criterion.kind
 
     @property
     def length(self) -> float:
-        """The scale of J against that of h: J = length · ⟨h, d⟩ for the occupancy d."""
+        """The factor between J and the mean signal: J = length · ⟨h, d⟩ for the occupancy d."""
         return self.full_criterion.length
 
     @property
     def policy_shape(self) -> tuple[int, ...]:
-        """[S, A], or [H, S, A] with a horizon, where the best policy depends on the time."""
+        """The shape of a policy: [S, A], or [H, S, A] with a horizon,
+        since the best policy then depends on the time.
+        """
         return (self.S, self.A) if self.horizon is None else (self.horizon, self.S, self.A)
 
     @property
@@ -212,7 +214,7 @@ class CMDP:
 
     @cached_property
     def available(self) -> NDArray[np.bool_]:
-        """Which actions exist in which state, [S, A]."""
+        """The mask [S, A] of actions that exist in each state."""
         if self.is_sparse:
             return (np.diff(self.P.indptr) > 0).reshape(self.S, self.A)
         return self.P.any(axis=-1)
@@ -224,7 +226,7 @@ class CMDP:
 
     @cached_property
     def elimination(self) -> Elimination | None:
-        """The order in which to eliminate states, if the model has local structure."""
+        """The order in which to eliminate states in linear solves; None if the model has no local structure."""
         patience = self.gamma if self.gamma < 1 else PATIENCE
         return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, patience)
 
@@ -247,13 +249,15 @@ class CMDP:
         horizon: int | None = None,
         rho: ArrayLike | None = None,
     ) -> CMDP:
-        """The same model with other signals h [1+I, S, A], limits b [I], criterion or start ρ [S]; P is shared, not
-        copied. With names [I], h and b all given, I may be another one.
+        """Return the same model with other signals h [1+I, S, A], limits b [I], names [I], criterion or start ρ [S];
+        P is shared.
 
-        criterion, horizon  make another sum of J, with `gamma` or without; gamma alone changes the discount
+        If names, h and b are all given, the number of constraints may change.
 
-        limit  in place of b, as it was written: upper limits of the costs, one number for all or one each; or by name
-               {"energy": 40}, where other constraints than costs have lower limits, and those not named keep theirs
+        criterion, horizon  change the criterion of J, with or without `gamma`; gamma alone changes the discount
+
+        limit  in place of b, as the user writes it: upper limits of the costs, one number for all or one each; or by
+               name {"energy": 40}, where constraints other than costs get lower limits, and those not named keep theirs
         """
         if limit is not None:
             if b is not None or h is not None or names is not None:
@@ -288,14 +292,14 @@ class CMDP:
         return other
 
     def save(self, path: AnyPath) -> None:
-        """Write the model as `.npz` (plain arrays, readable without running code)."""
+        """Write the model as an `.npz` file of plain arrays, which can be read without executing code."""
         signs = {"costs": np.array(self.costs)} if any(self.costs) else {}
         labels = {"states": self.states, "actions": self.actions}
         signs |= {name: np.array(x, dtype=np.str_) for name, x in labels.items() if x is not None}
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
 
     def arrays(self) -> dict[str, Any]:
-        """Return all that a result depends on, as arrays with the names that the model's files have."""
+        """Return everything that results depend on, as arrays with the names used in model files."""
         arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
         arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
         if self.is_sparse:
@@ -333,7 +337,7 @@ class CMDP:
 
 
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers the arrays of a model may have, by the shapes of r and g."""
+    """Return the largest allowed size of each array in a model file, given the shapes of r and g."""
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0

@@ -1,9 +1,10 @@
-"""A finite model with the costs so far in its states: chances and tails of an episode's cost become expected sums.
+"""A finite model with the costs so far in its states,
+which turns limits on an episode's cost into limits on expected sums.
 
     (s, c)  --a-->  (s', min(c + cost(s, a), cap)),     signal of a limit: φ(c + cost(s, a)) − φ(c)
 
-with φ of `core.tail_limits`. Costs must be whole multiples of one unit, so that finitely many sums matter: beyond the
-cap a chance is lost already, and a tail grows by the whole cost.
+with φ of `core.tail_limits`. Costs must be whole multiples of one unit, so that finitely many sums matter: at the cap a
+chance limit counts the episode as exceeded already, and for a CVaR φ grows by the whole cost.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ DENSE = 1_000_000  # entries of P up to which the product is a dense model
 
 
 class Counter(NamedTuple):
-    """The sum of one cost: its name, its unit, the units [S, A] of each step, and the number where counting ends."""
+    """The counter of one cost: its name, its unit, the units [S, A] that each step adds,
+    and the cap at which counting ends.
+    """
 
     cost: str
     unit: float
@@ -45,11 +48,12 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CostProduct:
-    """The product: `cmdp` is an ordinary model, for every verb of the library.
+    """The product of a model with the costs so far;
+    `cmdp` is an ordinary model that every function of the library accepts.
 
     model     the model without the costs so far
     counters  the costs that are counted
-    where     the number of the product state for (s, c_1, …, c_k), −1 where it cannot be reached
+    where     the index of the product state for (s, c_1, …, c_k), −1 if it cannot be reached
     """
 
     cmdp: CMDP
@@ -58,7 +62,7 @@ class CostProduct:
     where: NDArray[np.int64]
 
     def state(self, s: int, **cost_so_far: float) -> int:
-        """Return the number of the product state for a state of the model and the costs so far, by name."""
+        """Return the index of the product state for a state of the model and the costs so far, by name."""
         unknown = set(cost_so_far) ^ {counter.cost for counter in self.counters}
         if unknown:
             names = ", ".join(f"{counter.cost}=…" for counter in self.counters)
@@ -71,24 +75,26 @@ class CostProduct:
 
     @property
     def base_states(self) -> NDArray[np.int64]:
-        """The state of the model for each state of the product [S']."""
+        """The state of the original model for each state of the product [S']."""
         flat, found = self.where.reshape(self.model.S, -1), np.zeros(self.cmdp.S, np.int64)
         s, k = np.nonzero(flat >= 0)
         found[flat[s, k]] = s
         return found
 
     def lift(self, policy: Any) -> Mixture:
-        """Return a policy of the model, which does not look at costs, as a policy of the product."""
+        """Return a policy of the original model, which ignores costs, as a policy of the product."""
         mixture = Mixture.of(policy)
         return Mixture(mixture.weights, mixture.pi[..., self.base_states, :])
 
     def actor(self, policy: Any, rng: np.random.Generator) -> CostActor:
-        """A policy of the product (a table or a Mixture) for one episode of the model: it counts the costs itself."""
+        """Return an object that runs a policy of the product (table or Mixture) for one episode of the model and
+        counts the costs.
+        """
         return CostActor(self, Mixture.of(policy).reset(rng))
 
 
 class CostActor:
-    """A policy of a product at work in the model: `act(s)` adds the cost of what it does to its count."""
+    """A policy of the product that runs in the original model: `act(s)` adds the cost of its action to the count."""
 
     def __init__(self, product: CostProduct, actor: Any) -> None:
         self.product, self.actor, self.counts = product, actor, [0] * len(product.counters)
@@ -103,15 +109,15 @@ class CostActor:
 
     @property
     def cost_so_far(self) -> dict[str, float]:
-        """The counted costs; one that has reached its cap is known to be at least that."""
+        """The costs counted so far, by name; a cost that has reached its cap may be larger."""
         return {x.cost: c * x.unit for c, x in zip(self.counts, self.product.counters, strict=True)}
 
 
 def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the model with limits on single episodes: {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}.
+    """Return the product for limits on single episodes: {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}.
 
     Constraints that are not named keep their limits on the mean. A CVaR is stated at its ν: the constraint is
-    E(C − ν)₊/(1 − α) ≤ at_most − ν, named after what it bounds.
+    E(C − ν)₊/(1 − α) ≤ at_most − ν, and its name says what it bounds.
     """
     asked = _asked(model, limits)
     counters = tuple(_counter(model, name, [rule for x, rule in asked if x == name and isinstance(rule, Rule)])
@@ -124,7 +130,7 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
 
 
 def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """(constraint, limit) for all: a utility and a cost that is not named with the limit that it has."""
+    """Return (constraint, limit) for all constraints; those without a new limit keep the one they have."""
     if not (model.kind == "total" or (model.kind == "horizon" and model.gamma == 1)):
         raise InputError("limits on single episodes are on undiscounted sums with an end: give horizon=H, or "
                          "criterion='total'")  # fmt: skip
@@ -137,7 +143,7 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """Return the units of a cost, and how far its sum must be counted."""
+    """Return the counter of a cost, with a cap that is large enough for all rules on it."""
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")
@@ -147,7 +153,7 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the first count from which all are alike."""
+    """Return the smallest count from which on all counts have the same effect on the rule."""
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:
@@ -169,7 +175,7 @@ def find_unit(name: str, cost: Array) -> float:
 
 
 def signal(rule: Rule, counter: Counter, c: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
-    """φ(c + k) − φ(c) at counts c, of which the last stands for all from there on, and steps of k units."""
+    """Return φ(c + k) − φ(c) for counts c and steps of k units; a count at the cap stands for all larger ones."""
     if isinstance(rule, Chance):
         first = math.floor(rule.above / counter.unit + WHOLE) + 1  # the least count above
         return ((c < first) & (c + k >= first)).astype(float)
@@ -217,7 +223,7 @@ def _build(model: CMDP, asked: list[Any], counters: tuple[Counter, ...], sizes: 
 def _constraint(
     model: CMDP, name: str, rule: float | Rule, counters: tuple[Counter, ...], s: Any, counts: Any
 ) -> tuple[str, float, Array]:
-    """Name, b and utility [S', A] of one constraint at the product states (s, counts)."""
+    """Return the name, b and utility [S', A] of one constraint at the product states (s, counts)."""
     j = model.names.index(name)
     if not isinstance(rule, Rule):
         return name, -rule if model.costs[j] else rule, model.h[1 + j][s]
@@ -228,7 +234,7 @@ def _constraint(
 
 
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
-    """P of the whole product, CSR [(S·K)·A, S·K], states numbered s·K + k."""
+    """Return P of the whole product as CSR [(S·K)·A, S·K], with states numbered s·K + k."""
     width = np.diff(rows.indptr)
     pair = np.repeat(np.arange(S * A), width)  # of each entry of the model
     s, a = np.divmod(pair, A)
@@ -239,7 +245,7 @@ def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -
 
 
 def _reachable(P: Any, first: NDArray[np.int64], A: int) -> NDArray[np.int64]:
-    """Return the product states that any policy can reach, in order."""
+    """Return the indices of the product states that any policy can reach, in ascending order."""
     seen = np.zeros(P.shape[1], bool)
     seen[first], new = True, first
     while len(new):

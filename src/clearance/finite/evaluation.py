@@ -3,8 +3,8 @@
 V_π = (I − γ P_π)⁻¹ h_π,   Q = h + γ P V,   A = Q − V,   J = ρ·V
 d(s) = (1−γ) ρᵀ (I − γ P_π)⁻¹,   d(s, a) = d(s) π(a|s),   J = ⟨h, d⟩ / (1−γ)
 
-Other criteria have occupancies of their own with J = length · ⟨h, d⟩ (`CMDP.length`): shares of time (average),
-expected visits before absorption (total), and with a horizon those of each step, d [H, S, A].
+The other criteria define other occupancies d, with J = length · ⟨h, d⟩ (`CMDP.length`): shares of time (average),
+expected visits before absorption (total), and with a horizon the visits of each step, d [H, S, A].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clearance.finite.long_run import Chain, horizon_values, horizon_visits, tab
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Exact values of one stationary policy: V [1+I, S], Q and A [1+I, S, A], d [S, A], J [1+I].
+    """The exact values of one stationary policy: V [1+I, S], Q and A [1+I, S, A], d [S, A], J [1+I].
 
     With a horizon V, Q, A and d have one more axis, the time, before the states. Under the average criterion V is the
     bias, and Q = h − gain + P V.
@@ -43,7 +43,7 @@ class Evaluation:
 
 
 def evaluate(cmdp: CMDP, pi: ArrayLike) -> Evaluation:
-    """V, Q, A, the occupancy d and J of the stationary policy π [S, A], by one factorisation.
+    """Return V, Q, A, the occupancy d and J of the stationary policy π [S, A], by one factorisation.
 
     V = (I − γ P_π)⁻¹ h_π;  Q = h + γ P V;  d(s) = (1−γ) (I − γ P_πᵀ)⁻¹ ρ;  J = ρ·V.
     """
@@ -80,7 +80,7 @@ def _evaluate_average(cmdp: CMDP, pi: Array) -> Evaluation:
 
 
 def _expect_start(cmdp: CMDP, V: Array) -> Array:
-    """ρ·V [1+I], where V may be infinite in states that no run starts in."""
+    """Return ρ·V [1+I]; V may be infinite in states in which no run starts."""
     return np.where(cmdp.rho > 0, V, 0.0) @ cmdp.rho
 
 
@@ -90,8 +90,8 @@ _EVALUATE = {"horizon": _evaluate_horizon, "total": _evaluate_total, "average": 
 def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
     """Return the occupancy d(s, a) of one policy [S, A] or of many [..., S, A]: (1−γ) Σ_t γ^t P(s_t = s, a_t = a).
 
-    Many policies of a small dense model go through one batched solve. With a horizon, d and policies that depend on the
-    time are [..., H, S, A]. Visits of closed classes that add nothing are not counted (total).
+    Many policies of a small dense model are solved in one batch. With a horizon, d and time-dependent policies are
+    [..., H, S, A]. For the criterion "total", visits of closed classes without signals are not counted.
     """
     pi = np.asarray(pi, float)
     if cmdp.kind != "discounted":
@@ -125,7 +125,7 @@ def _occupancy_of_kind(cmdp: CMDP, pi: Array) -> Array:
 
 
 def values_from_occupancy(cmdp: CMDP, d: Array) -> Array:
-    """J [..., 1+I] from occupancies d [..., S, A]: J = ⟨h, d⟩ / (1−γ)."""
+    """Return J [..., 1+I] = ⟨h, d⟩ / (1−γ) for occupancies d [..., S, A]."""
     if cmdp.kind != "discounted":
         d = d.sum(-3) if cmdp.kind == "horizon" else d
         return cmdp.length * np.einsum("...sa,hsa->...h", d, cmdp.h)
@@ -134,8 +134,9 @@ def values_from_occupancy(cmdp: CMDP, d: Array) -> Array:
 
 
 def policy_from_occupancy(d: ArrayLike, available: NDArray[np.bool_] | None = None) -> Array:
-    """π(a|s) = d(s, a) / Σ_a d(s, a) (Bai et al. 2023, Assumption 5); uniform over the available actions where the
-    state is never visited.
+    """Return π(a|s) = d(s, a) / Σ_a d(s, a) (Bai et al. 2023, Assumption 5).
+
+    In states that are never visited it is uniform over the available actions.
     """
     d = np.maximum(np.asarray(d, float), 0.0)
     total = d.sum(-1, keepdims=True)
@@ -147,8 +148,8 @@ def policy_from_occupancy(d: ArrayLike, available: NDArray[np.bool_] | None = No
 
 
 def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
-    """π as an array [S, A] whose rows are distributions, or an error that names the state; with a horizon also
-    [H, S, A].
+    """Return π as an array [S, A] (with a horizon also [H, S, A]);
+    raise InputError with the state if a row is no distribution.
     """
     timed = cmdp.horizon is not None and np.ndim(pi) == 3
     pi = read_numbers("policy", pi, ndim=3 if timed else 2)
@@ -160,7 +161,7 @@ def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
 
 
 def check_available(cmdp: CMDP, pi: Array) -> None:
-    """No policy [..., S, A] takes an action that its state does not have."""
+    """Raise InputError if a policy [..., S, A] takes an action that does not exist in its state."""
     forbidden = np.argwhere(pi.reshape(-1, cmdp.S, cmdp.A).any(axis=0) & ~cmdp.available)
     if len(forbidden):
         raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))

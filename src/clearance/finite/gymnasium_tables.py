@@ -1,4 +1,6 @@
-"""Gymnasium's transition tables, `env.P[s][a] = [(probability, next state, reward, terminated), …]`, as arrays."""
+"""Convert Gymnasium's transition tables, `env.P[s][a] = [(probability, next state, reward, terminated), …]`,
+to arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ Signal = Callable[[int, int, int, float, bool], float]
 
 
 def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array, Array]:
-    """P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
+    """Return P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
 
     P is dense [S, A, S], or CSR [S·A, S] for large tables (`dense` True or False to choose).
 
-    A state whose every way in ends the episode (a hole, the goal) is absorbing with zero reward; its own rows in the
-    table are never used. Where an episode can end in a state that can also be entered and left again, one extra
-    absorbing state, the last one, takes the endings. ρ is the environment's own; without one, uniform over the states
-    that are not ends.
+    If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward,
+    and its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
+    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform
+    over the states that do not end the episode.
     """
     t = _read(env)
     loops, every = np.repeat(t.ends, t.A), np.tile(np.arange(t.A), len(t.ends))
@@ -33,9 +35,9 @@ def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array,
 
 
 def gymnasium_signal(env: Any, f: Signal) -> Array:
-    """E f(s, a, s', reward, terminated) [S, A] over the table's transitions, on the states of `gymnasium_table`.
+    """Return E f(s, a, s', reward, terminated) [S, A] over the table's transitions, on the states of `gymnasium_table`.
 
-    For costs that the environment knows only by its transitions: falling, entering, bumping. Zero where it is over.
+    Use it for costs that depend on a transition: falling, entering, bumping. It is 0 in states that end the episode.
     """
     t = _read(env)
     listed = zip(t.s.tolist(), t.a.tolist(), t.s_table.tolist(), t.reward.tolist(), t.over.tolist(), strict=True)
@@ -43,9 +45,10 @@ def gymnasium_signal(env: Any, f: Signal) -> Array:
 
 
 class _Table(NamedTuple):
-    """The transitions out of states that are no ends, as columns. S, ends and rho count the extra state, if any.
+    """The transitions out of states that do not end the episode, as columns.
 
-    s_table is the next state by the table, s_next the one of the model.
+    S, ends and rho include the extra state, if there is one. s_table is the next state in the table, s_next the one
+    in the model.
     """
 
     S: int
@@ -82,7 +85,9 @@ def _read(env: Any) -> _Table:
 
 
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
-    """ρ [S], and which states [S] are entered by endings only; a loop is no way in."""
+    """Return ρ [S], and which states [S] are entered only by transitions that end the episode;
+    self-loops are ignored.
+    """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True
     is_end[s_next[~over & (s != s_next)]] = False

@@ -1,4 +1,4 @@
-"""Linear systems (I − γM) x = y of finite models: one factorisation, or iterations where it would fill in."""
+"""Solve linear systems (I − γM) x = y of finite models: by one factorisation, or by iterations if it would fill in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STUCK = "a linear system of the model is singular in float64: a state is left wi
 
 
 class Places(Protocol):
-    """The states of a model, and in which order to eliminate them, if it has local structure."""
+    """A protocol for objects that have a number of states and possibly an order in which to eliminate them."""
 
     @property
     def S(self) -> int: ...
@@ -32,7 +32,9 @@ class Places(Protocol):
 
 
 def solve_systems(system: Array, y: Array) -> Array:
-    """(I − γP)⁻¹ y of dense systems [..., S, S]; an error where γ is so close to 1 that float64 sees a singular one."""
+    """Return (I − γP)⁻¹ y for dense systems [..., S, S];
+    raise SolverError if γ is so close to 1 that one is singular.
+    """
     try:
         return np.asarray(np.linalg.solve(system, y), float)
     except np.linalg.LinAlgError:
@@ -40,7 +42,7 @@ def solve_systems(system: Array, y: Array) -> Array:
 
 
 def transition_matrix(cmdp: CMDP, pi: Array) -> Any:
-    """P_π [S, S]: P_π(s, s') = Σ_a π(a|s) P(s'|s, a); dense or CSR as P is."""
+    """Return P_π [S, S] with P_π(s, s') = Σ_a π(a|s) P(s'|s, a); dense or CSR like P."""
     if not cmdp.is_sparse:
         return np.einsum("sa,sat->st", pi, cmdp.P)
     return averager(pi) @ cmdp.P
@@ -54,7 +56,7 @@ def averager(pi: Array) -> sparse.csr_array:
 
 
 def factorise(model: Places, P_pi: Any, gamma: float):
-    """Return solvers of (I − γ P_π) x = y and of its transpose; P_π has no entries where the model has none."""
+    """Return solvers of (I − γ P_π) x = y and of its transpose; the entries of P_π must be a subset of the model's."""
     P_pi = as_int32(P_pi) if sparse.issparse(P_pi) else P_pi
     if sparse.issparse(P_pi) and model.S > LU_STATES and model.elimination is not None:
         factor = Factor(model.elimination, gamma).update(P_pi)
@@ -77,7 +79,7 @@ def factorise(model: Places, P_pi: Any, gamma: float):
 
 
 def _solve_iteratively(M: Any, gamma: float, y: Array) -> Array:
-    """(I − γM)⁻¹ y to rounding, for one right-hand side [S] or several [S, n]."""
+    """Return (I − γM)⁻¹ y up to rounding, for one right-hand side [S] or several [S, n]."""
     gamma = min(gamma, 1 - 2.0**-53)  # the iterations divide by 1 − γ to see when to give up
     columns = np.ascontiguousarray(y.T if y.ndim == 2 else y[None])
     x = columns / (1 - gamma) if gamma < 1 - 1e-12 else columns.copy()
@@ -89,7 +91,7 @@ def _solve_iteratively(M: Any, gamma: float, y: Array) -> Array:
 
 
 def as_int32(M: Any) -> sparse.csr_array:
-    """Return the same matrix with the indices that the compiled solvers know."""
+    """Return the same matrix with 32-bit indices, which the compiled solvers expect."""
     if M.indices.dtype == np.int32 and M.indptr.dtype == np.int32:
         return M
     return sparse.csr_array((M.data, M.indices.astype(np.int32), M.indptr.astype(np.int32)), shape=M.shape)

@@ -1,9 +1,10 @@
-"""Policies of finite models without discount, in floating point: sums until absorption, long-run means, horizons.
+"""Evaluate policies of finite models without discount in floating point:
+sums until absorption, long-run means, horizons.
 
 horizon    V_t = h_π + γ P_π V_{t+1},  V_H = 0
 total      V = (I − Q)⁻¹ h_π on the transient states, where Q is P_π among them; 0 on closed classes without signals
 average    gain of a closed class = cycle sum / cycle length through one of its states;  from a transient state the
-           gain is expected over the class that it ends in
+           gain is the expected gain of the class in which the run ends
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from clearance.finite.support_graph import Labels, Mask, closed_classes, spread
 
 
 def tables_over_time(cmdp: CMDP, pi: Array) -> Array:
-    """π [..., H, S, A]; one policy without time, [S, A], is the same in every step (a view)."""
+    """Return π as [..., H, S, A]; a policy [S, A] is repeated for every step (as a view)."""
     return np.broadcast_to(pi, cmdp.policy_shape) if pi.ndim == 2 else pi
 
 
 def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
-    """γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
+    """Return γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
     found, here = np.empty(pi.shape), cmdp.rho.copy()
     turned = cmdp.rows.T.tocsr() if cmdp.is_sparse else cmdp.rows.T
     for t in range(len(pi)):
@@ -40,7 +41,7 @@ def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
 
 
 def horizon_values(cmdp: CMDP, pi: Array) -> Array:
-    """V [1+I, H, S] of one policy [H, S, A]."""
+    """Return V [1+I, H, S] of one policy [H, S, A]."""
     V = np.zeros((1 + cmdp.I, len(pi), cmdp.S))
     later = np.zeros((cmdp.S, 1 + cmdp.I))
     for t in reversed(range(len(pi))):
@@ -55,7 +56,9 @@ def horizon_values(cmdp: CMDP, pi: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """P_π [S, S] with rows that sum to 1 as well as floating point can, h_π [1+I, S], and the closed classes [S]."""
+    """The Markov chain of a policy: P_π [S, S] with normalised rows, h_π [1+I, S],
+    and the closed class of each state [S].
+    """
 
     cmdp: CMDP
     P: Any
@@ -81,7 +84,7 @@ class Chain:
         return found
 
     def without(self, rows: Mask, columns: Mask) -> Any:
-        """P_π with these rows and columns set to 0."""
+        """Return P_π with these rows and columns set to 0."""
         if not sparse.issparse(self.P):
             return np.where(rows[:, None] | columns, 0.0, self.P)
         left, right = (sparse.diags_array((~mask).astype(float), format="csr") for mask in (rows, columns))
@@ -97,11 +100,13 @@ class Chain:
         return factorise(self.cmdp, self.without(closed, closed), 1.0)
 
     def until_absorption(self, y: Array) -> Array:
-        """(I − Q)⁻¹ y [S], the expected sum of y over the transient states that are visited; y is 0 elsewhere."""
+        """Return (I − Q)⁻¹ y [S], the expected sum of y over the visited transient states;
+        y must be 0 in closed classes.
+        """
         return self._until_absorption[0](y)
 
     def visits(self) -> Array:
-        """Expected visits [S] of the transient states from the start; 0 elsewhere."""
+        """Return the expected visits [S] of the transient states from the start; 0 elsewhere."""
         closed = self.label >= 0
         return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
 
@@ -110,7 +115,9 @@ class Chain:
         return self._until_absorption[0](np.where(self.label >= 0, 0.0, 1.0))
 
     def sums(self) -> Array:
-        """V [1+I, S], the expected sums until absorption; ±∞ where a closed class that adds for ever may be entered."""
+        """Return V [1+I, S], the expected sums until absorption;
+        ±∞ if a closed class that adds up for ever may be entered.
+        """
         closed = self.label >= 0
         V = self._until_absorption[0](np.where(closed, 0.0, self.h).T).T
         for k, h in enumerate(self.h):
@@ -120,7 +127,7 @@ class Chain:
         return V
 
     def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
-        """V with ±∞ in the states that may end up in these classes."""
+        """Return V with ±∞ in the states from which these classes can be reached."""
         for k in classes:
             inside = self.label == k
             low, high = h[inside].min(), h[inside].max()
@@ -140,13 +147,17 @@ class Chain:
 
     @cached_property
     def _between_visits(self):
-        """Solvers of I − M, where M is P_π without the steps that enter a representative: one cycle of each class."""
+        """Solvers of I − M, where M is P_π without the steps that enter a representative:
+        they sum over one cycle of each class.
+        """
         S, enters = len(self.label), np.zeros(len(self.label), bool)
         enters[self.representatives] = True
         return factorise(self.cmdp, self.without(np.zeros(S, bool), enters), 1.0)
 
     def frequencies(self) -> Array:
-        """Long-run shares of time [S] from the start: the probability to end in a class times its stationary shares."""
+        """Return the long-run shares of time [S] from the start:
+        the probability of ending in a class times its stationary shares.
+        """
         closed, rho = self.label >= 0, self.cmdp.rho
         ends = np.where(closed, rho, 0.0)
         if not closed.all():
@@ -160,7 +171,7 @@ class Chain:
         return np.where(closed, share * (mass / length)[self.label], 0.0)
 
     def gains(self) -> tuple[Array, Array]:
-        """Return the gain and the bias [1+I, S] each: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
+        """Return the gain and the bias, each [1+I, S]: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
         solve, at = self._between_visits[0], self.representatives
         sums = solve(np.concatenate([np.ones((1, len(self.label))), self.h]).T).T
         cycle = sums[1:, at] / sums[0, at]
@@ -176,7 +187,7 @@ class Chain:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the closed classes in which a signal h [S] adds for ever."""
+    """Return the closed classes in which a signal h [S] adds up for ever."""
     return np.unique(label[(label >= 0) & (h != 0)])
 
 
@@ -190,7 +201,9 @@ def _normalise(P: Any) -> Any:
 
 
 def scale_of(cmdp: CMDP) -> float:
-    """The size of J for signals of size 1: the weight of all steps; until absorption, that of the uniform policy."""
+    """Return the size of J for signals of size 1:
+    the weight of all steps or, for "total", the uniform policy's mean length.
+    """
     if cmdp.kind != "total":
         return cmdp.length
     uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)

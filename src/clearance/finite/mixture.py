@@ -1,7 +1,7 @@
-"""A policy drawn once per episode from weighted policies: the object that Theorem 1 speaks of.
+"""A mixture: a policy that is drawn once per episode from weighted policies. Theorem 1 is about such a mixture.
 
-J of a mixture is the weighted mean of the J of its components. A finite model has one stationary policy with exactly
-those values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m}(s, a).
+J of a mixture is the weighted mean of the J of its components. In a finite model one stationary policy has exactly the
+same values: the policy of the averaged occupancy, π(a|s) ∝ Σ_m w_m d^{π_m}(s, a).
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from clearance.finite.evaluation import check_available, occupancy, values_from_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
-    """Policies pi [M, S, A] of a finite model, component m with probability weights[m]; M = 1 is a single policy.
+    """A mixture of policies pi [M, S, A] of a finite model; component m has the probability weights[m].
 
-    With a horizon they may depend on the time: pi [M, H, S, A].
+    M = 1 is one policy.
+
+    With a horizon the policies may depend on the time: pi [M, H, S, A].
 
     >>> Mixture(weights=[1.0], pi=[[[0.5, 0.5]]]).M
     1
@@ -61,12 +63,12 @@ class Mixture:
 
     @classmethod
     def single(cls, pi: ArrayLike) -> Mixture:
-        """Return a mixture of one policy [S, A], or [H, S, A] where it depends on the time."""
+        """Return a mixture of one policy [S, A], or [H, S, A] if it depends on the time."""
         return cls(np.ones(1), read_numbers("policy", pi, ndim=3 if _depends_on_time(pi) else 2)[None])
 
     @classmethod
     def of(cls, policy: Mixture | ArrayLike) -> Mixture:
-        """Return a mixture as it is, or a table as a mixture of one."""
+        """Return a mixture unchanged, and a table as a mixture of one policy."""
         return policy if isinstance(policy, Mixture) else cls.single(policy)
 
     @classmethod
@@ -82,7 +84,7 @@ class Mixture:
 
     @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:
-        """π̄: every one of pi [M, S, A] with probability 1/M."""
+        """Return π̄, the mixture of pi [M, S, A] with equal weights 1/M."""
         pi_ = read_numbers("pi", pi, ndim=3)
         return cls(np.full(len(pi_), 1 / max(len(pi_), 1)), pi_)
 
@@ -91,35 +93,39 @@ class Mixture:
         return len(self.weights)
 
     def tables(self, cmdp: CMDP) -> Array:
-        """The components as tables [M, S, A], or [M, H, S, A] with a horizon (a view where they ignore the time)."""
+        """Return the components as tables [M, S, A],
+        or [M, H, S, A] with a horizon (a view if they do not depend on the time).
+        """
         return np.broadcast_to(self.pi[:, None], (self.M, *cmdp.policy_shape)) if self._ignores_time(cmdp) else self.pi
 
     def _ignores_time(self, cmdp: CMDP) -> bool:
         return cmdp.horizon is not None and self.pi.ndim == 3
 
     def check(self, cmdp: CMDP) -> None:
-        """The components are policies of this model."""
+        """Raise InputError unless the components are policies of this model."""
         if self.pi.shape[1:] not in ((cmdp.S, cmdp.A), cmdp.policy_shape):
             needs = "[S, A]" if cmdp.horizon is None else "[H, S, A] (or [S, A] without time)"
             raise InputError(f"policy has shape {self.pi.shape[1:]}, the model needs {needs} = {cmdp.policy_shape}")
         check_available(cmdp, self.pi)
 
     def occupancy(self, cmdp: CMDP) -> Array:
-        """d [S, A] (with a horizon [H, S, A]) = Σ_m w_m d^{π_m}."""
+        """Return the occupancy Σ_m w_m d^{π_m}, [S, A] or, with a horizon, [H, S, A]."""
         self.check(cmdp)
         return np.tensordot(self.weights, occupancy(cmdp, self.tables(cmdp)), 1)
 
     def J(self, cmdp: CMDP) -> Array:
-        """J [1+I] = Σ_m w_m J(π_m)."""
+        """Return J [1+I] = Σ_m w_m J(π_m)."""
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
-        """The single policy with the same occupancy and so the same J: stationary, or one table per step of a horizon.
+        """Return the single policy with the same occupancy and so the same J:
+        stationary, or one table per step of a horizon.
 
-        Under the average criterion there may be none, where components end in different classes: certify what you get.
+        Under the average criterion there may be no such policy if components end in different classes: certify the
+        result.
 
-        π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) where no component ever goes: always an
-        average of the components, so that no action appears that none of them takes.
+        π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) in states that no component visits.
+        It is always an average of the components, so it takes no action that none of them takes.
         """
         self.check(cmdp)
         d = np.maximum(occupancy(cmdp, self.tables(cmdp)).sum(-1), 0.0)
@@ -128,7 +134,9 @@ class Mixture:
         return Mixture.single(np.einsum("m...s,m...sa->...sa", share / share.sum(0), self.tables(cmdp)))
 
     def describe(self, cmdp: CMDP) -> str:
-        """A few lines for people: each component's weight, its exact values, and in how many states it is random."""
+        """Return a few lines of text: the weight of each component, its exact values,
+        and in how many states it is random.
+        """
         J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.tables(cmdp))))
         lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
         for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
@@ -140,20 +148,23 @@ class Mixture:
         return "\n".join(lines)
 
     def reset(self, rng: np.random.Generator) -> Actor:
-        """Draw the component for one episode."""
+        """Draw the component for one episode, and return an object that acts with it."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what a policy file holds: weights [M], pi [M, S, A] (or [M, H, S, A])."""
+        """Return the arrays of a policy file: weights [M], pi [M, S, A] (or [M, H, S, A])."""
         return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
-        """Write `policy.npz`, with the certificate of this policy if there is one: `clearance.load_policy` reads it."""
+        """Write `policy.npz`, with the certificate of this policy if given; `clearance.load_policy` reads it."""
         save_npz(path, self.arrays() | certificate_array(certificate))
 
     @classmethod
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
-        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy. A model bounds its size in memory."""
+        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy.
+
+        A given model bounds the size of the arrays.
+        """
         z = read_arrays(path, ("weights", "pi"), None if cmdp is None else partial(most_numbers, cmdp))
         if "pi" not in z:
             raise InputError(f"{path}: pi is missing; a policy file holds weights [M] and pi [M, S, A]")
@@ -167,7 +178,9 @@ class Mixture:
 
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers the arrays of a mixture may have, by the shape of its weights."""
+    """Return the largest allowed size of each array in a mixture's file,
+    given the shapes of its arrays and the model.
+    """
     pi = shapes.get("pi", ())
     M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1
     return {"pi": min(M, math.prod(shapes.get("weights", ()))) * math.prod(cmdp.policy_shape), "weights": M}
@@ -175,7 +188,7 @@ def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, in
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """One component at work during one episode, [S, A] or [H, S, A]: then the time counts from `reset`."""
+    """One component that acts during one episode; if it is [H, S, A], the time is counted from `reset`."""
 
     pi: Array
     rng: np.random.Generator

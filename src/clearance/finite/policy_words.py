@@ -1,6 +1,7 @@
-"""A policy of a finite model in words: its threshold, the states in which it randomises, or its commonest action.
+"""Describe a policy of a finite model in words:
+its threshold, the states in which it randomises, or its commonest action.
 
-States that the policy never visits do not count: whatever it would do there changes nothing.
+States that the policy never visits are ignored, since its actions there have no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ Flags = NDArray[np.bool_]
 
 
 def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions: Names = None) -> list[str]:
-    """Return what the policy does, a few sentences per component; states and actions by name where they have some."""
+    """Return sentences that describe the policy, a few per component;
+    states and actions are named if names are given.
+    """
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):
         visited = _visited(cmdp, mixture.pi[m])
@@ -52,7 +55,7 @@ def _visited(cmdp: CMDP, pi: Array) -> Flags:
 
 
 def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
-    """Return what one policy π [S, A] does in the states that it visits.
+    """Return sentences that describe one policy π [S, A] in the states that it visits.
 
     >>> describe_table(np.eye(2)[[0, 0, 1, 1]], np.ones(4, bool))
     ['Threshold policy: action 0 in states 0 to 1, action 1 in states 2 to 3.', 'It never randomises.']
@@ -66,7 +69,9 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
-    """Return every action with a positive probability: component, (time,) state, action, probability."""
+    """Return a row for every action with positive probability:
+    component, time (with a horizon), state, action, probability.
+    """
     found = []
     for at in np.argwhere(mixture.pi > 0).tolist():
         m, *time, s, a = at
@@ -77,12 +82,14 @@ def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -
 
 
 def _namer(what: str, names: Names) -> Any:
-    """Return the function from numbers to names; without names, "state 3"."""
+    """Return a function from index to name; without names it gives "state 3"."""
     return (lambda i: f"{what} {i}") if names is None else [visible(name) for name in names].__getitem__
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """Return what it does where it does not randomise: everywhere the same, in a few runs of states, or mostly."""
+    """Return a sentence about the states in which the policy does not randomise:
+    one action, a few ranges, or mostly one.
+    """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
         return ""

@@ -1,7 +1,7 @@
-"""Limits on the probability to ever enter some states, or to reach a goal: undiscounted, as constraints of their own.
+"""Limits on the probability of ever entering some states or of reaching a goal, as undiscounted constraints.
 
-Entering counts once. Where the set is left for good by nobody, it is entered at most once, and the probability is the
-expected number of entries. Otherwise a flag is added to the state: [not yet entered | entered], twice as many states.
+Entering counts once. If the set cannot be left, it is entered at most once, and the probability is the expected number
+of entries. Otherwise a flag is added to the state, [not yet entered | entered], which doubles the number of states.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def limit_reach(
     at_least: float | None = None,
     name: str = "reach",
 ) -> CMDP:
-    """Return the model with one more constraint: the probability to ever enter these states, start included.
+    """Return the model with one more constraint: the probability of ever entering these states, the start included.
 
-    cmdp      with criterion="total", or a horizon without discount: then "within H steps"
+    cmdp      a model with criterion="total", or with a horizon and no discount: then "within H steps"
     states    numbers or names of states, or true and false for each [S]
-    at_most   an upper limit, a cost: 0 means never, and is proven by what is possible
+    at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
     at_least  a lower limit instead: the goal is reached with at least this probability
 
     Sets that can be left again double the states: those after S are the same states once the set was entered, and
@@ -86,13 +86,15 @@ def _number_of(cmdp: CMDP, state: Any) -> int:
 
 
 def _is_absorbing(cmdp: CMDP, goal: Mask) -> bool:
-    """Whether nothing leads out of the set."""
+    """Return whether no transition leaves the set."""
     _, s, s_next = pair_graph(cmdp)
     return not np.any(goal[s] & ~goal[s_next])
 
 
 def _entering(cmdp: CMDP, goal: Mask) -> Array:
-    """The probability [S, A] to enter the set in one step from outside; a row means its numbers over their sum."""
+    """Return the probability [S, A] of entering the set in one step from outside,
+    with rows of P divided by their sums.
+    """
     rows = cmdp.rows
     into = np.asarray(rows @ goal.astype(float)).reshape(cmdp.S, cmdp.A)
     total = np.asarray(rows.sum(axis=1)).reshape(cmdp.S, cmdp.A)
@@ -101,7 +103,7 @@ def _entering(cmdp: CMDP, goal: Mask) -> Array:
 
 
 def _surely(cmdp: CMDP, goal: Mask) -> Mask:
-    """The pairs all of whose next states are in the set."""
+    """Return the pairs whose next states are all in the set."""
     pair, _, s_next = pair_graph(cmdp)
     found = cmdp.available.ravel().copy()
     found[pair[~goal[s_next]]] = False
@@ -109,7 +111,7 @@ def _surely(cmdp: CMDP, goal: Mask) -> Mask:
 
 
 def _with_flag(cmdp: CMDP, goal: Mask, name: str) -> CMDP:
-    """The model with a flag in its state: state s until the set is entered, S + s from then on."""
+    """Return the model with a flag in its state: state s until the set is entered, S + s from then on."""
     S, A = cmdp.S, cmdp.A
     P = sparse.csr_array(cmdp.rows)
     keep, turn = (sparse.diags_array(mask.astype(float)) for mask in (~goal, goal))

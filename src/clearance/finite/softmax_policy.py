@@ -1,8 +1,8 @@
-"""π_θ for finite models: softmax over features, π(a|s) ∝ exp⟨Φ_sa, θ⟩ (Bai et al. 2023, appendix "Evaluation Details").
+"""Softmax policies of finite models: π(a|s) ∝ exp⟨Φ_sa, θ⟩ (Bai et al. 2023, appendix "Evaluation Details").
 
     score(s, a) = ∇ log π_θ(a|s) = Φ_sa − Σ_a' π(a'|s) Φ_sa'
 
-Tabular softmax is the same with Φ = the identity, d = S·A. Features are kept sparse, so both are one code path.
+Tabular softmax is the special case Φ = identity, d = S·A. Features are kept sparse, so one code path serves both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DENSE = 10**6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy:
-    """π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with features as a sparse matrix [S·A, d]. Made by `softmax` or `linear_softmax`."""
+    """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with sparse features [S·A, d]; made by `softmax` or `linear_softmax`."""
 
     S: int
     A: int
@@ -41,7 +41,7 @@ class SoftmaxPolicy:
 
     @cached_property
     def bias(self) -> Array:
-        """0 for actions that exist, −inf for others, [S, A]: added to the logits."""
+        """The array [S, A] that is added to the logits: 0 for actions that exist, −inf for others."""
         none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
         return np.where(none, -np.inf, 0.0)
 
@@ -52,43 +52,45 @@ class SoftmaxPolicy:
 
     @cached_property
     def features(self) -> Array:
-        """Φ [S, A, d], dense."""
+        """The features Φ [S, A, d] as a dense array."""
         return self.matrix.toarray().reshape(self.S, self.A, self.d)
 
     @cached_property
     def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
-        """(indptr, indices, values, action of each value) of Φ over rows s·A + a, for the compiled kernels."""
+        """The features Φ over rows s·A + a as (indptr, indices, values, action of each value),
+        for the compiled kernels.
+        """
         m = self.matrix
         action = np.repeat(np.arange(self.S * self.A) % self.A, np.diff(m.indptr))
         return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
 
     def init(self) -> Array:
-        """θ¹ = 0, the uniform policy (Alg. 1 l. 1)."""
+        """Return θ¹ = 0, the uniform policy (Algorithm 1, line 1)."""
         return np.zeros(self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """log π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return log π [..., S, A] of one θ [d] or of many [..., d]."""
         theta = np.asarray(theta, float)
         logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
         return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return π [..., S, A] of one θ [d] or of many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:
-        """log π_θ(a|s) [N]."""
+        """Return log π_θ(a|s) [N]."""
         return self.log_pi(theta)[s, a]
 
     def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
-        """∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa'; sparse if Φ is large."""
+        """Return ∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa'; sparse if Φ is large."""
         pi = self.pi(theta)
         if self.S * self.A * self.d <= DENSE:
             return self.features[s, a] - np.einsum("sa,sad->sd", pi, self.features)[s]
         return self.matrix[s * self.A + a] - (averager(pi) @ self.matrix)[s]
 
     def sample(self, theta: ArrayLike, s: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return one action for each state of s [N]."""
+        """Draw one action for each state of s [N]."""
         cdf = np.cumsum(self.pi(theta)[s], axis=-1)
         return np.minimum((rng.random(len(s))[:, None] > cdf).sum(-1), self.A - 1)
 
@@ -109,11 +111,13 @@ def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> S
 
 
 class TiedFeaturesError(InputError):
-    """The features share parameters between states or actions in a way that no linear program describes."""
+    """Raised when the features share parameters between states or actions so that no linear program gives the
+    optimum.
+    """
 
 
 def check_fits(cmdp: CMDP, policy: Any) -> None:
-    """The policy is for the model's states and actions, or an error that says what it is for."""
+    """Raise InputError unless the policy is for the model's states and actions."""
     if (policy.S, policy.A) != (cmdp.S, cmdp.A):
         raise InputError(
             f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"
@@ -125,9 +129,10 @@ def check_fits(cmdp: CMDP, policy: Any) -> None:
 def class_model(cmdp: CMDP, policy: Any) -> CMDP:
     """Return a model whose policies are those of the class {π_θ}, so that its optimum is the optimum of the class.
 
-    Possible where each state is either free (the features of its actions, less one of them, are linearly independent of
-    each other and of other states') or blind (its features are all equal, so that π stays uniform there): a blind state
-    keeps its actions, each with the average of all. Raises `TiedFeaturesError` otherwise.
+    This is possible if each state is either free (the features of its actions, minus those of one of them, are
+    linearly independent of each other and of other states') or blind (its features are all equal, so that π stays
+    uniform there). In a blind state, each action of the new model has the average effect of all actions. Raises
+    `TiedFeaturesError` otherwise.
     """
     check_fits(cmdp, policy)
     if not isinstance(policy, SoftmaxPolicy):
@@ -150,7 +155,7 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
 
 def class_policy(policy: Any, pi: Array) -> Array:
-    """Return a policy of `class_model` as one of the model itself: uniform over the actions of the blind states."""
+    """Return a policy of `class_model` as a policy of the original model: it is uniform in blind states."""
     can = np.isfinite(policy.bias)
     if policy.tabular:
         return pi
@@ -159,7 +164,9 @@ def class_policy(policy: Any, pi: Array) -> Array:
 
 
 def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
-    """Φ_sa less the features of the state's first action [S, A, d], and which states are blind [S]: all equal."""
+    """Return Φ_sa minus the features of the state's first action [S, A, d],
+    and which states are blind [S] (all are equal).
+    """
     can = np.isfinite(policy.bias)
     first = np.argmax(can, axis=1)
     contrast = np.where(can[:, :, None], policy.features - policy.features[np.arange(policy.S), first][:, None], 0.0)

@@ -1,8 +1,9 @@
-"""What follows from which transitions are possible, whatever their probabilities: no rounding can change it.
+"""Properties that depend only on which transitions are possible, not on their probabilities:
+rounding cannot change them.
 
-reachable      states that a policy, or any policy, can get to from the start
-closed classes of P_π: where a run ends up; the other states are transient
-end components sets of states with actions that stay among them and reach each of them: where runs can stay
+reachable      states that a policy, or any policy, can reach from the start
+closed classes of P_π: the sets in which a run ends up; the other states are transient
+end components sets of states with actions that stay in the set and can reach all of it: runs can stay there for ever
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Labels = NDArray[np.int64]
 
 
 def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
-    """Return the possible transitions as triples: pair s·A + a, state s, next state; without stored zeros."""
+    """Return the possible transitions as triples: pair s·A + a, state s, next state; stored zeros are left out."""
     P = sparse.coo_array(cmdp.rows)
     row, column = P.coords
     used = P.data > 0
@@ -30,21 +31,21 @@ def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
 
 
 def reachable(cmdp: CMDP, pairs: Mask | None = None) -> Mask:
-    """States [S] that can be reached from the start by the pairs [S, A] given; by all unless given."""
+    """Return the states [S] that can be reached from the start by the given pairs [S, A]; by all pairs unless given."""
     pair, s, s_next = pair_graph(cmdp)
     used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
     return spread(s[used], s_next[used], cmdp.rho > 0)
 
 
 def can_reach(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """States [S] from which the goal can be reached with positive probability by these pairs."""
+    """Return the states [S] from which the goal can be reached with positive probability by these pairs."""
     pair, s, s_next = pair_graph(cmdp)
     used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
     return spread(s_next[used], s[used], goal)
 
 
 def spread(source: Labels, target: Labels, start: Mask) -> Mask:
-    """The states that edges source → target lead to from `start`, by a breadth-first search from one extra node."""
+    """Return the states that can be reached from `start` along edges source → target, by breadth-first search."""
     S, first = len(start), np.flatnonzero(start)
     rows = np.concatenate([source, np.full(len(first), S)])
     columns = np.concatenate([target, first])
@@ -55,7 +56,7 @@ def spread(source: Labels, target: Labels, start: Mask) -> Mask:
 
 
 def closed_classes(P_pi: Any) -> Labels:
-    """Return the closed class [S] of each state under P_π, numbered from 0; −1 for transient states."""
+    """Return the number of each state's closed class [S] under P_π, from 0; −1 for transient states."""
     P: Any = sparse.coo_array(P_pi)
     row, column = (x[P.data > 0].astype(np.int64) for x in P.coords)
     S = int(P.shape[0])
@@ -67,10 +68,11 @@ def closed_classes(P_pi: Any) -> Labels:
 
 
 def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]:
-    """The maximal end components that the pairs [S, A] given form: their number for each state [S], from 0 (−1: none),
-    and the pairs [S, A] that stay inside.
+    """Return the maximal end components of the given pairs [S, A]:
+    a number for each state [S], and the pairs that stay inside.
 
-    Pairs that may leave the strongly connected component of their state are dropped until none is left that does.
+    Numbers start at 0; −1 is for states in no component. Pairs that may leave the strongly connected component of their
+    state are dropped until none is left.
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
@@ -96,7 +98,7 @@ def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
 
 
 def surely_reaching(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """States [S] from which some policy with these pairs reaches the goal with probability 1."""
+    """Return the states [S] from which some policy with these pairs reaches the goal with probability 1."""
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
     inside = np.ones(cmdp.S, bool)

@@ -1,4 +1,4 @@
-"""Transition probabilities from a list of transitions: dense when small, CSR when large, never both."""
+"""Build transition probabilities from a list of transitions: a dense array if small, CSR if large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DENSE_ENTRIES = 500_000
 def transitions(
     S: int, A: int, s: ArrayLike, a: ArrayLike, s_next: ArrayLike, prob: ArrayLike, *, dense: bool | None = None
 ) -> Any:
-    """P with P(s_next | s, a) = Σ of the `prob` listed for it: dense [S, A, S], or CSR [S·A, S] with row s·A + a.
+    """Return P, where P(s_next | s, a) is the sum of the `prob` listed for it:
+    dense [S, A, S], or CSR [S·A, S], row s·A + a.
 
     s, a, s_next and prob broadcast against each other; a pair may be listed many times.
     dense  True or False to choose; by default sparse from `DENSE_ENTRIES` on. A dense array is never made on the way to
@@ -30,5 +31,5 @@ def transitions(
 
 
 def start_at(S: int, s: int) -> np.ndarray:
-    """ρ = δ_s [S]."""
+    """Return the start distribution ρ = δ_s [S], which always starts in state s."""
     return np.eye(1, S, s)[0]

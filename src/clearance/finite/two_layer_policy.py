@@ -2,7 +2,8 @@
 
     π_W(a|s) ∝ exp f(s, a);      ∂f/∂W_j = m^(−1/2) b_j 1[W_j·x > 0] x
 
-Neurons come in pairs of opposite sign with the same W_j ~ N(0, 1/D) at first, so that f = 0 and π is uniform there.
+Neurons come in pairs of opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is
+uniform.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 
 @dataclass(frozen=True, eq=False)
 class TwoLayer:
-    """A policy class of width m over inputs x [S·A, D] of norm at most 1. Made by `two_layer`; θ = W [m, D], flat."""
+    """A policy class of width m over inputs x [S·A, D] of norm at most 1; θ is W [m, D], flattened.
+
+    Made by `two_layer`.
+    """
 
     S: int
     A: int
@@ -36,7 +40,7 @@ class TwoLayer:
 
     @cached_property
     def bias(self) -> Array:
-        """0 for actions that exist, −inf for others, [S, A]."""
+        """The array [S, A] that is added to f: 0 for actions that exist, −inf for others."""
         none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
         return np.where(none, -np.inf, 0.0)
 
@@ -51,35 +55,35 @@ class TwoLayer:
 
     @cached_property
     def sign(self) -> Array:
-        """b_j/√m [m]."""
+        """The output weights b_j/√m [m]."""
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """W at random, in pairs: f = 0."""
+        """Return a random W in pairs of opposite sign, so that f = 0."""
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
 
     def value(self, theta: ArrayLike) -> Array:
-        """f [..., S·A] of one θ [d] or of many [..., d]."""
+        """Return f [..., S·A] of one θ [d] or of many [..., d]."""
         W = np.asarray(theta, float).reshape(*np.shape(theta)[:-1], self.m, self.D)
         return np.maximum(self.x @ np.swapaxes(W, -1, -2), 0.0) @ self.sign
 
     def jacobian(self, theta: Array) -> Array:
-        """∂f/∂θ [S·A, d] of one θ."""
+        """Return ∂f/∂θ [S·A, d] at one θ."""
         active = (self.x @ theta.reshape(self.m, self.D).T > 0) * self.sign
         return (active[:, :, None] * self.x[:, None, :]).reshape(len(self.x), self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """log π [..., S, A]."""
+        """Return log π [..., S, A]."""
         f = self.value(theta)
         return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """π [..., S, A]."""
+        """Return π [..., S, A]."""
         return np.exp(self.log_pi(theta))
 
     def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
-        """∇ log π_θ(a|s) [N, d] = ∂f(s, a) − E_{a'~π} ∂f(s, a')."""
+        """Return ∇ log π_θ(a|s) [N, d] = ∂f(s, a) − E_{a'~π} ∂f(s, a')."""
         J = self.jacobian(theta).reshape(self.S, self.A, self.d)
         return J[s, a] - np.einsum("sa,sad->sd", self.pi(theta), J)[s]
 
@@ -98,7 +102,7 @@ def two_layer(
 
 
 def _one_hot(S: int, A: int) -> Array:
-    """(e_s, e_a) for every pair [S, A, S + A]."""
+    """Return the one-hot inputs (e_s, e_a) of every pair [S, A, S + A]."""
     states, acts = np.broadcast_to(np.eye(S)[:, None], (S, A, S)), np.broadcast_to(np.eye(A)[None], (S, A, A))
     return np.concatenate([states, acts], axis=-1)
 

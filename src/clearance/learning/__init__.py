@@ -1,1 +1,4 @@
-"""Algorithm 1 and its relatives: direction, dual step, loop and trace, in terms of the protocols alone."""
+"""Algorithm 1 and related algorithms: direction, dual step, loop and trace.
+
+They know problems only through protocols.
+"""

@@ -1,8 +1,8 @@
-"""The natural direction ω from weighted draws: Draws, λ → ω.
+"""Compute the natural direction ω from weighted draws and λ.
 
     ω* = argmin_ω E_{(s,a)~d} (score·(1−γ)ω − A_L)²  =  F† ∇J_L,       A_L = A_r + Σ_i λ_i A_gi
 
-Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax ω* = A_L/(1−γ) up to a
+See Bai et al. 2023, eq. (12) and Lemma "Proof of NPG update direction". For tabular softmax ω* = A_L/(1−γ) up to a
 constant per state, which changes no policy.
 """
 
@@ -26,7 +26,7 @@ G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
-    """A_L = A_r + Σ_i λ_i A_gi from stacked signals [..., 1+I] and λ [I] (eq. 14)."""
+    """Return A_L = A_r + Σ_i λ_i A_gi from stacked signals [..., 1+I] and λ [I] (eq. 14)."""
     return A[..., 0] + A[..., 1:] @ lam
 
 
@@ -34,23 +34,23 @@ def lagrangian(A: Array, lam: Array) -> Array:
 class SGD:
     """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
-    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ.
-    `printed=True` is the form as printed:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time
-    constant is longer by 1/(2(1−γ)²): 100 samples are far too few there.
-    Theory wants α ≤ 1/(4G²), which is 1/8 for one-hot features.
+    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the
+    form printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time constant
+    is longer by 1/(2(1−γ)²), so that 100 samples are far too few. The theory requires α ≤ 1/(4G²), which is 1/8 for
+    one-hot features.
     """
 
     alpha: float = 0.05
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """(step, scale, out) of the common form x ← x − step·(scale·score·x − Â) score, ω = out · mean x."""
+        """Return (step, scale, out) of the common form x ← x − step·(scale·score·x − Â) score, ω = out · mean x."""
         if self.printed:
             return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
         return self.alpha, 1.0, 1 / (1 - gamma)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """ω [d] from draws of equal weight, in their order."""
+        """Return ω [d] from draws of equal weight, taken in their order."""
         step, scale, out = self.scales(gamma)
         score = dense(draws.score)
         x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
@@ -62,18 +62,18 @@ class SGD:
 
 @dataclass(frozen=True)
 class WeightedSGD:
-    """Weighted SGD, one regression for each signal (Ding et al., JMLR 2025).
+    """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
-    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
-    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The first steps are capped at 1/(2G²), beyond which they diverge: their
-    projection on a ball serves the same end. Without a projection SGD from 0 is linear in Â, so that the separate
-    regressions on the same draws add up to one of Â_L exactly.
+    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and
+    for every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). Step sizes are capped at 1/(2G²), above which the first steps
+    diverge; the paper projects on a ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so
+    the separate regressions on the same draws add up exactly to one regression of Â_L.
     """
 
     sigma_F: float = 0.1
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """ω [d] from draws of equal weight, in their order."""
+        """Return ω [d] from draws of equal weight, taken in their order."""
         A, score = np.ascontiguousarray(draws.A), draws.score
         if isinstance(score, PairScore):
             w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
@@ -93,12 +93,12 @@ class AcceleratedSGD:
     mu_F: float = 0.05
 
     def constants(self) -> tuple[float, float, float, float]:
-        """(a, β, ξ, δ)."""
+        """Return the constants (a, β, ξ, δ)."""
         root = 3 * np.sqrt(5) * G2
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """ω [d] from draws of equal weight, in their order."""
+        """Return ω [d] from draws of equal weight, taken in their order."""
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
         if isinstance(draws.score, PairScore):
             return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
@@ -110,14 +110,15 @@ class LeastSquares:
     """Compute ω by least squares, with the pseudo-inverse or a ridge.
 
     F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
-    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the rule, not the exception. A state
-    whose policy has saturated beyond about 1e-18 falls under its cut and stays as it is; `Tabular` has no such limit.
+    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the normal case. A state whose
+    policy has saturated beyond about 1e-18 falls below the cut-off of the pseudo-inverse and does not change;
+    `Tabular` has no such limit.
     """
 
     ridge: float = 0.0
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """ω [d] from weighted draws."""
+        """Return ω [d] from weighted draws."""
         score = dense(draws.score)
         A_L = lagrangian(draws.A, lam)
         if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
@@ -135,9 +136,9 @@ class LeastSquares:
 
 
 def _shortest(X: Array, y: Array) -> Array:
-    """Return the shortest w with least ‖Xw − y‖ for few rows and many columns, by the eigenvalues of X Xᵀ.
+    """Return the shortest w that minimises ‖Xw − y‖, for few rows and many columns, from the eigenvalues of X Xᵀ.
 
-    Half the digits of the decomposition of X itself, and a hundredth of its time: networks have many parameters.
+    This has half the digits of a decomposition of X but takes a hundredth of the time; networks have many parameters.
     """
     size, u = linalg.eigh(X @ X.T)
     keep = size > 1e-10 * size[-1]
@@ -146,20 +147,20 @@ def _shortest(X: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tabular:
-    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 where there is no draw.
+    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 for pairs without draws.
 
     With exact draws this is the exact natural gradient at any saturation (Agarwal et al. 2021, Lemma 15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """ω [S·A]; draws of one pair have equal weight, so their plain mean is the weighted one."""
+        """Return ω [S·A]. Draws of one pair have equal weight, so their plain mean is the weighted one."""
         d = draws.score.shape[1]
         total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
         return total / np.maximum(np.bincount(draws.pair, minlength=d), 1) / (1 - gamma)
 
 
 def fisher(draws: Draws) -> Array:
-    """F = Σ_n weight_n score_n score_nᵀ [d, d] (Bai et al. 2023, eq. 8)."""
+    """Return the Fisher matrix F = Σ_n weight_n score_n score_nᵀ [d, d] (Bai et al. 2023, eq. 8)."""
     score = dense(draws.score)
     return score.T @ (score * draws.weight[:, None])
 
@@ -177,7 +178,7 @@ STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
 
 
 def check_direction(direction: Any) -> None:
-    """One of the directions above, with settings that mean something."""
+    """Raise InputError unless `direction` is one of the classes above with valid settings."""
     if not isinstance(direction, Direction):
         names = "SGD(), WeightedSGD(), AcceleratedSGD(), LeastSquares() or Tabular()"
         raise InputError(f"direction must be {names}, got {direction!r}")

@@ -1,4 +1,4 @@
-"""What every sampler gives to `direction`: weighted rows of (score, advantage)."""
+"""The output of every sampler and the input of every direction: weighted rows of (score, advantage)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from clearance.core.arrays import Array
 class Draws(NamedTuple):
     """Rows n with weight [N] (summing to 1), score ∇ log π(a_n|s_n) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
-    An exact evaluation is a weighted sample: every (s, a) with weight d(s, a). So one `direction` serves all.
-    `score` is a linear operator: `score @ w` and `score.T @ v` are all that is asked of it.
+    An exact evaluation is a weighted sample, in which every (s, a) has weight d(s, a), so the same directions work for
+    it. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
     """
 
     weight: Array
@@ -25,7 +25,7 @@ class Draws(NamedTuple):
 
 
 class PairScore(LinearOperator):
-    """The scores [N, S·A] of drawn pairs of a tabular softmax: e_sa − Σ_a' π(a'|s) e_sa'; a matrix only if asked."""
+    """The scores [N, S·A] of drawn pairs of a tabular softmax, e_sa − Σ_a' π(a'|s) e_sa', as a linear operator."""
 
     def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:
         super().__init__(np.dtype(float), (len(pair), pi.size))

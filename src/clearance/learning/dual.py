@@ -1,4 +1,4 @@
-"""The conservative dual step: λ, J_g − b → λ."""
+"""The conservative dual step: update λ from J_g − b."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from clearance.core.arrays import Array
 
 
 def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
-    """λ ← P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)), with slack = Ĵ_g − b [I] (Bai et al. 2023, Alg. 1 l. 16).
+    """Return P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)), the next λ,
+    with slack = Ĵ_g − b [I] (Bai et al. 2023, Algorithm 1, line 16).
 
     The projection is on [0, Λ]: the paper's (0, Λ] excludes its own start λ = 0.
     """
@@ -16,10 +17,11 @@ def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, la
 
 
 def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array | None:
-    """mean_k (Ĵ_g − b) ≥ κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k for every run [I]; None where the clip at Λ was active.
+    """Return a lower bound [I] on mean_k (Ĵ_g − b), namely κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k; None if λ reached Λ.
 
-    Each step without upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ); summed over k = 1..K. `lam` is λ^1..λ^K, η₂
-    one number or [K, I]. With a constant η₂ it is κ − (λ^{K+1} − λ^1)/(η₂ K).
+    It holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and the bound is
+    their sum over k = 1..K. `lam` is λ^1..λ^K, η₂ is one number or [K, I]. With a constant η₂ the bound is
+    κ − (λ^{K+1} − λ^1)/(η₂ K).
     """
     if np.any(lam >= lam_max) or np.any(lam_end >= lam_max):
         return None
@@ -28,9 +30,10 @@ def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | A
 
 
 def lam_max_of(gamma: float, slater: float, kappa: float, r_range: float) -> float:
-    """Λ = 2 (r⁺ − r⁻) / ((1−γ)(φ − κ)), which holds every optimal multiplier of the conservative problem twice over.
+    """Return Λ = 2 (r⁺ − r⁻) / ((1−γ)(φ − κ)), at least twice every optimal multiplier of the conservative problem.
 
-    With Slater point π̄:  max J_r ≥ J_r(π̄) + λ*(J_g(π̄) − b − κ)  gives  λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper has φ
-    where its assumption gives φ − κ. For I > 1 it bounds Σ_i λ_i. 1 when the reward is constant: then λ* = 0.
+    With Slater point π̄:  max J_r ≥ J_r(π̄) + λ*(J_g(π̄) − b − κ)  gives  λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper
+    has φ, but its assumption gives φ − κ. For I > 1 it bounds Σ_i λ_i. If the reward is constant, λ* = 0 and the
+    result is 1.
     """
     return 2 * r_range / ((1 - gamma) * (slater - kappa)) if r_range > 0 else 1.0

@@ -1,4 +1,4 @@
-"""The only loop: a sampler, a frozen method and a key → the trace of a run."""
+"""The loop that all methods share: it runs a method with a sampler and a random key, and returns the trace."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Progress = Callable[[Trace, State, int], None]  # what was just done, where that
 
 
 class Run(NamedTuple):
-    """The trace of a run, the state after it, the weighted sum of the iterates' occupancies if recorded, and the
-    environment steps that it took.
+    """The result of a run: its trace, the last state, the environment steps,
+    and the weighted sum of occupancies (or None).
     """
 
     trace: Trace
@@ -56,8 +56,9 @@ def iterate(
     """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow.
 
     d_sum   zeros [S, A]: record the exact J of every iterate, and the sum of their occupancies; None: neither
-    record  where the iterations are recorded; if it holds some already, the run resumes there, bit-identical
-    first   where the run begins; as the method and the policy class begin unless given
+    record  the recorder of the iterations; if it holds some already, the run resumes there, with bit-identical results
+    first   the position at which the run starts; by default the first state of the method and the policy class
+
     Ctrl-C ends the run and keeps the iterations done so far.
     """
     record = MemoryRecorder() if record is None else record
@@ -99,17 +100,24 @@ def iterate(
 
 
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
-    """How many iterations until the next look; a clock that stands still or goes back must not fill the memory."""
+    """Return the number of iterations until the next progress report,
+    limited so that a stopped clock cannot fill the memory.
+    """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 
 
 def _numbers_of(at: Position) -> int:
-    """Return what one iteration of a chunk holds, roughly: θ, and a linear system where occupancies are recorded."""
+    """Return roughly how many numbers one iteration of a chunk holds:
+    θ, and a linear system if occupancies are recorded.
+    """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 
 
 def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace, Array | None]:
-    """Add the exact J of the iterates, and their occupancies to the sum, in the same order whatever the chunks are."""
+    """Return the part of the trace with the exact J of its iterates, and the sum of occupancies with theirs added.
+
+    The order of summation does not depend on the chunks.
+    """
     known = None if d_sum is None or not len(part) else sampler.measure(part.theta)
     if known is None or d_sum is None:
         return part, d_sum
@@ -121,7 +129,9 @@ def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace,
 def _advance_while_finite(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace, str]:
-    """n iterations, or as many as lead to finite numbers; then what to say of the one after them."""
+    """Run n iterations, or as many as give finite numbers;
+    also return an error message if the next one does not, else "".
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said in words
         after, part = _advance(sampler, method, key, state, n, lam_max)
         if np.all(np.isfinite(after.theta)) and np.all(np.isfinite(after.lam)):
@@ -135,7 +145,7 @@ def _advance_while_finite(
 def _advance(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
-    """Run n iterations: in one compiled call where the sampler has one, else one readable step after the other."""
+    """Run n iterations: in one compiled call if the sampler has one for this method, else step by step."""
     compiled = sampler.advance(method, key, state, n, lam_max)
     if compiled is not None:
         return compiled

@@ -1,10 +1,10 @@
-"""The natural direction of networks: conjugate gradients on products with the Fisher matrix, and a step bounded in KL.
+"""The natural direction of networks: conjugate gradients with products of the Fisher matrix, and a step bounded in KL.
 
     ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ,  M the head's Fisher matrix at out
 
-F is the expectation over actions in closed form, where the paper's regression has the sampled ones: with more
-parameters than draws that regression would fit the noise of Â. The scores give the products F v (`NetworkScore`); the
-conjugate gradients themselves run in float64.
+F takes the expectation over actions in closed form, while the paper's regression uses the sampled actions: with more
+parameters than draws that regression would fit the noise of Â. The scores provide the products F v (`NetworkScore`);
+the conjugate gradients run in float64.
 
     θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
 """
@@ -21,7 +21,7 @@ from clearance.core.arrays import Array
 
 
 class FisherRows(Protocol):
-    """Rows at which the Fisher matrix F of a policy is estimated."""
+    """A protocol for the rows from which the Fisher matrix F of a policy is estimated."""
 
     @property
     def theta(self) -> Any: ...
@@ -31,12 +31,12 @@ class FisherRows(Protocol):
         ...
 
     def kl_to(self, new: Array) -> float:
-        """Return the mean KL divergence of π_θ and π_new."""
+        """Return the mean KL divergence between π_θ and π_new."""
         ...
 
 
 class NaturalScore(Protocol):
-    """Scores [N, d] of a policy whose Fisher matrix is known in closed form."""
+    """A protocol for scores [N, d] of a policy whose Fisher matrix is known in closed form."""
 
     def gradient(self, A: Array) -> Array:
         """Return Σ_n weight_n A_n score_n [d]."""
@@ -49,7 +49,9 @@ class NaturalScore(Protocol):
 
 @dataclass(frozen=True)
 class Natural:
-    """How ω is found: conjugate-gradient iterations, damping, and the share of the rows that F is estimated from."""
+    """The settings with which ω is computed: conjugate-gradient iterations, damping,
+    and the share of rows used for F.
+    """
 
     iterations: int = 10
     damping: float = 0.1
@@ -60,14 +62,14 @@ class Natural:
         return max(1, round(1 / self.share))
 
     def __call__(self, score: NaturalScore, A_L: Array) -> tuple[Array, float, FisherRows]:
-        """ω [d] for advantages A_L [N], ωᵀFω, and the rows that F was estimated from."""
+        """Return ω [d] for advantages A_L [N], the product ωᵀFω, and the rows from which F was estimated."""
         g, rows = score.gradient(A_L), score.every(self.stride)
         omega, rest = conjugate_gradients(lambda v: rows.fisher(v) + self.damping * v, g, self.iterations)
         return omega, float(omega @ (g - rest) - self.damping * omega @ omega), rows
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """βω with β as in the head of the module."""
+    """Return the step βω, with β as defined at the head of the module."""
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)
     for _ in range(10):
@@ -78,7 +80,7 @@ def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: floa
 
 
 def conjugate_gradients(F: Callable[[Array], Array], g: Array, iterations: int) -> tuple[Array, Array]:
-    """x ≈ F⁻¹ g after so many steps of the method of conjugate gradients from 0, and what is left, g − F x."""
+    """Return x ≈ F⁻¹ g after `iterations` steps of conjugate gradients from 0, and the residual g − F x."""
     x, r, p = np.zeros_like(g), g, g
     for _ in range(iterations):
         rr = r @ r

@@ -1,4 +1,4 @@
-"""Where a run stands, and what is recorded of it: in memory here, in a folder in `store`."""
+"""The position of a run, and the recorder of its iterations: in memory here, in a folder in `runs.run_writer`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from clearance.learning.trace import Trace
 
 
 class Position(NamedTuple):
-    """All that the rest of a run depends on.
+    """Everything that the rest of a run depends on.
 
-    state  θ, λ, k, and what sampler and method remember
+    state  θ, λ, k, and the memories of sampler and method
     d_sum  the sum of the occupancies of the iterates [S, A], if they are recorded
-    steps  environment steps so far;  each  of one iteration, on average over the last chunk of them
+    steps  environment steps so far
+    each   environment steps of one iteration, on average over the last chunk
     """
 
     state: State
@@ -25,32 +26,32 @@ class Position(NamedTuple):
 
 
 class Recorder(Protocol):
-    """What the loop tells of its iterations."""
+    """A protocol for objects to which the loop reports its iterations."""
 
     @property
     def at(self) -> Position:
-        """After the last iterations that were added."""
+        """The position after the last iterations that were added."""
         ...
 
     @property
     def room(self) -> float:
-        """Iterations until it wants to save."""
+        """The number of iterations until the recorder should save."""
         ...
 
     def begin(self, first: Position) -> Position:
-        """Return where to continue: at `first`, unless iterations were recorded before."""
+        """Return the position at which to continue: `first`, unless iterations were recorded before."""
         ...
 
     def add(self, part: Trace, at: Position) -> None:
-        """Iterations, and where they led: all of this or, when interrupted, nothing."""
+        """Add iterations and the position after them; an interrupted call adds nothing."""
         ...
 
     def save(self) -> None:
-        """Save all that was added, so that another process can continue."""
+        """Save everything that was added, so that another process can continue."""
         ...
 
     def end(self) -> None:
-        """There will be no more."""
+        """Finish the recording; no iterations follow."""
         ...
 
     def trace(self) -> Trace:
@@ -59,7 +60,7 @@ class Recorder(Protocol):
 
 
 class MemoryRecorder:
-    """The record of a run that is not written anywhere."""
+    """A recorder that keeps the run in memory and writes nothing."""
 
     room = math.inf
 
@@ -78,10 +79,10 @@ class MemoryRecorder:
         self._added.append((part.thinned(at.state.k - len(part)), at))
 
     def save(self) -> None:
-        """There is nowhere to put it."""
+        """Do nothing, since the recording stays in memory."""
 
     def end(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def trace(self) -> Trace:
         return Trace.joined([part for part, _ in self._added if part is not None])

@@ -1,8 +1,10 @@
-"""What the algorithms ask of a problem: the `Sampler` protocol. Finite models and simulators implement it.
+"""The `Sampler` protocol, which is all that the algorithms know of a problem.
+
+Finite models and simulators implement it.
 
     batch(key, memory, θ, N) → Draws(weight, score, A), Ĵ [1+I], memory, environment steps
 
-A class that inherits from `Sampler` gets the defaults of the optional parts (`measure`, `advance`).
+A class that inherits from `Sampler` gets defaults for the optional parts (`measure`, `advance`).
 """
 
 from __future__ import annotations
@@ -18,29 +20,29 @@ from clearance.learning.trace import Trace
 
 
 class Limits(Protocol):
-    """The part of a problem that an algorithm may read: discount, limits, and the sizes of the signals."""
+    """A protocol for the part of a problem that an algorithm may read: discount, limits, and ranges of the signals."""
 
     @property
     def gamma(self) -> float: ...
 
     @property
     def b(self) -> Array:
-        """Lower limits of J_g [I]."""
+        """The lower limits of J_g [I]."""
         ...
 
     @property
     def I(self) -> int:  # noqa: E743
-        """Number of constraints."""
+        """The number of constraints."""
         ...
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges of r and of each g_i [I], the units of the problem; 1 where a signal is constant."""
+        """The ranges (max − min) of r and of each g_i [I], the units of the problem; 1 if a signal is constant."""
         ...
 
 
 class PolicyClass(Protocol):
-    """A parametrised class of policies π_θ."""
+    """A protocol for a parametrised class of policies π_θ."""
 
     @property
     def tabular(self) -> bool:
@@ -53,7 +55,9 @@ class PolicyClass(Protocol):
 
 
 class Sampler(Protocol):
-    """Draws for one problem and one policy class. What it carries from batch to batch is its `memory`."""
+    """A protocol for objects that draw samples for one problem and one policy class;
+    `memory` carries data between batches.
+    """
 
     # Whether the loop should record each iteration on its own: iterations are long, and environments may fail.
     stepwise: ClassVar[bool] = False
@@ -62,7 +66,7 @@ class Sampler(Protocol):
 
     @property
     def statement(self) -> Any:
-        """What the algorithm may read of the problem: its `Limits`."""
+        """The part of the problem that the algorithm may read: its `Limits`."""
         ...
 
     def begin(self) -> Any:
@@ -70,24 +74,26 @@ class Sampler(Protocol):
         return None
 
     def batch(self, key: np.uint64, memory: Any, theta: Array, N: int, /) -> tuple[Draws, Array, Any, int]:
-        """Return draws for the direction, Ĵ [1+I] for the dual step, the memory after them, and their steps."""
+        """Return draws for the direction, Ĵ [1+I] for the dual step, the new memory, and the environment steps."""
         ...
 
     def carry(self, theta: Array, before: Any, after: Any) -> Array:
-        """Return θ of the same policy once the memory has moved from `before` to `after`."""
+        """Return the θ with which the policy stays the same when the memory changes from `before` to `after`."""
         return theta
 
     def measure(self, theta: Array) -> tuple[Array, Array] | None:
-        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]; None where they are not known."""
+        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]; None if they are not known."""
         return None
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
-        """Run n iterations in one compiled call, where the sampler has one for this method; None elsewhere."""
+        """Run n iterations in one compiled call if the sampler has one for this method, else return None."""
         return None
 
 
 class TabularSampler(Sampler, Protocol):
-    """A sampler whose draws can carry one more signal [S, A], behind the others in A and not in Ĵ: an entropy, say."""
+    """A sampler whose draws can carry one more signal [S, A], such as an entropy:
+    the last column of A, not part of Ĵ.
+    """
 
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None, /

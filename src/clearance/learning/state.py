@@ -1,4 +1,4 @@
-"""What is carried from one iteration to the next, and what may be watched of it."""
+"""The state carried from one iteration to the next, and the information that an iteration reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from clearance.core.arrays import Array
 
 
 class State(NamedTuple):
-    """What is carried from one iteration to the next: θ [d], λ [I], the number k of iterations done, the sampler's
-    memory, and what the method remembers beside θ and λ. Both memories are nested tuples of arrays and numbers.
+    """The state carried from one iteration to the next.
+
+    It holds θ [d], λ [I], the number k of iterations done, the sampler's memory, and the method's memory beside θ
+    and λ. Both memories are nested tuples of arrays and numbers.
     """
 
     theta: Array
@@ -24,9 +26,9 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What may be watched of iteration k: Ĵ [1+I], ‖ω‖ and the environment steps taken.
+    """The information that iteration k reports: Ĵ [1+I], ‖ω‖ and the environment steps taken.
 
-    counts  the weight of θ^k in the mixture that the method gives out: 1 unless it leaves some iterates out
+    counts  the weight of θ^k in the mixture that the method returns: 1 unless the method leaves out some iterates
     """
 
     J_hat: Array

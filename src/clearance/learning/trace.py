@@ -1,7 +1,7 @@
-"""What a run leaves behind: arrays over the iterations k = 1..K.
+"""The trace of a run: arrays over the iterations k = 1..K.
 
-θ is kept of every one of the first M iterates, of every second up to 2M, of every fourth up to 4M and so on, so that
-long runs stay small: M is 8192, or less where θ is long. Which ones are kept depends on k alone.
+θ is kept for each of the first M iterates, for every second one up to 2M, for every fourth one up to 4M and so on, so
+that long runs stay small: M is 8192, or less if θ is long. Which ones are kept depends on k alone.
 """
 
 from __future__ import annotations
@@ -28,9 +28,14 @@ SCHEMA = "clearance/trace/1"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """theta [K, d] and lam [K, I] before step k; J_hat [K, 1+I] sampled at θ^k; ‖ω^k‖ [K]; environment steps [K];
-    counts [K] the weight of θ^k in the mixture that the method gives out; J [K, 1+I] the exact values of θ^k where the
-    model is known, else no rows. Long runs keep the rows `kept` of theta.
+    """Arrays over the iterations of a run.
+
+    theta, lam  θ [K, d] and λ [K, I] before step k; of theta, long runs keep only the rows `kept`
+    J_hat       Ĵ [K, 1+I], sampled at θ^k
+    omega_norm  ‖ω^k‖ [K]
+    steps       environment steps [K]
+    counts      the weight of θ^k in the mixture that the method returns [K]
+    J           the exact values of θ^k [K, 1+I] if they were recorded, else no rows
     """
 
     theta: Array
@@ -42,7 +47,7 @@ class Trace:
     J: Array
 
     def __repr__(self) -> str:
-        """Return its length: the columns of a stored trace are not read for it."""
+        """Return a text with the length only, so that the columns of a stored trace are not read."""
         columns = ", ".join(f.name for f in fields(Trace))
         return f"<{type(self).__name__}: {len(self):,} iterations; {columns}>"
 
@@ -55,15 +60,15 @@ class Trace:
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of `theta` for the iterates k, or for the last ones before them that are kept; none twice."""
+        """Return the rows of `theta` for the iterates k, or for the last kept ones before them, without duplicates."""
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """Return the iterations begin, begin + 1, … of a run, with the θ that are kept of them."""
+        """Return this part of a run, which starts at iteration `begin`, with only those θ that are kept."""
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
-        """Some of the iterations, where all θ are there."""
+        """Return a slice of the iterations; all θ must still be there."""
         return Trace(*(getattr(self, f.name)[part] for f in fields(self)))
 
     @classmethod
@@ -71,9 +76,11 @@ class Trace:
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
     def columns(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Named columns: k, then all of the trace but θ. J and Ĵ have the reward first, λ one for each constraint.
+        """Return named columns: k, then everything but θ.
 
-        names  of the constraints [I]; g0, g1, … unless given
+        J and Ĵ have the reward first, λ has one column per constraint.
+
+        names  the names of the constraints [I]; g0, g1, … unless given
         """
         table: dict[str, Any] = {"k": np.arange(len(self))}
         I = self.lam.shape[1]
@@ -94,7 +101,7 @@ class Trace:
         return make_frame(self.columns(names))
 
     def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
-        """The iterations begin, begin + 1, … of the run with this id as one file, with the θ that are kept of them."""
+        """Write the iterations from `begin` on of the run with the id `run` as one file, with the θ that are kept."""
         shape, n = self.theta.shape[1:], len(self)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         place = {"schema": np.array(SCHEMA), "begin": np.int64(begin), "kept": kept_iterates(begin, begin + n, shape)}
@@ -102,13 +109,13 @@ class Trace:
 
     @classmethod
     def load(cls, path: AnyPath, run: str | None = None) -> Trace:
-        """Read a file of a trace; with the id of a run, only one of that run."""
+        """Read a file of a trace; if a run id is given, raise InputError for a file of another run."""
         columns = [f.name for f in fields(cls)]
         return cls(**_columns(path, columns, run))
 
 
 class StoredTrace(Trace):
-    """The trace of a run folder: each column is read from its files when it is asked for, and not kept in memory."""
+    """The trace of a run folder, which reads each column from its files on access and does not keep it in memory."""
 
     def __init__(self, files: Sequence[AnyPath], tail: Trace | None, n: int) -> None:
         for name, value in (("files", files), ("tail", tail), ("n", n)):
@@ -137,7 +144,7 @@ def _columns(path: AnyPath, names: list[str], run: str | None) -> dict[str, NDAr
 
 
 def count_iterations(path: AnyPath, run: str) -> int:
-    """Return how many iterations a file of the trace of this run has; θ is not read."""
+    """Return the number of iterations in a trace file of this run, without reading θ."""
     return len(_columns(path, ["omega_norm"], run)["omega_norm"])
 
 
@@ -150,6 +157,6 @@ def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.in
 
 
 def running_average(x: Array) -> Array:
-    """x̄_k = (x_1 + … + x_k)/k along the first axis: what the figures of Bai et al. 2023 show."""
+    """Return x̄_k = (x_1 + … + x_k)/k along the first axis, which the figures of Bai et al. 2023 show."""
     k = np.arange(1, len(x) + 1).reshape(-1, *[1] * (x.ndim - 1))
     return np.cumsum(x, axis=0) / k

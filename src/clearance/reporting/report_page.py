@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from clearance import __version__
-from clearance.certificates.price_words import PRICE
+from clearance.certificates.price_words import PRICE, prices
 from clearance.certificates.verdict_words import as_written
 from clearance.core.criterion import short_words
 from clearance.core.labels import label
@@ -185,12 +185,12 @@ def _certificate(view: View) -> Element:
     said = view.certificate
     if not said:
         return el("p", "None yet.")
-    lam, product = said.get("lam"), said.get("complementarity")
+    lam, product = prices(said), said.get("complementarity")
     low, high = ("proven at least", "proven at most") if said.get("evidence") == "exact" else ("at least", "at most")
-    prices = [] if lam is None else [label("lam"), "λ·slack"]
-    heads = ("", "value", low, high, "limit", "slack", *prices)
+    priced = [] if lam is None else [label("lam"), "λ·slack"]
+    heads = ("", "value", low, high, "limit", "slack", *priced)
     lower, upper = said["J_lower"], said["J_upper"]
-    none = ["—"] * (2 + len(prices))
+    none = ["—"] * (2 + len(priced))
     rows: list[Sequence[str]] = [(label("J_r"), number(said["J_r"]), number(lower[0]), number(upper[0]), *none)]
     for i, (name, cost) in enumerate(zip(view.names, view.costs, strict=True)):
         ends = sorted((as_written(lower[1 + i], cost=cost), as_written(upper[1 + i], cost=cost)))
@@ -205,7 +205,7 @@ def _certificate(view: View) -> Element:
 def _notes(view: View) -> list[str]:
     said = view.certificate
     if said.get("evidence") == "exact":
-        return [f"Price λ: {PRICE}."] if said.get("lam") else []
+        return [f"Price λ: {PRICE}."] if prices(said) else []
     return [f"Bounds hold with confidence {1 - said['delta']:g} each, at any stopping time."] if said["delta"] else []
 
 

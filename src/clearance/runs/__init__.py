@@ -1,1 +1,1 @@
-"""solve, certify and resume: one pipeline, and the run folder that it writes."""
+"""The pipeline behind solve, certify and resume, and the run folder that it writes and reads."""

@@ -1,7 +1,7 @@
-"""Check the certificate of a run folder when it is shown: from the model and the policy beside it, and its ledger.
+"""Check the certificate of a run folder against the model, the policy and the ledger in the same folder.
 
-A folder may come from a stranger who made its hashes fit. What follows from the files that are there is computed again,
-and a number that contradicts it is refused with one line that names the field.
+A folder may come from someone who altered a file and recomputed the hashes. Everything that follows from the other
+files is therefore computed again, and a number that contradicts them raises an InputError that names the field.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Field = tuple[str, str] | None
 
 @dataclass(frozen=True)
 class CheckedCertificate:
-    """The certificate of a run folder, and whether it was computed again.
+    """A certificate of a run folder, together with the result of checking it.
 
-    checked  whether its verdict and values follow from the model and the policy in the folder
-    message  what was checked, or why nothing was
-    J_r      the reward by the model, where it was computed
+    checked  whether verdict and values were confirmed by the model and the policy in the folder
+    message  one sentence that says what was checked, or why nothing was
+    J_r      the reward computed from the model; None if it was not computed
     """
 
     certificate: Certificate
@@ -51,11 +51,11 @@ class CheckedCertificate:
 
 
 def check_certificate(run: str | Path | RunFolder) -> CheckedCertificate:
-    """Check the certificate of a run folder; raise `InputError` where it contradicts itself or the files beside it.
+    """Check the certificate of a run folder; raise `InputError` if it contradicts itself or the other files.
 
-    For a finite model the values are enclosed again from the model and the policy. For a simulator, whose code is not
-    in the folder, and beyond 5 million transitions times components, only the numbers are compared: with each other,
-    with the problem and with the ledger.
+    For a finite model the values are computed again, with error bounds, from the model and the policy. Two kinds of run
+    are only checked for consistency with the problem and the ledger: simulators, whose code is not in the folder, and
+    models with more than 5 million transitions times mixture components.
     """
     run = load(run) if isinstance(run, str | Path) else run
     said = run.certificate
@@ -114,7 +114,10 @@ def _problem_differs(run: RunFolder, said: Certificate) -> Field:
 
 
 def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
-    """Return what the tests spent, against the ledger; version 0.1 stored neither."""
+    """Return the field of the certificate that contradicts the ledger, and why; None if they agree.
+
+    Certificates of version 0.1 store neither `spent` nor `level`, and are not compared.
+    """
     if said.spent is None or said.level is None or said.delta is None:
         return None
     if not run.has(NAME):
@@ -139,7 +142,10 @@ def _verdict_differs(said: Certificate, again: Certificate) -> Field:
 
 
 def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
-    """Return the stored values are those by the model but for rounding, and both enclosures hold, so they overlap."""
+    """Return the field that contradicts the recomputed certificate, and why; None if they agree.
+
+    Stored and recomputed values must be equal up to rounding, and their intervals must overlap.
+    """
     sizes = [_size(cmdp, h) for h in range(1 + cmdp.I)]
     ours = zip([again.J_r, *again.J_g], again.J_lower, again.J_upper, strict=True)
     theirs = zip([said.J_r, *said.J_g], said.J_lower, said.J_upper, strict=True)
@@ -156,12 +162,17 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 
 def _size(cmdp: CMDP, h: int) -> float:
-    """Return the scale of J of the reward (h = 0) or of a utility."""
+    """Return the scale of J for the reward (h = 0) or for utility h: the largest |signal| times the weight of an
+    episode.
+    """
     return float(np.abs(cmdp.h[h]).max()) * scale_of(cmdp)
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
-    """Return the bound must be at least the dual function at the stored λ, which proves it."""
+    """Return the wrong field and why, if the stored λ does not prove the stored upper bound on the optimum; else None.
+
+    The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it.
+    """
     if said.bound is None:
         return None
     if said.lam is None:

@@ -1,8 +1,7 @@
-"""certify: measure a policy again, from nothing but the problem and the policy; never from the trace of a run.
+"""certify: measure a policy again from the problem and the policy alone; the trace of a run is never used.
 
-For a finite model the values are enclosed in real arithmetic for the stored numbers: CERTIFIED means proven. From
-samples CERTIFIED means: a policy that breaks a limit gets this verdict with probability at most δ, whenever the
-sampling stops.
+For a finite model the values are enclosed in intervals without rounding error, and CERTIFIED means proven. With
+samples, a policy that breaks a limit is CERTIFIED with probability at most δ, whenever the sampling stops.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ def certify(
 
     problem   a finite model, or a simulator
     policy    an `Optimum` or a `Solution`: its policy. Finite model: a table [S, A], an action for each state [S]
-              (whole numbers), a `Mixture`, or any rule `state -> action` (then only samples can tell; a
+              (whole numbers), a `Mixture`, or any rule `state -> action` (which can only be sampled; a
               method `reset` of the rule is called at the start of every episode). Simulator: a `NetworkMixture`; on a
               Gymnasium problem also any rule `observation -> action`. Rules are never copied, and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
-              `budget` steps, and the verdict holds at level `delta`. A simulator has one kind, which it knows
-    executor  who draws the episodes (samples): the evidence is bit-identical for every executor
-    out       a folder that keeps a ledger of the tests made in it (samples): a run folder, or one of its own. The same
-              policy and statement at the same δ continue their test, where `budget` counts from its first episode and
-              `seed` is the one it was begun with; everything else, and every rule, gets a new share of δ. Without a
-              folder nothing counts the tests: to repeat one with another seed spends δ again
+              `budget` steps, and the verdict holds at level `delta`. Each simulator supports one kind only
+    executor  runs the episodes on several workers (samples); the evidence is bit-identical for every executor
+    out       a folder with a ledger of its tests (samples): a run folder, or a folder for certificates alone. Testing
+              the same policy and limits at the same δ again continues the first test: `budget` counts from its first
+              episode, and its `seed` stays. Any other test, and every test of a rule, gets a new share of δ. Without
+              a folder the tests are not counted: repeating one with another seed spends δ again
     options   for finite models:
-              best     the optimum, if it is at hand;  compare=False: do not compute it (exact)
+              best     the optimum, if it is known already;  compare=False: do not compute it (exact)
               bounds   declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
-              base     V̂ [S, 1+I], a guess of the values as control variate: the verdict is valid for any (samples)
+              base     V̂ [S, 1+I], estimated values used as control variate; the verdict is valid for any V̂ (samples)
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")

@@ -1,7 +1,7 @@
-"""Checkpoints: nested tuples of arrays and numbers as one `.npz`, and back; torn or altered ones are recognised.
+"""Checkpoints: save nested tuples of arrays and numbers as one `.npz` file, and load them again.
 
-The structure is JSON beside the arrays, and is rebuilt in the likeness of a template (the beginning of the same run),
-so that no name of a class is ever taken from a file. A digest over structure and arrays is kept with them.
+The structure is stored as JSON beside the arrays. It is rebuilt by the types of a template (the first state of the
+same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: a description of the structure, its arrays, the sha256 of the files that it rests on, and the
-    id of its run (none in version 0.1).
+    """A checkpoint as read from its file.
+
+    tree    the nested structure as JSON data; arrays are referred to by name
+    arrays  the arrays by name
+    files   name, size and sha256 of the other files that this checkpoint needs
+    run     the id of the run; None in version 0.1
     """
 
     tree: Any
@@ -36,7 +40,7 @@ class Checkpoint(NamedTuple):
     run: str | None
 
     def rebuilt(self, template: Any, part: str) -> Any:
-        """Return one part of the tree, in the likeness of `template`."""
+        """Return one part of the tree, with the tuple types and array shapes of `template`."""
         return _rebuild(template, self.tree["dict"][part], self.arrays)
 
 
@@ -48,7 +52,7 @@ def save(path: AnyPath, tree: dict[str, Any], files: dict[str, dict[str, Any]], 
 
 
 def load(path: AnyPath, run: str | None = None) -> Checkpoint:
-    """Return a checkpoint that is as it was written, of the run with this id; else an error that names the file."""
+    """Load a checkpoint and check its sha256, and its run id if `run` is given; raise InputError if one is wrong."""
     arrays = read_arrays(path, packed=False)
     if str(arrays.pop("schema", None)) != SCHEMA or "meta" not in arrays:
         raise InputError(f"{path}: is no checkpoint of schema {SCHEMA}")
@@ -66,19 +70,19 @@ def load(path: AnyPath, run: str | None = None) -> Checkpoint:
 
 
 def names(folder: Path, handle: int | None = None) -> list[str]:
-    """Return the checkpoints in a run folder, the oldest first; nothing is followed there."""
+    """Return the paths of the checkpoints in a run folder, oldest first; symbolic links are not followed."""
     found = (Path(name) for name in names_in(folder, "checkpoint", handle))
     return [f"checkpoint/{name}" for name in found if name.suffix == ".npz" and name.stem.isdecimal()]
 
 
 def tail_of(found: Checkpoint) -> Trace | None:
-    """Return the iterations that a checkpoint holds beyond those in the files of the trace."""
+    """Return the last iterations, which the checkpoint stores because no trace file has them yet; None if none."""
     tail = found.rebuilt(None, "tail")
     return None if tail is None else Trace(**{f.name: tail[f.name] for f in fields(Trace)})
 
 
 def _describe(x: Any, arrays: Arrays) -> Any:
-    """Return the structure of x as JSON data; its arrays are put aside under numbers."""
+    """Return the structure of x as JSON data, and put its arrays into `arrays` under new names."""
     if x is None or (isinstance(x, bool | int | str) and not isinstance(x, np.generic)):
         return {"value": x}
     if isinstance(x, float) and not isinstance(x, np.generic):
@@ -100,7 +104,7 @@ def type_name(x: tuple[Any, ...] | list[Any]) -> str:
 
 
 def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
-    """Return what `_described` was given; tuples of the template's types, which a file cannot name."""
+    """Invert `_describe`; tuple types come from `template`, because a file must not name classes."""
     (kind, inside), *_ = tree.items()
     if kind == "value":
         return inside
@@ -126,6 +130,6 @@ def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
 
 
 def _fits(found: NDArray[Any], template: Any) -> bool:
-    """Return whether compiled code may take an array for what the run began with: no axis may have become shorter."""
+    """Return whether an array can replace the template's in compiled code: same dtype and rank, and no axis shorter."""
     same = found.dtype == template.dtype and found.ndim == template.ndim
     return same and all(n >= least for n, least in zip(found.shape, template.shape, strict=True))

@@ -1,7 +1,7 @@
-"""evaluate: what a policy does. Exact values on a finite model; on a simulator, episode by episode.
+"""evaluate: compute the exact values of a policy on a finite model, or measure its episodes on a simulator.
 
-A certificate is about expectations. How single episodes spread around them, and how often one of them passes a limit,
-is measured here.
+A certificate is about expected values. The functions here measure how single episodes vary around them, and how often
+a single episode passes a limit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ HEADS = ("", "mean", "interval", *(f"{q:.0%}" for q in QUANTILES), "worst", "lim
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EpisodeStatistics:
-    """Statistics of n episodes of one policy.
+    """Statistics of n episodes of one policy on a simulator.
 
-    name      of the problem;  names, costs, b: its constraints, as its statement has them
-    returns   [n] Σ γ^t r_t of each episode, over its horizon
-    values    [n, I] the same for each constraint, costs as costs
-    lengths   [n] steps until the episode ended, or was left at the horizon
-    delta     intervals cover with probability 1 − delta each; those of means only approximately, by Student's t
+    name      the name of the problem
+    names, costs, b  the constraints: their names, whether each is a cost, and their lower limits as utilities
+    returns   [n] discounted return Σ γ^t r_t of each episode, up to the horizon
+    values    [n, I] discounted sum of each constraint in each episode; costs have the sign that the user gave them
+    lengths   [n] number of steps until the episode ended or reached the horizon
+    delta     each interval covers with probability 1 − delta; those of means only approximately (Student's t)
     """
 
     name: str
@@ -61,28 +62,28 @@ class EpisodeStatistics:
 
     @property
     def limits(self) -> Array:
-        """[I] as their user wrote them."""
+        """The limits [I], with the sign that the user gave them: upper limits of costs, lower limits of utilities."""
         return np.where(self.costs, 0.0 - self.b, self.b)
 
     @property
     def mean(self) -> Array:
-        """The mean return and the mean of each constraint [1+I]."""
+        """The mean return, followed by the mean of each constraint [1+I]."""
         return np.append(self.returns.mean(), self.values.mean(0))
 
     @cached_property
     def interval(self) -> tuple[Array, Array]:
-        """Approximate confidence bounds (low, high) of the means [1+I], by Student's t. No certificate rests on it."""
+        """Approximate confidence bounds (low, high) of the means [1+I] by Student's t; not used by certificates."""
         X = np.column_stack([self.returns, self.values])
         width = stats.t.ppf(1 - self.delta / 2, len(X) - 1) * X.std(0, ddof=1) / np.sqrt(len(X))
         return self.mean - width, self.mean + width
 
     def quantiles(self, q: Any = QUANTILES) -> Array:
-        """[len(q), 1+I] of the return and of each constraint over the episodes."""
+        """Return the q-quantiles over the episodes [len(q), 1+I], of the return and of each constraint."""
         return np.quantile(np.column_stack([self.returns, self.values]), np.atleast_1d(q), axis=0)
 
     @property
     def beyond(self) -> Array:
-        """[I] the share of the episodes that pass a limit on their own; a certificate limits their mean only."""
+        """The share of the episodes that pass each limit [I]; a certificate only limits the mean over episodes."""
         return self._passed.mean(0)
 
     @property
@@ -99,7 +100,7 @@ class EpisodeStatistics:
         return sign * self.values > sign * self.limits
 
     def table(self) -> list[dict[str, Any]]:
-        """One row for the return, one for each constraint, one for the length."""
+        """Return one row of statistics for the return, one for each constraint, and one for the episode length."""
         columns = [("return", self.returns), *zip(self.names, self.values.T, strict=True), ("length", self.lengths)]
         low, high = self.interval
         rows = []
@@ -120,7 +121,7 @@ class EpisodeStatistics:
         return rows
 
     def cells(self) -> list[tuple[str, ...]]:
-        """The table as texts, below `HEADS`."""
+        """Return the rows of `table` as texts, in the columns of `HEADS`."""
         found = []
         for j, row in enumerate(self.table()):
             interval = "{:.6g} to {:.6g}".format(*row["interval"]) if "interval" in row else ""
@@ -148,21 +149,21 @@ class EpisodeStatistics:
         return finish_figure(draw_episodes(load_pyplot(), self))
 
     def save(self, path: str | Path) -> None:
-        """Write one row per episode (.csv)."""
+        """Write a CSV file with one row per episode."""
         rows = np.column_stack([self.returns, self.values, self.lengths]).tolist()
         write_csv(path, ("return", *self.names, "length"), rows)
 
 
 def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: int = 0, delta: float = 0.05) -> Any:
-    """Return what a policy does on a problem.
+    """Evaluate a policy: exactly on a finite model, from episodes on a simulator.
 
-    A finite model: V, Q, A, the occupancy d and J of the stationary policy π [S, A], exactly (an `Evaluation`).
-    A simulator: `EpisodeStatistics` of so many episodes (1,000 unless given): returns, costs, lengths, their quantiles,
-    and how often single episodes pass a limit.
+    Finite model: returns an `Evaluation` with the exact V, Q, A, occupancy d and J of the stationary policy π [S, A].
+    Simulator: returns `EpisodeStatistics` of `episodes` episodes (default: 1,000): returns, costs, lengths, their
+    quantiles, and how often a single episode passes a limit.
 
     policy   on a simulator: a `NetworkMixture`, a policy by `load_policy`, a `Solution`, a run folder or policy file,
              or a rule `observation -> action`, whose method `reset`, if it has one, is called before every episode
-    seed     of episodes that neither learning nor any certificate has used
+    seed     of the episodes; they are independent of those used for learning and for certificates
     delta    intervals cover with probability 1 − delta each
     """
     if isinstance(problem, CMDP):
@@ -184,7 +185,7 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
 
 
 def runnable(simulator: Any, policy: Any) -> Any:
-    """Return a policy for a simulator as a `NetworkMixture`, or the rule as it is."""
+    """Return the policy as a `NetworkMixture` that fits the simulator; a rule is returned unchanged."""
     from clearance.deploy.running_policy import NetworkRunner
     from clearance.runs import run_reader
     from clearance.runs.solution import Solution

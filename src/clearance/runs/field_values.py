@@ -1,7 +1,7 @@
-"""From text to the value of a setting, and back: the one place that the command line, grids and run folders share.
+"""Parse the value of a setting from text, and write it back: used by the command line, by grids and by run folders.
 
-Every parser takes a text and returns a value, or raises `InputError` with a message that begins with "must be": who
-calls it puts the name of the setting in front.
+Every parser takes a text and returns a value, or raises `InputError` with a message that begins with "must be"; the
+caller puts the name of the setting in front.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def parse_whole(text: str) -> int:
-    """A whole number; 1e3 and 2.5e6 are easier to read than their zeros.
+    """Parse a whole number; an exponent is allowed, such as 1e3 or 2.5e6.
 
     >>> parse_whole("1e3"), parse_whole("-7")
     (1000, -7)
@@ -39,7 +39,7 @@ def parse_whole(text: str) -> int:
 
 
 def _with_exponent(text: str) -> int:
-    """The number, exactly; its size is looked at first, since 1e999999999 has that many digits."""
+    """Parse a whole number with an exponent exactly; return 2**63 for numbers of 2**64 or more."""
     if not abs(float(text)) < 2.0**64:
         return 2**63  # which `parse_whole` refuses
     value = Decimal(text)
@@ -85,7 +85,7 @@ def parse_probability(text: str) -> float:
 
 
 def parse_steps(text: str) -> float:
-    """A number of environment steps; 1e7 is easier to read than 10000000."""
+    """Parse a number of environment steps, such as 1e7."""
     value = parse_real(text)
     if value < 1:
         raise InputError(f"must be at least 1, got {text}")
@@ -121,7 +121,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def parse_margin(text: str) -> float | tuple[float, ...] | str:
-    """κ: auto, one number, or one for each constraint with commas between them."""
+    """Parse κ: "auto", one number, or one number for each constraint, separated by commas."""
     if text == "auto":
         return text
     first, *others = (parse_non_negative(part) for part in text.split(","))
@@ -129,7 +129,7 @@ def parse_margin(text: str) -> float | tuple[float, ...] | str:
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:
-    """Numbers with commas between them."""
+    """Parse numbers separated by commas."""
     return tuple(parse_real(part) for part in text.split(","))
 
 
@@ -148,7 +148,7 @@ def parse_pair(text: str) -> tuple[float, float]:
 
 
 def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
-    """Limits of constraints, in their order or by their names; on chances and tails of episodes in a formula.
+    """Parse the limits of constraints, in order or by name; P(…) and CVaR(…) limit single episodes.
 
     >>> parse_limits("8,3"), parse_limits("stockout=8,energy=3")
     ((8.0, 3.0), {'stockout': 8.0, 'energy': 3.0})
@@ -172,7 +172,7 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
 
 
 def parse_costs(text: str) -> tuple[str, ...]:
-    """Places of costs in `info`, each as NAME=info.PLACE; without a name, the last part of the place is the name.
+    """Parse the places of costs in `info`, each NAME=info.PLACE; the default name is the last part of the place.
 
     >>> parse_costs("info.stockout,waste=info.bin.thrown")
     ('stockout=info.stockout', 'waste=info.bin.thrown')
@@ -189,7 +189,7 @@ def parse_costs(text: str) -> tuple[str, ...]:
 
 
 def join_limits(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits that were given one by one; a cost may have one on its mean, and several on chances and tails.
+    """Join limits that were given one by one; a cost may have one on its mean and several on single episodes.
 
     >>> join_limits({"energy": 25.0}, parse_limits("P(energy>40)<=0.05"))
     {'energy': [25.0, Chance(above=40.0, at_most=0.05)]}
@@ -220,7 +220,7 @@ def parse_text(text: str) -> str:
 
 
 class OneOf:
-    """A parser of one of several words; with `code`, also of `package.module:Name`."""
+    """A parser that accepts one of several words; with `code`, also `package.module:Name`."""
 
     def __init__(self, *words: str, code: str = "") -> None:
         self.words, self.code = words, code
@@ -234,13 +234,13 @@ class OneOf:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text names code, as `package.module:name` does."""
+    """Return whether a text has the form `package.module:name`, which refers to Python code."""
     module, colon, name = text.partition(":")
     return bool(colon and module and name)
 
 
 def to_text(name: str, value: Any) -> str:
-    """Return a value as the parsers take it.
+    """Write a value as text, in the form that the parsers accept.
 
     >>> to_text("kappa", (0.1, 0.2)), to_text("limits", {"heat": 3.0}), to_text("printed", True)
     ('0.1,0.2', 'heat=3.0', 'true')

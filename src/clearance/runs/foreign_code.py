@@ -1,6 +1,6 @@
-"""Code of the user's own, named as `package.module:name`: problems, constraints, rules and methods.
+"""Import user code that is named as `package.module:name`: problems, constraints, rules and methods.
 
-The user who starts a run names it. It is never imported because a run folder or a grid folder says so.
+Only names that the user gives when starting a run are imported, never names found in a run folder or grid folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clearance.runs.field_values import is_code
 
 
 def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | None = None) -> Any:
-    """Import `package.module:name`, and call it where asked; whatever goes wrong there is reported in one line."""
+    """Import `package.module:name`, and call it if `call` is true; report any failure as a one-line InputError."""
     module, _, name = text.partition(":")
     rule = import_rule() if rule is None else rule
     try:
@@ -30,7 +30,7 @@ def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | 
 
 
 def _hint(e: BaseException, rule: ImportRule) -> str:
-    """Return what helps where the current folder is not searched."""
+    """Return a hint to --allow-import if the module was not found and the current folder is not searched."""
     if rule.here or not isinstance(e, ModuleNotFoundError):
         return ""
     return "; with --resume or a grid in a file, name its folder: --allow-import PATH (here: --allow-import .)"
@@ -44,7 +44,7 @@ def import_function(what: str, text: str) -> Any:
 
 
 def import_method_class(what: str, text: str) -> Any:
-    """Import a method: a dataclass with `init` and `step`."""
+    """Import the class of a method and check that it is a dataclass with `init` and `step`."""
     found = import_name(what, text)
     if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "init") and hasattr(found, "step")):
         raise InputError(

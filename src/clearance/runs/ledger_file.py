@@ -1,8 +1,8 @@
-"""ledger.json: the tests that were made in a folder, written before anything is drawn and before a verdict is shown.
+"""Read and write ledger.json, the list of statistical tests made in a folder.
 
-The file holds its own sha256 and that of the ledger before it; the manifest lists it like every other file. It is
-written before the manifest, so after a kill the manifest may list the ledger before this one, and no other: an older
-ledger in place of the newest is refused.
+The ledger is written before a test draws samples and before a verdict is shown. The file contains its own sha256 and
+that of the previous ledger. It is written before the manifest, so after a kill the manifest may still list the
+previous ledger. Any older ledger is refused, because tests could have been removed from it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LOST = "what was tested here is not known any more: test in another folder"
 
 
 def write_ledger(path: Inside, ledger: Ledger) -> None:
-    """Write a ledger, with the sha256 of the one before it."""
+    """Write the ledger, with its sha256 and that of the ledger that it replaces."""
     shares = [vars(share) | {"trials": [vars(trial) for trial in share.trials]} for share in ledger.shares]
     data = {"schema": SCHEMAS["ledger"], "before": sha256(path) if exists_inside(path) else None, "shares": shares}
     save_json(path, data | {"sha256": digest(data)})
 
 
 def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
-    """Return the ledger of a folder, if it is the one that the manifest lists, or the one after that."""
+    """Read a ledger; raise InputError unless the manifest lists it (`entry`) or lists its predecessor."""
     try:
         data = load_json(path, SCHEMAS["ledger"])
     except InputError as e:
@@ -53,7 +53,7 @@ def _parse_share(data: dict[str, Any]) -> Share:
 
 
 def _check_levels(path: Inside, ledger: Ledger) -> None:
-    """Every share is the one that its place gives it, and its tests spend no more than that."""
+    """Raise InputError unless every share has the level of its position, and its tests spend no more than that."""
     for number, share in enumerate(ledger.shares, 1):
         right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta
         levels = [trial.level for trial in share.trials]
@@ -62,9 +62,9 @@ def _check_levels(path: Inside, ledger: Ledger) -> None:
 
 
 class LedgerFolder:
-    """The folder in which `certify` keeps its ledger: a run folder, or one of its own.
+    """A folder in which `certify` keeps its ledger: a run folder, or a folder for certificates alone.
 
-    It is created or opened by the first test, and locked until the end of the `with` block.
+    The first test creates or opens it; it stays locked until the end of the `with` block.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -80,7 +80,7 @@ class LedgerFolder:
             self._lock.close()
 
     def load(self) -> Ledger:
-        """Return the ledger; from now on this process alone may write the folder."""
+        """Lock the folder on first use, and return its ledger."""
         if self._lock is None:
             _make_folder(self.folder)
             refuse_strange(self.folder, ("certificates",))
@@ -93,7 +93,9 @@ class LedgerFolder:
         return Inside(self.folder, name, None if self._lock is None else self._lock.handle)
 
     def _create(self) -> Ledger:
-        """Write an empty ledger and a manifest; a kill between the two leaves the first one."""
+        """Write an empty ledger, then a manifest; after a kill between the two, the empty ledger is accepted and
+        replaced.
+        """
         if exists_inside(self._path(NAME)) and read_ledger(self._path(NAME), None).shares:
             raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
         state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
@@ -115,20 +117,22 @@ class LedgerFolder:
         self._enter(read_manifest(self._path("manifest.json")), NAME)
 
     def write_certificate(self, certificate: Certificate) -> None:
-        """Write certificates/000001.json and so on, one for each share; that of a run stays as it is."""
+        """Write the certificate of the latest share to certificates/NNNNNN.json; the certificate of a run stays
+        unchanged.
+        """
         name = f"certificates/{self._ledger.latest:06d}.json"
         data = {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
         save_json(self._path(name), data)
         self._enter(read_manifest(self._path("manifest.json")), name)
 
     def _enter(self, manifest: dict[str, Any], name: str) -> None:
-        """Write the manifest with the hash that a file has now."""
+        """Write the manifest with the current hash of the file `name`."""
         manifest["files"][name] = fingerprint(self._path(name))
         save_json(self._path("manifest.json"), manifest | {"sha256": digest(manifest)})
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder if there is none; refuse one that holds other things than a ledger, before anything changes."""
+    """Create the folder; raise InputError if it exists and holds other things than a ledger."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = {p.name for p in folder.iterdir()}

@@ -1,6 +1,6 @@
-"""The settings of the methods as data: which method has which, how a text is parsed, what the help says.
+"""Describe the settings of the methods as data: which method has which setting, its parser and its help text.
 
-A setting is a field of a method's dataclass whose type a text can express: numbers, pairs, κ, words, switches.
+A setting is a field of a method's dataclass whose type can be parsed from text: numbers, pairs, κ, words, switches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AUTOMATIC = "chosen automatically"
 
 
 class Setting(NamedTuple):
-    """A setting of one or several methods: the field, and the default of each method by the method's name."""
+    """A setting that one or several methods have: its name, parser, help text, and its default for each method."""
 
     name: str
     parse: Parser
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
 
 
 def method_class(text: str) -> Any:
-    """Return the class that --method names: one of clearance's own, or `package.module:Class`."""
+    """Return the class that --method names: a built-in method, or `package.module:Class`."""
     if text in METHODS:
         return METHODS[text]
     if is_code(text):
@@ -73,12 +73,12 @@ def method_class(text: str) -> Any:
 
 
 def settings_of(kind: Any) -> dict[str, Field[Any]]:
-    """Return the fields of a method that a text can express."""
+    """Return the fields of a method's class that can be parsed from text, by name."""
     return {f.name: f for f in fields(kind) if f.init and parser_of(f) is not None}
 
 
 def parser_of(field: Field[Any]) -> Parser | None:
-    """Return the parser of a field, by its type."""
+    """Return the parser for the type of a field; None if the type cannot be parsed from text."""
     kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     kind = kind.replace("typing.", "").replace(" ", "").replace('"', "'").removesuffix("|None")
     if kind.startswith("Literal["):
@@ -87,7 +87,9 @@ def parser_of(field: Field[Any]) -> Parser | None:
 
 
 def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
-    """Return the settings of all methods, and of methods of the user's own {name: class}, by name."""
+    """Return the settings of all built-in methods, and of the user's own methods {name: class}, by the name of the
+    setting.
+    """
     found: dict[str, Setting] = {}
     for method, kind in {**METHODS, **(own or {})}.items():
         for name, field in settings_of(kind).items():
@@ -103,12 +105,12 @@ def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
 
 @cache
 def built_in_settings() -> dict[str, Setting]:
-    """Return the settings of clearance's own methods."""
+    """Return the settings of the built-in methods, by name."""
     return all_settings()
 
 
 def help_of(setting: Setting, methods: Sequence[str] = ()) -> str:
-    """Return the help of a setting with the defaults of these methods; without any, say that methods differ.
+    """Return the help text of a setting with its defaults for `methods`; with none, "depends on the method".
 
     >>> help_of(all_settings()["inner"], ["pmdpd"])
     'T, natural steps in each iteration (default: 1)'

@@ -1,4 +1,4 @@
-"""The table of method classes: what the command line, sweeps and run folders call them."""
+"""The table of the built-in method classes, by the names that the command line, sweeps and run folders use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTS = (*get_args(Direction), Natural)
 
 
 def restore_method(data: dict[str, Any], given: Any = None) -> Method:
-    """Return the method that a run folder describes; one of the user's own must be given again, class or instance."""
+    """Return the method that a run folder describes; pass a user's own method as `given`, class or instance."""
     if given is not None:
         if isinstance(given, type):
             given = plain_data.restore(data, (given, *PARTS))

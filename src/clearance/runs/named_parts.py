@@ -1,4 +1,4 @@
-"""From --policy, --sampler and --direction, texts, to the parts of a run on a finite model."""
+"""Build the policy class, sampler and update direction from the texts of --policy, --sampler and --direction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEIGHTED = ("exact", "critic")  # samplers whose draws have weights
 
 
 def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
-    """Return tabular softmax, the class that comes with a zoo model, or softmax over the features of a file."""
+    """Return the policy class: tabular softmax (default), that of a zoo model, or softmax over features of a file."""
     if text is None or text == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
     if text in POLICIES:
@@ -39,7 +39,7 @@ def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
 
 
 def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
-    """Return the sampler that --sampler names; None leaves it to the method."""
+    """Return the sampler that --sampler names; None means that the method chooses it."""
     if text is None:
         return None
     if text == "critic":
@@ -50,7 +50,7 @@ def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
 def make_direction(
     text: str | None, *, sampler: str | None, tabular: bool, alpha: float | None, printed: bool, ridge: float | None
 ) -> Any:
-    """Return how Algorithm 1 finds ω; None leaves it to the method."""
+    """Return the estimator of the update direction ω in Algorithm 1; None means the default of the method."""
     weighted = sampler in WEIGHTED
     if text in ("sgd", "weighted-sgd") and weighted:
         what = f"--direction {text} wants draws of equal weight, --sampler {sampler} weighs them"

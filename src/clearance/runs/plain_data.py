@@ -1,7 +1,7 @@
-"""What a run was asked for as plain data, and back: methods, samplers, policy classes.
+"""Convert methods, samplers and policy classes to plain data for the run folder, and back.
 
-Only classes that clearance itself has are rebuilt from data: their names are looked up in tables, never imported. A
-method of the user's own must be given again to resume the run.
+Only classes of clearance are rebuilt from data: their names are looked up in tables, never imported. To resume a run
+with a user's own method, the method must be passed again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARRAYS = {
 
 
 def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a dataclass as {"name": its class, field: value, …}; fields that are dataclasses in the same way."""
+    """Return a dataclass as {"name": name of its class, field: value, …}; fields that are dataclasses are nested."""
     if not is_dataclass(x):
         raise InputError(f"{type(x).__name__} must be a dataclass: a run folder stores its fields")
     values = {f.name: getattr(x, f.name) for f in fields(x) if f.name not in leave_out}
@@ -37,7 +37,7 @@ def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def restore(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
-    """Return the dataclass that `describe` was given; lists were tuples."""
+    """Rebuild the dataclass that `describe` was given, from the classes in `kinds`; JSON lists become tuples."""
     kind = {k.__name__: k for k in kinds}.get(data["name"])
     if kind is None:
         raise InputError(f"settings.json: {data['name']!r} is no class of clearance's: give it again")
@@ -58,7 +58,7 @@ def _value(value: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def kind_of_policy(policy: Policy, cmdp: CMDP) -> str:
-    """Return "tabular" for the softmax over all actions, which needs no file; "features" or "network"."""
+    """Return the kind of policy class: "tabular" (softmax over all actions, needs no file), "features" or "network"."""
     if isinstance(policy, TwoLayer):
         return "network"
     return "tabular" if policy.tabular and np.array_equal(np.isfinite(policy.bias), cmdp.available) else "features"
@@ -76,7 +76,7 @@ def save_policy_class(path: AnyPath, policy: Policy) -> None:
 
 
 def load_policy_class(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
-    """Return the policy class of a run folder."""
+    """Load the policy class of a run folder; `data` is its description in the settings."""
     if data["kind"] == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
     z = read_arrays(Inside(folder, "features.npz"), ARRAYS[data["kind"]])
@@ -88,7 +88,7 @@ def load_policy_class(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
 
 
 def as_json(data: Any) -> Any:
-    """Return plain data as it comes back from a JSON file: tuples become lists."""
+    """Return plain data in the form that it has after a round trip through JSON: tuples become lists."""
     if isinstance(data, dict):
         return {name: as_json(value) for name, value in data.items()}
     return [as_json(value) for value in data] if isinstance(data, tuple | list) else data

@@ -1,6 +1,6 @@
-"""From PROBLEM, a text, to the problem: a model file, a zoo name, gym:ENV_ID or package.module:factory.
+"""Load the problem that the text PROBLEM names: a model file, a zoo name, gym:ENV_ID or package.module:factory.
 
-The suffix of a model file says its format (`clearance.exchange.model_files`).
+The suffix of a model file determines its format (`clearance.exchange.model_files`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ONLY_OF_MODEL_FILE = ("reward", "initial")
 
 
 def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
-    """Return the problem; `asked` is what is asked of an environment or of a model: limits, b, gamma, …
+    """Load the problem that PROBLEM names; `asked` holds the user's limits, b, gamma and so on.
 
     >>> load_problem("two-state", {}).S
     2
@@ -60,7 +60,10 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
-    """Return the finite model that PROBLEM names; `asked` is what is asked of it, None: nothing can be."""
+    """Load the finite model that PROBLEM names, with the limits, criterion and start in `asked`.
+
+    With `asked` None, a file in a foreign format is refused, because it has neither criterion nor limits.
+    """
     if asked is not None and is_imported(text):
         return load_problem(text, asked)
     found = load_model_or_none(text)
@@ -71,13 +74,16 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 
 
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
-    """Return the model with what is asked of it in place of its own limits, discount factor and start."""
+    """Return the model with the limits, criterion and start in `asked` in place of its own."""
     _refuse_other_flags(text, asked)
     return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
 
 
 def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
-    """Return the model that `state` makes of what is asked; with limits on chances and tails, with the costs so far."""
+    """Return the model that `state` makes from `asked`.
+
+    If there are limits on single episodes (P(…), CVaR), return it with the costs so far as part of its state.
+    """
     limits: Any = asked.get("limits")
     if not has_tails(limits):
         return state(asked)
@@ -89,7 +95,9 @@ def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
 
 
 def load_model_or_none(text: str) -> CMDP | None:
-    """Return the finite model that PROBLEM names; None if it is a simulator. To know it, a factory is called."""
+    """Load the finite model that PROBLEM names; return None for a simulator. A factory is called to find out which it
+    is.
+    """
     if text in SIMULATORS or text.startswith("gym:"):
         return None
     if is_imported(text):
@@ -110,17 +118,19 @@ def is_model_file(text: str) -> bool:
 
 
 def names_model(text: str) -> bool:
-    """Whether a text may name a finite model; a folder does not."""
+    """Return whether PROBLEM may name a finite model; a folder never does."""
     return not os.path.isdir(text) and (text in MODELS or is_model_file(text) or is_code(text))
 
 
 def is_imported(text: str) -> bool:
-    """Whether PROBLEM is a file in a foreign format."""
+    """Return whether PROBLEM is a model file in a foreign format."""
     return text.lower().endswith(model_files.IMPORTED)
 
 
 def names_code(text: str) -> bool:
-    """Whether PROBLEM would run code that is not clearance's own; Gymnasium imports the module of MODULE:ENV_ID."""
+    """Return whether loading PROBLEM would run user code; gym:MODULE:ENV_ID counts, because Gymnasium imports the
+    module.
+    """
     return text.startswith("gym:") or (is_code(text) and text not in MODELS and not is_model_file(text))
 
 
@@ -153,7 +163,7 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
 
 
 def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[InfoCosts, Any]:
-    """Return the costs at these places of `info`, and the limits in their order."""
+    """Return a function that reads the costs from these places of `info`, and the limits in the same order."""
     if "constraints" in given:
         raise InputError("--cost and --constraints both say where costs come from: give one of them")
     if "limits" not in given:
@@ -172,7 +182,7 @@ def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[Info
 
 @dataclass(frozen=True)
 class InfoCosts:
-    """A function of constraints: the costs that a step's `info` has at given places. It can be sent to workers."""
+    """A constraint function that reads costs from given places of a step's `info`; it can be pickled for workers."""
 
     texts: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""For the person watching: a progress bar, and event files for TensorBoard."""
+"""Show the progress of a run: a progress bar in the terminal, and event files for TensorBoard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Draw for somebody who may have left: a terminal that is gone must not end the run, nor hide an interrupt."""
+    """Ignore OSError while drawing, since a closed terminal must not end the run; KeyboardInterrupt still passes
+    through.
+    """
     try:
         yield
     except OSError as e:
@@ -39,9 +41,9 @@ def drawing() -> Iterator[None]:
 
 
 class Progress:
-    """A rich progress bar on standard error; silent when that is not a terminal, or with --json.
+    """A rich progress bar on standard error; it is disabled if standard error is no terminal, or with --json.
 
-    b  the limits [I], to show the smallest slack
+    b  the limits [I], needed to show the smallest slack
     """
 
     def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations", b: Sequence[float] = ()) -> None:
@@ -72,7 +74,9 @@ class Progress:
             self.bar.stop()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Some iterations were done."""
+        """Advance the bar after the iterations in `part`, and show reward, slack and λ; `total` is the number of
+        iterations.
+        """
         if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)
@@ -86,19 +90,19 @@ class Progress:
             self.bar.update(self.task, completed=done)
 
     def reach(self, done: int, total: int) -> None:
-        """Advance the bar to `done` and set its total, which was not known before."""
+        """Advance the bar to `done` and set its total."""
         with drawing():
             self.bar.update(self.task, completed=done, total=total)
 
 
 class Rate:
-    """Steps per second, over the last few seconds."""
+    """A counter of steps per second, averaged over the last few seconds with exponential decay."""
 
     def __init__(self) -> None:
         self.steps, self.seconds, self.last = 0.0, 0.0, time.monotonic()
 
     def after(self, steps: int) -> float:
-        """With so many steps more; a clock that goes back counts as one that stands still."""
+        """Add `steps` and return the new rate; a clock that was set back counts as standing still."""
         elapsed = max(time.monotonic() - self.last, 0.0)
         self.last += elapsed
         fade = math.exp(-elapsed / 5)
@@ -107,7 +111,7 @@ class Rate:
 
 
 def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
-    """One line: steps per second, Ĵ_r, the smallest slack Ĵ_gi − b_i, λ."""
+    """Return one line with steps per second, Ĵ_r, the smallest slack Ĵ_gi − b_i, and λ."""
     parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
     parts.append(f"J_r {J_hat[0]:.4g}")
     if len(b):
@@ -118,7 +122,7 @@ def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
 
 
 class Board:
-    """Event files for TensorBoard in a folder: Ĵ, slacks, λ, ‖ω‖ and steps against the iteration."""
+    """A writer of TensorBoard event files: Ĵ, slacks, λ, ‖ω‖ and steps against the iteration."""
 
     def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
         try:
@@ -140,7 +144,7 @@ class Board:
             self.writer.close()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Some iterations were done; after a resume, what a lost attempt had shown of them is taken back."""
+        """Write the iterations in `part`; after a resume, events of repeated iterations are removed (`purge_step`)."""
         begin = state.k - len(part)
         if self.writer is None:
             own = f".{os.getpid()}.{begin}"  # names have whole seconds otherwise, and a later one replaces an earlier
@@ -152,7 +156,10 @@ class Board:
 
 @contextmanager
 def watchers(asked: Any, progress: Callable[..., None] | None, folder: str | Path | None) -> Iterator[Any]:
-    """Yield all that watch a run, as one function or None; `asked` has the names and limits b of its problem."""
+    """Yield one callback that calls `progress` and writes TensorBoard files to `folder`; None if there is neither.
+
+    asked  an object with the names and the limits b of the constraints
+    """
     if folder is None:
         yield progress
         return
@@ -161,7 +168,7 @@ def watchers(asked: Any, progress: Callable[..., None] | None, folder: str | Pat
 
 
 def clean_tags(names: Sequence[str]) -> list[str]:
-    """Return names as parts of tags: letters, digits, dots, dashes; two names never share a curve.
+    """Return the names as distinct TensorBoard tags, with letters, digits, dots and dashes only.
 
     >>> clean_tags(["wait", "=a/b", "?a/b"])
     ['wait', '_a_b', '_a_b_2']
@@ -170,7 +177,7 @@ def clean_tags(names: Sequence[str]) -> list[str]:
 
 
 def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, float]:
-    """What is worth a curve, of iteration i of a chunk."""
+    """Return the TensorBoard curves of iteration i of a chunk: {tag: value}."""
     found = {"J_hat/reward": part.J_hat[i, 0], "omega_norm": part.omega_norm[i], "steps": part.steps[i]}
     if len(part.J):
         found["J/reward"] = part.J[i, 0]
@@ -183,7 +190,7 @@ def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, floa
 
 
 def all_of(*watchers: Callable[..., None]) -> Callable[..., None]:
-    """Several that watch, as one."""
+    """Return one callback that calls several."""
 
     def update(*what: Any) -> None:
         for watcher in watchers:

@@ -31,13 +31,15 @@ def resume(
     progress: Progress | None = None,
     tensorboard: str | Path | None = None,
 ) -> Solution:
-    """Resume a run; trace, policy and certificate are bit-identical to those of an uninterrupted run (on the same
-    machine, with the same versions). For a finished run, return its stored result without testing again.
+    """Resume a run from its folder, or return the stored result of a finished run without testing again.
 
-    problem  it must be the one of the run. A finite model is in the folder, and may be left out; a simulator is code,
-             and must be given. One that is not deterministic given its seed is resumed, but not bit-identical
-    method   a method of your own (its class, or the instance), which is code and must be given again too
-    init     the rule that the run began from, if it did, which is code too
+    Trace, policy and certificate are bit-identical to those of an uninterrupted run on the same machine with the same
+    versions.
+
+    problem  the problem of the run. A finite model is stored in the folder and may be left out; a simulator is code and
+             must be given. If it is not deterministic given its seed, the result is not bit-identical
+    method   the class or instance of your own method, if the run used one; it is code and must be given again
+    init     the rule that the run began from, if it began from one; it is code and must be given again
     progress, tensorboard  as in `solve`
     """
     about = None if problem is None else world_of(problem).describe()
@@ -59,7 +61,7 @@ def resume(
 
 
 def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:
-    """Return what a run was asked for, from the settings in its folder."""
+    """Rebuild the task of a run from the settings in its folder."""
     policy = world.restore_policy(folder, asked["policy"])
     sampler = world.restore_sampler(asked["sampler"], policy)
     own = world.default_method() if asked["method"] is None else restore_method(asked["method"], method)

@@ -1,4 +1,4 @@
-"""Creating a run folder, and opening one again to continue it."""
+"""Create a run folder, and open an existing one to continue its run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a 
 
 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
-    """Create a run folder: problem and settings are in it from the first instant that it has its name."""
+    """Create a run folder with problem and settings; it gets its name only after both are written."""
     same, why = task.world.repeats()
     if same is False:
         warnings.warn(
@@ -42,7 +42,7 @@ def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] 
 
 
 def write_finished(solution: Any, out: str | Path) -> None:
-    """Write the run folder of a finished run that was not written during the run: it has no checkpoint."""
+    """Write a finished run to a new run folder; the folder has no checkpoints and cannot be resumed."""
     settings = {"evidence": solution.evidence, "delta": solution.delta, "seed": solution.seed}
     data = {"method": describe(solution.method), "sampler": None, **settings, "deterministic": None}
     facts = {"lam_max": _finite(solution.lam_max), "slater": _finite(solution.slater), "seed": solution.seed}
@@ -73,7 +73,9 @@ def _create(
 def new_folder(
     out: Path, about: ProblemDescription, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None
 ) -> RunWriter:
-    """Return a new run folder with problem and settings, and with further files, each with what writes it."""
+    """Create a run folder with problem, settings and further `files` {name: function that writes it}, and return its
+    writer.
+    """
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")
@@ -95,7 +97,7 @@ def new_folder(
 
 
 def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any], files: dict[str, Any]) -> None:
-    """Problem and settings."""
+    """Write problem, further files, settings and an empty ledger, and set the id of the run."""
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
     settings = {"schema": SCHEMAS["settings"], **data, "problem": about.identity}
@@ -106,7 +108,7 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
 
 
 def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
-    """Make the writer store this ledger, and then the manifest, whenever a test is opened or has ended."""
+    """Make the writer store this ledger, and then the manifest, whenever a test is opened or closed."""
 
     def keep() -> None:
         writer.write(LEDGER, lambda path: write_ledger(path, ledger))
@@ -116,7 +118,7 @@ def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
 
 
 def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
-    """Open a run folder to continue it; refuse another problem, and damage that cannot be repaired."""
+    """Open a run folder to continue its run; refuse a different problem and damage that cannot be repaired."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such run folder to resume")
     refuse_other_version(folder)
@@ -150,8 +152,8 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
 def refuse_other_version(folder: Path) -> None:
     """Refuse to resume a run of another minor version, before anything in its folder changes.
 
-    Random streams, checkpoints and decisions may differ between minor versions: a run continued by another one would be
-    neither of the two, and a finished one would lose the certificate that it was given.
+    Random streams, checkpoints and decisions may differ between minor versions: a run that two of them share would be
+    reproducible by neither, and a finished run would lose its certificate.
     """
     try:
         manifest = run_reader.read_manifest(Inside(folder, "manifest.json"))
@@ -170,7 +172,10 @@ def refuse_other_version(folder: Path) -> None:
 
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
-    """Settings and problem are as they were written, of the run with this id, and the problem given is the same."""
+    """Check settings, policy class and start file against their hashes, the run id, and the problem against `about`.
+
+    A damaged problem file is written again if the problem was given.
+    """
     for name in ("settings.json", "features.npz", START):
         if name in writer.files and not writer.is_good(name):
             raise InputError(f"{writer.folder / name}: is missing, cut off or altered: start again, in another folder")
@@ -196,7 +201,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> Non
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest; where it is damaged, what the newest good checkpoint knows of the files."""
+    """Return the manifest; if it is damaged, rebuild one from the newest intact checkpoint."""
     try:
         return run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError as e:

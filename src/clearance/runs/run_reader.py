@@ -1,9 +1,10 @@
-"""The run folder, read: what a run was asked, what it did, and what it found. Nothing in it is ever executed.
+"""Read a run folder: its problem, settings, trace, policy and certificate. Nothing in it is ever executed.
 
     run = clearance.runs.run_reader.load("RUN")
     run.status, run.problem, run.settings, run.method, run.trace, run.policy, run.certificate
 
-docs/reference/run_folder.md describes every file. Whatever is cut off or altered is recognised by its sha256 and named.
+docs/reference/run_folder.md describes every file. A file that is cut off or altered does not match its sha256 in the
+manifest, and is named in the error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
-    """A run folder, opened read-only. Each part is read and checked against the manifest when it is first used.
+    """A run folder, opened read-only; each part is read and checked against the manifest when it is first used.
 
     status    "running" (or killed), "interrupted", "failed" or "done"
     damaged   the files that are missing, cut off or altered
@@ -52,7 +53,7 @@ class RunFolder:
 
     @property
     def k(self) -> int:
-        """Iterations done at the last checkpoint."""
+        """The number of iterations at the last checkpoint."""
         return self.manifest["k"]
 
     @cached_property
@@ -61,19 +62,19 @@ class RunFolder:
 
     @property
     def on_simulator(self) -> bool:
-        """Whether the problem is a simulator: then its statement is here, its code is not."""
+        """Whether the problem is a simulator; the folder then has its limits, γ and shapes, but not its code."""
         return self.has("problem.json")
 
     @cached_property
     def problem(self) -> CMDP | Statement:
-        """The finite model, or what was asked of a simulator."""
+        """The finite model, or the statement of a simulator."""
         if self.on_simulator:
             return read_statement(self._good("problem.json"))
         return CMDP.load(self._good("problem.npz"))
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What was asked for."""
+        """The settings that `solve` was called with."""
         path, run = self._good("settings.json"), self.manifest.get("run")
         settings = read_settings(self.folder)
         if run not in (None, run_id(settings, self.manifest["files"])):
@@ -82,12 +83,12 @@ class RunFolder:
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
-        """What was run: K, N, κ and Λ decided; None before the margin is known."""
+        """The method with the decided K, N, κ and Λ; None before they are decided."""
         return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
 
     @cached_property
     def trace(self) -> Trace:
-        """The iterations done at the last checkpoint; θ of those that are kept, `trace.kept`."""
+        """The iterations up to the last checkpoint; long runs keep θ of some iterations only (`trace.kept`)."""
         manifest = self.manifest
         with schema.blame_file(self.folder / "trace"):
             while True:
@@ -114,7 +115,7 @@ class RunFolder:
 
     @cached_property
     def policy(self) -> Mixture | NetworkMixture | None:
-        """The policy to use; of a run that is not done, if any, one of which nothing is guaranteed."""
+        """The policy to use, or None. If the run is not done, nothing is guaranteed of the policy."""
         if not self.has("policy.npz"):
             return None
         if self.on_simulator:
@@ -139,7 +140,7 @@ class RunFolder:
         return Inside(self.folder, name)
 
     def _good(self, name: str, files: dict[str, Any] | None = None) -> Inside:
-        """Return the path of a file that is as it was written."""
+        """Return the path of a file; raise InputError if the file is missing or does not match its hash."""
         path = self.path(name)
         entry = (self.manifest["files"] if files is None else files).get(name)
         if entry is None or not exists_inside(path):
@@ -153,7 +154,7 @@ REMEDY = "clearance solve --resume makes it again"
 
 
 def load(folder: str | Path) -> RunFolder:
-    """Open a run folder, read-only: one that a process is writing, that was interrupted, or that is done."""
+    """Open a run folder read-only; its run may be in progress, interrupted or done."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: is no run folder; give one written by clearance solve --out")
@@ -161,7 +162,7 @@ def load(folder: str | Path) -> RunFolder:
 
 
 def read_statement(path: AnyPath) -> Statement:
-    """Return what was asked of a simulator; its names, shapes and spaces are in the file too."""
+    """Read the statement of a simulator: limits, γ, horizon and the names of its constraints."""
     data = load_json(path, PROBLEM)
     try:
         with schema.blame_file(path):
@@ -184,14 +185,14 @@ def read_manifest(path: AnyPath) -> dict[str, Any]:
 
 
 def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
-    """Return the id of a run: the digest of its settings and of its policy class."""
+    """Return the id of a run: a digest of its settings, its policy class and, if it has one, its start file."""
     named = {name: settings.get(name) for name in IDENTITY}  # version 0.1 has no `single`
     begun = {name: files[name]["sha256"] for name in ("start.npz",) if name in files}  # of runs with `init` only
     return digest(named | {"features": files.get("features.npz", {}).get("sha256")} | begun)[:32]
 
 
 def intact(path: AnyPath, entry: dict[str, Any]) -> bool:
-    """Return whether a file is there as the manifest has it."""
+    """Return whether a file exists with the size and sha256 that the manifest lists."""
     try:
         return fingerprint(path) == {"sha256": entry["sha256"], "bytes": entry["bytes"]}
     except (OSError, InputError):

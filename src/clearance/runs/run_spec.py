@@ -1,5 +1,7 @@
-"""RunSpec: what a run is, as plain data. The command line builds one, `sweep` builds many, the run folder stores it and
-`solve --resume` reads it; `clearance solve --help` is generated from its fields and from those of the methods.
+"""RunSpec: one run as plain data.
+
+The command line builds one, `sweep` builds many, the run folder stores it and `solve --resume` reads it. The help of
+`clearance solve` is generated from its fields and from the fields of the methods.
 
     spec = RunSpec.from_flags("two-state", {"method": "cnpgpd", "K": "500", "kappa": ".1,.2"})
     problem = spec.load_problem()
@@ -63,7 +65,7 @@ def _flag(parse: Parser, group: str, help: str, metavar: str | None = None) -> A
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run. None means: not given. `settings` are those of the method, by name."""
+    """The flags of one run; None means not given. `settings` holds the settings of the method by name."""
 
     problem: str | None = None
     evidence: str | None = _flag(
@@ -155,7 +157,7 @@ class RunSpec:
 
     @classmethod
     def from_flags(cls, problem: str | None, flags: Mapping[str, Any], kind: Any = None) -> RunSpec:
-        """Return the run with these flags, as texts or as values; `kind` is the method's class where it is known."""
+        """Build a run from its flags, given as texts or values; `kind` is the class of the method if it is known."""
         if kind is None and isinstance(flags.get("method"), str):
             kind = method_class(flags["method"])
         given = {name: parse_flag(name, to_text(name, value), kind) for name, value in flags.items()}
@@ -163,7 +165,7 @@ class RunSpec:
         return cls(problem, settings=own, **given)
 
     def flags(self) -> dict[str, Any]:
-        """Return what was given, but for the problem, as JSON has it; the run folder stores this."""
+        """Return the flags that were given, without the problem, as JSON data; the run folder stores them."""
         found: dict[str, Any] = {}
         for f in fields(self)[1:]:
             found |= dict(self.settings) if f.name == "settings" else {f.name: getattr(self, f.name)}
@@ -171,7 +173,7 @@ class RunSpec:
         return {n: list(v) if isinstance(v, tuple) else v for n, v in found.items() if v is not None}
 
     def words(self) -> list[str]:
-        """Return the command line that starts the same run."""
+        """Return the command line that starts the same run, as a list of words."""
         words = ["clearance", "solve", str(self.problem)]
         for name, value in self.flags().items():
             text = to_text(name, value)
@@ -182,11 +184,11 @@ class RunSpec:
         return words
 
     def notes(self) -> dict[str, Any]:
-        """Return what the run folder stores beside the settings."""
+        """Return the flags and the command line, which the run folder stores beside the settings."""
         return {"flags": self.flags(), "command": self.words()}
 
     def code(self) -> Iterator[tuple[str, str]]:
-        """Yield the flags of method, constraints and start that name code of the user's own."""
+        """Yield (flag, text) for each of --method, --constraints and --init that names user code."""
         for name in ("method", "constraints", "init"):
             text = getattr(self, name)
             if text is not None and is_code(text) and not (name == "init" and os.path.exists(text)):
@@ -196,7 +198,7 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What is asked of an environment or a finite model."""
+        """The flags that restate an environment or a finite model: limits, discount factor, horizon and so on."""
         asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
         return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 
@@ -206,7 +208,7 @@ class RunSpec:
         return load_problem(self.problem, self.environment)
 
     def solve_arguments(self, problem: Any) -> dict[str, Any]:
-        """Return the keyword arguments of `solve` for this problem, which `load_problem` gave."""
+        """Return the keyword arguments of `solve` for this problem, which must come from `load_problem`."""
         simulated = isinstance(problem, Simulator)
         if simulated:
             self._check_evidence(problem)
@@ -221,11 +223,11 @@ class RunSpec:
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 
     def read_init(self) -> Any:
-        """Return what --init names: a path, or a rule."""
+        """Return the value of --init: a path, or the imported rule."""
         return import_function("--init", self.init) if "init" in dict(self.code()) else self.init  # type: ignore[arg-type]
 
     def _check_evidence(self, problem: Simulator) -> None:
-        """A simulator knows its values, or it is sampled: there is nothing to choose."""
+        """Raise InputError if --evidence differs from the only kind of evidence that this simulator supports."""
         kind = world_of(problem).evidence(None, None)
         if self.evidence not in (None, kind):
             why = {"samples": "only samples can tell of this simulator", "exact": "its values are known exactly"}
@@ -235,7 +237,7 @@ class RunSpec:
         return self.method or (ON_SIMULATORS[0] if simulated else ON_MODELS[0])
 
     def make_method(self, *, simulated: bool) -> Any:
-        """Return the method with its settings; refuse what it does not have, or what would mean something else."""
+        """Build the method with its settings; refuse flags that the method or the kind of problem does not support."""
         name = self.method_name(simulated=simulated)
         allowed = ON_SIMULATORS if simulated else ON_MODELS
         if name in METHODS and name not in allowed:
@@ -282,7 +284,9 @@ class RunSpec:
     # ------------------------------------------------------------------------------------------------- a resumed run
 
     def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
-        """Check that the flags given again are those of the run; `stored` is None for a run that Python started."""
+        """Raise InputError if a flag differs from the stored flags of the run; `stored` is None if Python started the
+        run.
+        """
         usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}
         code = dict(self.code())  # named again, since it is not in the folder
         for name, value in self.flags().items():
@@ -301,7 +305,7 @@ FLAGS = {f.name: f for f in fields(RunSpec) if "parse" in f.metadata}
 
 
 def parse_flag(name: str, text: str, kind: Any = None) -> Any:
-    """Return the value of a flag from its text; `kind` is the method's class where it is known."""
+    """Parse the value of a flag from its text; `kind` is the class of the method if it is known."""
     try:
         return _parser(name, kind)(text)
     except InputError as e:
@@ -323,7 +327,7 @@ def _parser(name: str, kind: Any) -> Parser:
 
 
 def has_direction(kind: Any) -> bool:
-    """Whether the method's direction can be chosen by name."""
+    """Return whether the method has a field `direction` that --direction can set."""
     return any(f.name == "direction" and str(f.type).endswith("Direction") for f in fields(kind))
 
 

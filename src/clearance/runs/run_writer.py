@@ -1,7 +1,7 @@
-"""The run folder, written: atomically, with hashes, by one process at a time (docs/reference/run_folder.md).
+"""Write a run folder: atomically, with hashes, by one process at a time (docs/reference/run_folder.md).
 
-A run is resumed from the newest good checkpoint. A checkpoint counts once it is written as a whole; the files
-that it rests on were written before it. So a run may be killed at any instant.
+A run is resumed from the newest intact checkpoint. A checkpoint is valid once its file is complete, and all files that
+it needs are written before it. So a run may be killed at any instant.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STAY = 2  # checkpoints that stay
 
 
 class DamagedRunWarning(UserWarning):
-    """Warns that a file of a run folder is damaged; the run continues from intact files."""
+    """A warning that a file of a run folder is damaged; the run continues from intact files."""
 
 
 class Every(NamedTuple):
@@ -48,7 +48,7 @@ class Every(NamedTuple):
 
     @classmethod
     def of(cls, text: str | int) -> Every:
-        """ "30s", "5m" and "2h" are times, "1000" is a number of iterations.
+        """Parse an interval: "30s", "5m" and "2h" are times, "1000" is a number of iterations.
 
         >>> Every.of("5m").seconds, Every.of(1000).iterations
         (300.0, 1000)
@@ -63,7 +63,7 @@ class Every(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What is not in the files of the trace yet: iterations from `begin` on, and where they led."""
+    """The iterations from `begin` on that no trace file holds yet, and the position `at` after the last of them."""
 
     begin: int
     parts: tuple[Trace, ...]
@@ -72,7 +72,9 @@ class Tail(NamedTuple):
 
 @dataclass(eq=False)
 class RunWriter:
-    """A run folder that this process writes. It is the record of the loop (`clearance.learning.recorder.Recorder`)."""
+    """A run folder that this process writes; it implements `clearance.learning.recorder.Recorder` for the learning
+    loop.
+    """
 
     folder: Path
     every: Every
@@ -94,12 +96,15 @@ class RunWriter:
     # ------------------------------------------------------------------------------------ margin and settings
 
     def read_margin(self, world: World) -> Any:
-        """Return the margin, if it was measured before."""
+        """Return the Slater margin from the folder; None if it has not been measured yet."""
         with schema.blame_file(self.path("margin.npz")):
             return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
-        """Write the margin, if one was measured, and the method that is run; a resumed run must decide the same."""
+        """Write the margin, if one was measured, and the method with K, N, κ and Λ decided.
+
+        Raise InputError if a resumed run decides other settings than the stored ones.
+        """
         self.K, self._before, self.phase = K, 0 if margin is None else margin.steps, "learning"
         data = {"schema": SCHEMAS["method"], **method}
         if self.is_good("method.json") and digest(load(self.folder).method) != digest(data):
@@ -119,7 +124,7 @@ class RunWriter:
 
     @property
     def learned(self) -> State | None:
-        """The state after the last iteration, if there was one."""
+        """The state after the last iteration; None if there was no iteration."""
         return self.at.state if self._tail is not None and self.at.state.k else None
 
     @property
@@ -127,7 +132,7 @@ class RunWriter:
         return self.every.iterations - (self.at.state.k - self.saved)
 
     def begin(self, first: Position) -> Position:
-        """Return where the newest good checkpoint says, or at the beginning."""
+        """Return the position of the newest intact checkpoint, or `first` if there is none."""
         self._tail = Tail(0, (), first)
         for name in self._checkpoints()[::-1]:
             try:
@@ -173,7 +178,7 @@ class RunWriter:
         return int(np.clip(NUMBERS // max(np.size(self.at.state.theta), 1), 1, ROWS))
 
     def _write_trace(self, *, whole: bool) -> None:
-        """The files of the trace that are full; with `whole`, also the last one."""
+        """Write the iterations that fill complete trace files; with `whole`, also the incomplete last file."""
         assert self._tail is not None
         begin, parts, at = self._tail
         trace, rows = (Trace.joined(list(parts)) if parts else None), self._rows()
@@ -185,14 +190,14 @@ class RunWriter:
         self._tail = Tail(begin, (trace,) if trace is not None and len(trace) else (), at)
 
     def save(self) -> None:
-        """A checkpoint of all that was added."""
+        """Write a checkpoint if iterations were added since the last one."""
         if self._tail is None or self.at.state.k == self.saved:
             return
         self._write_trace(whole=False)
         self._checkpoint()
 
     def end(self) -> None:
-        """The last iteration is done: the rest of the trace, and a checkpoint of it."""
+        """Write the rest of the trace and a last checkpoint after the last iteration."""
         assert self._tail is not None
         self.phase = "choice"
         if self._tail.parts or self.at.state.k != self.saved:
@@ -220,7 +225,7 @@ class RunWriter:
         return checkpoint.names(self.folder, self.lock.handle)
 
     def trace(self) -> Trace:
-        """Return all iterations, from the disk and what is not there yet."""
+        """Return all iterations, those on disk and those still in memory."""
         assert self._tail is not None
         paths = [Inside(self.folder, n) for n in sorted(self.files) if n.startswith("trace/")]  # not by the handle
         begin, parts, at = self._tail
@@ -229,7 +234,7 @@ class RunWriter:
     # ------------------------------------------------------------------------------------ the end
 
     def finish(self, policy: Any, certificate: Certificate, status: str, env_steps: int) -> None:
-        """Policy and certificate; last the manifest, which says that all is there."""
+        """Write policy and certificate, and then the manifest with the final status."""
         self.write("policy.npz", lambda path: policy.save(path, certificate))
         self.write_json(
             "certificate.json", {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
@@ -253,7 +258,9 @@ class RunWriter:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether a resume would save anything, or a test was opened."""
+        """Whether the folder must stay after an error: it existed before, a resume would save time, or a test was
+        opened.
+        """
         return self.made is None or self.saved > 0 or self._before > 0 or len(self.ledger.shares) > 0
 
     def _discard(self) -> None:
@@ -278,7 +285,7 @@ class RunWriter:
         self.enter(name)
 
     def enter(self, name: str) -> None:
-        """List a file in the manifest, with the hash that it has now."""
+        """List a file in the manifest with its current hash; `write_manifest` writes it to disk."""
         self.files[name] = fingerprint(self.path(name))
 
     def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:

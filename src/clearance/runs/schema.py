@@ -1,6 +1,6 @@
-"""JSON of a run folder, looked at field by field: a file may have been altered, its hash too.
+"""Check the JSON files of a run folder field by field, since a file and its hash may have been altered together.
 
-Certificates are checked strictly, since people act on them; whatever else is not as it was written ends in one line
+Certificates are checked strictly, because people act on them. Any other wrong file raises an InputError of one line
 that names the file.
 """
 
@@ -26,12 +26,12 @@ CLASSES = ("tabular", "features", "network", "design")
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
-    """Return the certificate that a file holds, with its proof; or an error that names the field."""
+    """Return the certificate that a file holds, with its proof; raise InputError that names a wrong field."""
     return certificate_fields.parse_certificate(where, data, is_proof)
 
 
 def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the same manifest, if every field is what it should be."""
+    """Return the manifest unchanged; raise InputError if a field has the wrong type or range."""
     files = data.get("files")
     rules = [
         ("status", data.get("status") in STATUS, f"one of {', '.join(STATUS)}"),
@@ -50,14 +50,17 @@ def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_files(files: Any) -> dict[str, dict[str, Any]]:
-    """Return the same names with their hashes, as a checkpoint lists them; a ValueError if they are something else."""
+    """Return the list of files of a checkpoint unchanged; raise ValueError if it is no {path: hashes}."""
     if not _is_files(files):
         raise ValueError("files must be names inside the folder, with hashes")
     return files
 
 
 def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the same settings, if every field is what it should be; method and sampler check themselves when made."""
+    """Return the settings unchanged; raise InputError if a field has the wrong type or range.
+
+    The fields of method and sampler are checked when these are built.
+    """
     budget, delta, command = data.get("budget"), data.get("delta"), data.get("command")
     policy = data.get("policy")
     rules = [
@@ -83,7 +86,7 @@ def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def blame_file(where: AnyPath) -> Iterator[None]:
-    """Yield what goes wrong inside is the fault of what stands in this file or folder."""
+    """Turn errors raised inside the `with` block into an InputError that names this file or folder."""
     try:
         yield
     except InputError:
@@ -106,7 +109,7 @@ def _is_files(x: Any) -> bool:
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:
-    """Return a name inside the folder, and what is known of the file."""
+    """Return whether an item is (path inside the folder, {"bytes": count, "sha256": text})."""
     name, entry = item
     inside = not Path(name).is_absolute() and ".." not in Path(name).parts and name.isprintable()
     return (

@@ -1,4 +1,4 @@
-"""From a run to the policy to use and its certificate: by exact values where they are known, else by samples."""
+"""Select the policy of a run and certify it: by exact values if they are known, otherwise by samples."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ SEARCH = 2**40 + 20  # the stream of choice and tests: no iteration of a run get
 
 
 class Selection(NamedTuple):
-    """The policy to use, its certificate, and what was tested from samples, with environment steps and number of tests.
+    """The selected policy, its certificate, and the tests that led to it.
 
-    A result that was read from its folder has the number of the tests, and not the tests.
-    mixture  by exact values: the best mixture, which `policy` stands for
+    attempts  the tests from samples; empty for exact evidence and for a stored result
+    steps     environment steps of choice and tests
+    tests     the number of tests, also for a stored result
+    mixture   with exact values: the best mixture, which `policy` may replace
     """
 
     policy: Any
@@ -44,7 +46,7 @@ class Selection(NamedTuple):
 
 
 def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool = True) -> Selection:
-    """Choose and certify the policy of a run; the certificate of one with `init` names its origin."""
+    """Select and certify the policy of a run; if the run began from `init`, the certificate names that origin."""
     found = _select(task, settled, run, margin, ledger, repeats=repeats)
     if task.start is None:
         return found
@@ -52,10 +54,10 @@ def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, 
 
 
 def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool) -> Selection:
-    """Choose the best mixture of the iterates that keeps every limit, or one policy in its place, and certify it.
+    """Select the best mixture of the iterates that meets every limit, or one policy in its place, and certify it.
 
-    ledger   where the search enters its tests, before it draws
-    repeats  whether a search that was interrupted draws the same samples again
+    ledger   the ledger in which the search enters its tests before it draws samples
+    repeats  whether an interrupted search would draw the same samples again
     """
     lam = run.trace.lam[len(run.trace) // 2 :].mean(0)
     if task.evidence == "exact":
@@ -70,7 +72,9 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
 
 
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
-    """Choose by exact values; the program's tolerance may leave its answer a hair outside, so limits are tightened."""
+    """Select by exact values. The limits are tightened slightly, because the linear program meets them only up to
+    rounding.
+    """
     world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)
     for single, tighten in itertools.product(IN_TURN[task.single], TIGHTEN):
@@ -87,7 +91,7 @@ def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) 
 def _choose_by_values(
     task: Task, settled: Settled, candidates: Any, exact: ExactValues, tighten: float, single: Single
 ) -> tuple[Any, Any] | None:
-    """Return the policy to certify and the mixture that it stands for; None where none keeps the tightened limits."""
+    """Return the policy to certify and the mixture that it replaces; None if no mixture meets the tightened limits."""
     low, b, margin = exact.J - exact.error, task.world.statement.b, tighten * exact.size
     w = best_weights(low, b, margin) if len(low) else None
     if w is None:
@@ -127,6 +131,6 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:
-    """The attempt with the digest of what was tested, by which a ledger finds it again."""
+    """Return the attempt with a digest of policy, episodes and limits, by which the ledger recognises the same test."""
     source = search.episodes(attempt.policy)
     return attempt._replace(subject=subject_of(world.identify(attempt.policy), source, world.statement.b))

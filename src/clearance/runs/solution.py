@@ -1,4 +1,4 @@
-"""What `solve` gives back: the policy to use with its certificate, and the run behind it."""
+"""Solution: the result of `solve`, with the policy to use, its certificate, and the run behind them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Solution:
     policy       the best certified policy: a mixture of at most I + 1 iterates, found by a linear program over their
                  values. A single policy replaces it (`single` of `solve`) if a stationary one of the policy class has
                  the same values, or if one iterate loses little; `alternatives` then has the mixture
-    certificate  what is proven of it, or holds with confidence 1 − δ
-    attempts     from samples: the policies that were tested, in their order
-    recalled     the stored result of a run that was done: nothing was tested again, and `attempts` is empty
-    d_bar        the averaged occupancy [S, A] of the iterates, where it was recorded
+    certificate  the verdict on this policy: proven, or with confidence 1 − δ
+    attempts     with samples: the policies that were tested, in order
+    recalled     whether this is the stored result of a finished run: nothing was tested again, `attempts` is empty
+    d_bar        the averaged occupancy [S, A] of the iterates; None if it was not recorded
     """
 
     world: World
@@ -56,14 +56,16 @@ class Solution:
     recalled: bool = False
 
     def __repr__(self) -> str:
-        """Return the run and its verdict; a choice that has not been made yet is not made for it."""
+        """Return method, iterations, status and verdict as text; do not compute a certificate for it."""
         run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
         certificate = self.selection.certificate if "selection" in self.__dict__ else None
         found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
         return f"<Solution: {run}; {found}>"
 
     def _repr_html_(self) -> str:
-        """Return the certificate, which is made for it, and the reward of the iterates."""
+        """Return the certificate and a curve of the reward of the iterates, as HTML; computes the certificate if
+        needed.
+        """
         J = self.trace.J if len(self.trace.J) else self.trace.J_hat
         run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
         label = "J_r of the iterates, first to last; the dot is the policy that was chosen"
@@ -77,7 +79,7 @@ class Solution:
 
     @cached_property
     def selection(self) -> Selection:
-        """Choice and certificate: from samples made by `solve`, from exact values when first asked for."""
+        """The selected policy and its certificate; with exact evidence they are computed when first used."""
         assert self.select is not None
         return self.select()
 
@@ -95,7 +97,7 @@ class Solution:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps in all: margin, learning, choice and certificate."""
+        """All environment steps of the run: margin, learning, choice and certificate."""
         before = self.world.spent_before(self.margin)
         return before + self.learning_steps + (0 if self.evidence == "exact" else self.selection.steps)
 
@@ -105,7 +107,7 @@ class Solution:
 
     @property
     def statement(self) -> NamedLimits:
-        """γ, the limits b and their names."""
+        """The problem's γ, limits b and names of the constraints."""
         return self.world.statement
 
     @property
@@ -115,23 +117,23 @@ class Solution:
 
     @property
     def slater(self) -> float | None:
-        """The Slater margin φ: exact, or its lower confidence bound; None where it was not measured."""
+        """The Slater margin φ: exact, or its lower confidence bound; None if it was not measured."""
         return None if self.margin is None else self.margin.slater
 
     @property
     def kappa(self) -> float | Array:
-        """κ as it was used: one number, or one for each constraint."""
+        """The margin κ that learning used: one number, or one for each constraint."""
         return kappa_value(getattr(self.method, "kappa", 0.0))
 
     @cached_property
     def last(self) -> Any:
-        """The policy of the last iterate: nothing is guaranteed of it."""
+        """The policy of the last iterate; nothing is guaranteed of it."""
         assert self.last_policy is not None
         return self.last_policy()
 
     @cached_property
     def alternatives(self) -> dict[str, Alternative]:
-        """Every policy of the run, labelled with what is guaranteed of it."""
+        """All policies of the run by name, each with its guarantee in words."""
         proven = "proven" if self.evidence == "exact" else f"with confidence {1 - self.delta:g}"
         kept = self.certificate.verdict == "CERTIFIED"
         first = {"best": Alternative(self.policy, f"meets every limit, {proven}" if kept else "not certified")}
@@ -139,7 +141,7 @@ class Solution:
         return first | self._best_mixture() | self.world.alternatives(self) | last
 
     def _best_mixture(self) -> dict[str, Alternative]:
-        """The mixture that the policy stands for, certified anew."""
+        """Return the best mixture with its guarantee, if a single policy replaced it; certify it exactly first."""
         mixture = self.selection.mixture
         if mixture is None or mixture is self.policy or mixture.M == 1:
             return {}
@@ -154,23 +156,24 @@ class Solution:
 
     @property
     def mixture(self) -> Any:
-        """π̄, uniform over the iterates that the method counts: the policy of Theorem 1."""
+        """π̄, the uniform mixture of the iterates that the method counts: the policy of Theorem 1."""
         return self._alternative("mixture")
 
     @property
     def average(self) -> Any:
-        """The averaged-occupancy policy: one stationary policy with exactly the J of π̄."""
+        """The averaged-occupancy policy: one stationary policy with exactly the values J of π̄."""
         return self._alternative("average")
 
     @property
     def single(self) -> Any:
-        """The best iterate that meets the limits on its own; None if there is none."""
+        """The best iterate that meets every limit on its own; None if there is none."""
         return self._alternative("single") if "single" in self.alternatives else None
 
     @property
     def path_bound(self) -> Array | None:
-        """The free bound on mean_k (Ĵ_g − b) from the path of λ; None if the clip at Λ was active, or if the run
-        learned on a stand-in for another criterion.
+        """A bound on mean_k (Ĵ_g − b) that follows from the path of λ without further samples.
+
+        None if λ reached its upper bound Λ, or if the run learned on a stand-in model for another criterion.
         """
         schedule = getattr(self.method, "dual_schedule", None)
         if schedule is None or hasattr(self.world, "stand_in"):
@@ -179,5 +182,5 @@ class Solution:
         return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
-        """Write the run folder after the run. `solve(…, out=…)` writes it during the run, and it can be resumed."""
+        """Write the run folder after the run. To be able to resume a run, use `solve(…, out=…)` instead."""
         write_finished(self, folder)

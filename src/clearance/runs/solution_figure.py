@@ -17,7 +17,7 @@ MOST_LIMITS = 4  # constraints with axes of their own
 
 
 def draw_solution(plt: Any, trace: Trace, certificate: Certificate, asked: NamedLimits) -> Any:
-    """The values of the iterates, their average so far, and the chosen policy: the reward, then each constraint."""
+    """Return a figure with the iterates, their running average and the chosen policy: reward, then constraints."""
     J = trace.J if len(trace.J) else trace.J_hat
     n = min(len(asked.names), MOST_LIMITS)
     size = {"figsize": (7.2, 2.6 + 2.0 * n), "sharex": True, "squeeze": False, "layout": "constrained"}

@@ -1,6 +1,6 @@
-"""solve, the one pipeline: validate → margin → settings → iterate → select → certify → write.
+"""solve, the pipeline of a run: validate → margin → settings → iterate → select → certify → write.
 
-What differs between finite models and simulators is in `runs/worlds/`.
+The differences between finite models and simulators are in `runs/worlds/`.
 """
 
 from __future__ import annotations
@@ -60,28 +60,28 @@ def solve(
     """Learn a policy that meets every limit and earns as much as possible, and certify it.
 
     problem   a finite model (`CMDP`), or a simulator (`gymnasium`, `environment`)
-    method    finite models: `RegularisedCNPGPD` unless given; simulators: `PracticalCNPGPD`. `CNPGPD` is Algorithm 1 as
-              printed, on either. A method of your own is a dataclass with `init` and `step`
-    policy    the class π_θ: tabular softmax, or two hidden layers of 64 (`gaussian`, `categorical`) unless given
-    sampler   how samples are drawn; the one that the method needs unless given
-    evidence  finite models: "exact" (default) proves, "samples" uses the model as a simulator only
-    budget    environment steps: for learning (exact evidence, 2·10⁶ unless K and N are given), or for margin, learning,
-              choice and certificate together (samples; 10⁷ on finite models, 2·10⁶ on simulators). A time, "90s",
-              "10min" or "2h", stands for as many steps as fit into it: short runs are timed before, which is part of it
+    method    the learning algorithm; default on finite models: `RegularisedCNPGPD`, on simulators: `PracticalCNPGPD`.
+              `CNPGPD` is Algorithm 1 as printed, for both. Your own method is a dataclass with `init` and `step`
+    policy    the policy class π_θ; default: tabular softmax, or two hidden layers of 64 (`gaussian`, `categorical`)
+    sampler   how samples are drawn; default: the sampler that the method needs
+    evidence  finite models: "exact" (default) proves the limits, "samples" only uses the model as a simulator
+    budget    environment steps. Exact evidence: for learning (default: 2·10⁶, unless K and N are given). Samples: for
+              margin, learning, choice and certificate together (default: 10⁷ on finite models, 2·10⁶ on simulators).
+              A time, "90s", "10min" or "2h", means as many steps as fit into it: short runs are timed first
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
-    single    one policy in place of a mixture, of which one component is drawn per episode, and which may break a limit
-              on its own. "prefer": where it loses nothing (exact evidence, tabular softmax: the averaged-occupancy
-              policy), or at most 1 % of what the mixture earns beyond the safest policy; "require"; or "never"
-    init      where to begin instead of from nothing: a run folder or a `Solution` (policy, λ and critics continue), a
-              policy or its file, or on a simulator a rule `observation -> action`, which is imitated first; the
-              imitation is a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
-    progress  is called as progress(part, state, K) while the run learns: `part` is the trace of the iterations since
-              the last call, `state` has k, θ and λ, and K is the number of iterations to come to; an exception that
-              it raises ends the run
+    single    whether to return one policy in place of a mixture (a mixture draws one component per episode, and that
+              component may break a limit on its own). "prefer": if it loses nothing (exact evidence, tabular softmax:
+              the averaged-occupancy policy) or at most 1 % of what the mixture earns beyond the safest policy;
+              "require": always; "never"
+    init      where learning begins: a run folder or a `Solution` (policy, λ and critics continue), a policy or its
+              file, or on a simulator a rule `observation -> action`, which is imitated first; the imitation is also
+              a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
+    progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
+              has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
-    exact_J   record the exact J of every iterate beside Ĵ; by default for models of up to 300 states
+    exact_J   whether to record the exact J of every iterate beside Ĵ; default: for models of up to 300 states
     out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
-    checkpoint_every  how often: a time as "30s", or a number of iterations
+    checkpoint_every  how often to write a checkpoint: a time such as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
     Raises `InfeasibleError` when no policy of the class meets the limits.
     """
@@ -124,7 +124,7 @@ def _try_out(task: Task, budget: float) -> None:
 
 
 def perform(task: Task, progress: Progress | None, writer: RunWriter | None = None) -> Solution:
-    """Run the task, or what is left of it; with a writer, everything goes into its run folder."""
+    """Run the task, or the rest of it after a resume; with a writer, store everything in its run folder."""
     began = time.perf_counter() - (0.0 if writer is None else writer.seconds)
     world = task.world
     margin = None if writer is None else writer.read_margin(world)
@@ -159,7 +159,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
 
 
 def _first_position(task: Task, settled: Settled) -> Position | None:
-    """Return where a run with `init` begins; None: where its method does."""
+    """Return the position at which a run with `init` begins; None means the default of the method."""
     start = task.start
     if start is None:
         return None
@@ -168,7 +168,7 @@ def _first_position(task: Task, settled: Settled) -> Position | None:
 
 
 def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any]:
-    """method.json: what was run, with K, N, κ and Λ decided."""
+    """Return the content of method.json: the method with the decided K, N, κ and Λ, seed and evidence."""
     slater = None if margin is None or margin.slater == float("inf") else margin.slater
     lam_max = None if settled.lam_max == float("inf") else settled.lam_max
     facts = {"lam_max": lam_max, "slater": slater, "seed": task.seed, "evidence": task.evidence}
@@ -176,9 +176,9 @@ def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any
 
 
 def recall(task: Task, writer: RunWriter) -> Solution:
-    """Return the stored result of a run that is done, without choosing or testing again.
+    """Return the stored result of a finished run, without selecting or testing again.
 
-    Iterations that are damaged are made again; policy and certificate stay.
+    Damaged iterations are computed again; policy and certificate stay as stored.
     """
     world, stored = task.world, load(writer.folder)
     checked = check_certificate(stored)
@@ -227,7 +227,7 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWr
 
 
 def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
-    """The solution with its time, and with what was selected already."""
+    """Return the solution with its time in seconds, keeping a selection that was already made."""
     timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection
@@ -236,7 +236,10 @@ def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Sol
 
 @contextlib.contextmanager
 def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Iterator[Any]:
-    """Keep the last iterate whatever ends the run: in the run folder, and with an environment's fault."""
+    """Save the last iterate if the block raises: to the run folder, and in `learned` of an `EnvironmentFault`.
+
+    Yields a function that takes the latest state. Applies only to samplers whose iterations are recorded one by one.
+    """
     states: list[State] = []
     try:
         yield states.append

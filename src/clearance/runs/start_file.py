@@ -1,4 +1,4 @@
-"""start.npz of a run folder: where a run with `init` began, so that a resumed run begins at the same place."""
+"""Read and write start.npz, the point at which a run with `init` began, so that a resumed run begins there too."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BY_RULE = "the rule "  # how the origin of an imitated rule begins
 
 
 def save_start(path: AnyPath, start: Start) -> None:
-    """Write all of it but a rule, which is code."""
+    """Write the start of a run, without a rule, which is code."""
     checkpoint.save(path, {name: getattr(start, name) for name in STORED}, {}, "")
 
 
 def read_start(path: AnyPath, sampler: Sampler, origin: str, rule: Callable[[Any], Any] | None) -> Start:
-    """Return where the run began; a rule must be given again."""
+    """Read the start of a run; a rule that the run began from must be given again as `rule`."""
     if (rule is None) == origin.startswith(BY_RULE):
         what = "began without a rule: leave out init" if rule is not None else f"began from {origin}: give init=rule"
         raise InputError(f"{path}: this run {what}")
@@ -53,8 +53,9 @@ def same_shapes(found: Any, like: Any) -> bool:
 
 
 def last_state(run: RunFolder, sampler: Sampler) -> State | None:
-    """Return the state after the last iteration of a run folder, with memories as this sampler has them; None if the
-    folder has no checkpoint.
+    """Return the state after the last iteration of a run folder; None if the folder has no checkpoint.
+
+    The memory in the state gets the types that this sampler uses.
     """
     names = sorted(name for name in run.manifest["files"] if name.startswith("checkpoint/"))
     if not names:
@@ -64,7 +65,7 @@ def last_state(run: RunFolder, sampler: Sampler) -> State | None:
 
 
 def describe_run(run: RunFolder) -> str:
-    """Return the origin of a run that continues this one."""
+    """Return the words with which a certificate names this run as its origin."""
     return f"run {run.manifest.get('run') or 'of version 0.1'}{describe_verdict(run.certificate)}"
 
 

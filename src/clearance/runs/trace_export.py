@@ -1,4 +1,4 @@
-"""The trace of a run folder as one table: CSV, or Parquet where pyarrow is installed. θ stays in the folder."""
+"""Export the trace of a run folder as one table: CSV, or Parquet if pyarrow is installed. θ is not exported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def export(run: RunFolder, path: str | Path) -> int:
-    """Write the iterations of a run, one row each; gives their number."""
+    """Write one row per iteration of a run, and return the number of rows."""
     if not str(path).endswith(SUFFIXES):
         raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
     if str(path).endswith(".parquet"):

@@ -1,16 +1,16 @@
-"""Discounted sums of second moments of a linear system, exactly.
+"""Exact discounted sums of second moments of a linear system.
 
     s(N, C) = Σ_t γ^t tr(C F^t N F'^t)        F [n, n], N and C symmetric and positive semidefinite
 
-Restrict F to what N excites (the smallest F-invariant space that contains N's range) and C observes (the same for F'
-and C). On that part the sum is finite if and only if γ|z|² < 1 for all eigenvalues z:
+First restrict F to the directions that N excites (the smallest F-invariant space that contains N's range) and that C
+observes (the same for F' and C). On this part the sum is finite if and only if γ|z|² < 1 for all eigenvalues z:
 
-* if they are, P = C + γF'PF has one solution, Σ_t γ^t F'^t C F^t, and s = tr(PN): n(n+1)/2 linear equations;
-* if one is not, let O and G be the sums of the first n terms of γ^t F'^t C F^t and γ^t F^t N F'^t, which are positive
-  definite on this part. γ^k tr(O F^k G F'^k) does not tend to 0, and it is a sum of n² terms of s from the k-th on, all
-  of them ≥ 0: s = ∞.
+* if all satisfy this, P = C + γF'PF has one solution, Σ_t γ^t F'^t C F^t, and s = tr(PN): n(n+1)/2 linear equations;
+* if one does not, let O and G be the sums of the first n terms of γ^t F'^t C F^t and γ^t F^t N F'^t. Both are positive
+  definite on this part, so γ^k tr(O F^k G F'^k) does not tend to 0. It is a sum of n² terms of s from the k-th on, all
+  of them ≥ 0, so s = ∞.
 
-Both the decision and the solution are in rational arithmetic: there is no error to bound, and no case is left open.
+Both the test and the solution use rational arithmetic, so they have no rounding error and are always conclusive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from clearance.core.rational_algebra import (
 
 
 def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) -> list[list[Fraction | float]]:
-    """Return s(N, C) for every N and, within it, every C; ∞ where the sum diverges."""
+    """Return s(N, C) for every N (outer list) and every C (inner lists); ∞ if the sum diverges."""
     F, Ns, Cs = _restrict(F, Ns, Cs)
     back, Cs, Ns = _restrict(F.T, Cs, Ns)
     F = back.T
@@ -44,7 +44,10 @@ def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) 
 
 
 def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, list[Matrix], list[Matrix]]:
-    """Restrict the system to what the N excite. The rows of the basis that are the identity serve as coordinates."""
+    """Restrict the system to the directions that the N excite.
+
+    The basis contains the rows of an identity matrix; the entries of the state at these rows are the coordinates.
+    """
     T, at = find_span(np.hstack(Ns))
     while len(at) < len((wider := find_span(np.hstack([T, F @ T])))[1]):
         T, at = wider
@@ -52,7 +55,7 @@ def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, li
 
 
 def _solve_lyapunov(F: Matrix, Cs: list[Matrix], gamma: Fraction) -> list[Matrix]:
-    """Return P = C + γF'PF for every C; the unknowns are the entries of P on and above the diagonal."""
+    """Solve P = C + γF'PF for every C; the unknowns are the entries of P on and above the diagonal."""
     i, j = np.triu_indices(len(F))
     moved = F[i][:, i] * F[j][:, j] + np.where(i != j, 1, 0)[:, None] * F[j][:, i] * F[i][:, j]
     X = solve_exactly(np.eye(len(i), dtype=object) - gamma * moved.T, np.stack([C[i, j] for C in Cs], axis=1))

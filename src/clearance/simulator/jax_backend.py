@@ -1,4 +1,4 @@
-"""JAX and its companions, in one place: modules that need them are loaded late, and a missing one names the extra."""
+"""Import JAX, Equinox and Optax in one place; a missing package raises an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["eqx", "jax", "jax_key", "jnp", "optax", "real"]
 
 
 def jax_key(key: np.uint64) -> Any:
-    """Return the stream of JAX that belongs to a key of ours: its 64 bits as they are."""
+    """Convert a 64-bit key of clearance to a JAX random key with the same bits."""
     bits = int(key)
     data = jnp.array([bits >> 32, bits & 0xFFFFFFFF], jnp.uint32)
     return jax.random.wrap_key_data(data, impl="threefry2x32")
 
 
 def real(x: Any) -> Any:
-    """x as JAX computes: float32 as shipped, float64 where `jax_enable_x64` is set."""
+    """Return x in the float type that JAX computes with: float32, or float64 if `jax_enable_x64` is set."""
     return jnp.asarray(x, jnp.zeros(0).dtype)

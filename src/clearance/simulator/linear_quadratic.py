@@ -1,18 +1,18 @@
-"""Truth for continuous actions: the discounted linear-quadratic regulator with a limit on effort.
+"""The discounted linear-quadratic regulator with a limit on effort: a continuous problem with a known optimum.
 
     minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,        x' = Ax + Bu + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
-Without duality gap the optimum is the regulator of Q + λR (Riccati), with λ such that the budget is just spent: a
-search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1) moves by
-z' = Fz + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
+There is no duality gap, so the optimum is the regulator of Q + λR (Riccati) with the λ at which the budget is just
+used up: a search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1)
+moves by z' = Fz + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
 
     F = | A − BK  Bc |    V = | W + BΣB'  0 |    N = | X0  0 | + γ/(1−γ) V
         |   0      1 |        |    0      0 |        | 0   1 |
 
     J_x = tr(QM)          J_u = tr((−K c)'R(−K c) M) + tr(RΣ)/(1−γ)
 
-These are rational functions of the stored numbers and are computed as such (`discounted_sums`). Costs are unbounded, so
-samples could not certify them.
+These are rational functions of the stored numbers and are computed in rational arithmetic (`discounted_sums`). The
+costs are unbounded, so samples could not certify them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8
 
 
 class LinearPolicy(NamedTuple):
-    """u = −Kx + c + ξ, ξ ~ N(0, Σ):  K [m, n], c [m], Sigma [m, m].
+    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ):  K [m, n], c [m], Sigma [m, m].
 
-    Sigma_error [m] bounds the errors of the diagonal of Sigma, where σ is given by a number that is not rational.
+    Sigma_error [m] bounds the errors of the diagonal of Sigma, if σ is not a rational number.
     """
 
     K: Array
@@ -48,9 +48,9 @@ class LinearPolicy(NamedTuple):
 
 
 class Values(NamedTuple):
-    """J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy and proven bounds: all ∞ where the sum diverges.
+    """The values J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy with proven bounds; all are ∞ if the sum diverges.
 
-    A policy whose numbers are not finite has no values: J is NaN, and the bounds are −∞ and ∞.
+    For a policy whose numbers are not finite, J is NaN and the bounds are −∞ and ∞.
     """
 
     J: Array
@@ -59,7 +59,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimum: gain K of u = −Kx, its values (J_x, J_u) with the exploration noise asked for, and λ."""
+    """The optimum: the gain K of u = −Kx, its values (J_x, J_u) including the given exploration noise, and λ."""
 
     K: Array
     J: Array
@@ -68,7 +68,7 @@ class Regulator(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LQR:
-    """The problem; see the head of the module. Its numbers are taken exactly as they are stored."""
+    """The matrices of the problem at the head of the module; exact values are for these numbers as stored."""
 
     A: Array
     B: Array
@@ -95,14 +95,16 @@ class LQR:
 
     @classmethod
     def double_integrator(cls, budget: float = 2.0) -> LQR:
-        """Position and speed with a force as action, dt = .1."""
+        """Return the double integrator: state (position, speed), action force, time step 0.1."""
         A, B = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[0.0], [0.1]])
         return cls(A, B, np.diag([1.0, 0.1]), np.eye(1), 0.01 * np.eye(2), np.eye(2), 0.95, budget)
 
     # ------------------------------------------------------------------------------------------------ the optimum
 
     def gain(self, lam: float) -> Array:
-        """K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, P the solution of the discounted Riccati equation."""
+        """Return K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, where P solves the discounted Riccati
+        equation.
+        """
         root = np.sqrt(self.gamma)
         try:
             P = linalg.solve_discrete_are(root * self.A, root * self.B, self.Q, lam * self.R)
@@ -112,7 +114,7 @@ class LQR:
             raise InputError(f"no regulator of Q + λR can be computed for λ = {lam:g} ({e})") from None
 
     def optimum(self, Sigma: Array | None = None) -> Regulator:
-        """Return the best policy within the budget among all whose actions carry noise N(0, Σ); none unless given."""
+        """Return the best policy within the budget among those whose actions have noise N(0, Σ); default: no noise."""
         Sigma = np.zeros_like(self.R) if Sigma is None else Sigma
         low, high = -20.0, 20.0
         if self._effort(np.exp(high), Sigma) > self.budget:
@@ -125,7 +127,7 @@ class LQR:
         return Regulator(K, self.enclose(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
 
     def _effort(self, lam: float, Sigma: Array) -> float:
-        """Return J_u of the regulator for Q + λR in floating point: good enough for a search, proof of nothing."""
+        """Return J_u of the regulator for Q + λR in floating point; used for the search over λ only, not as a proof."""
         K = self.gain(lam)
         N = self.X0 + self.gamma / (1 - self.gamma) * (self.W + self.B @ Sigma @ self.B.T)
         M = linalg.solve_discrete_lyapunov(np.sqrt(self.gamma) * (self.A - self.B @ K), N)
@@ -134,9 +136,10 @@ class LQR:
     # ------------------------------------------------------------------------------------------------ proof
 
     def enclose(self, policy: LinearPolicy) -> Values:
-        """Return (J_x, J_u) and proven bounds, for the numbers as stored and in real arithmetic.
+        """Return (J_x, J_u) with proven bounds, for the numbers as stored and without rounding error.
 
-        J grows with Σ, so its values at both ends of Σ bound it. The rounding of an action to float32 is not in it.
+        J increases with Σ, so its values at the smallest and the largest Σ bound it. The rounding of actions to float32
+        is not taken into account.
         """
         self._check(policy)
         if not all(np.isfinite(x).all() for x in policy if x is not None):
@@ -151,7 +154,7 @@ class LQR:
         return Values(*np.transpose(rows))
 
     def _sum_costs(self, K: Matrix, c: Matrix, Sigmas: Sequence[Matrix]) -> list[list[Fraction | float]]:
-        """Return the exact (J_x, J_u) for every Sigma."""
+        """Return the exact (J_x, J_u) for each Sigma."""
         A, B, Q, R, W, X0 = (to_fractions(x) for x in (self.A, self.B, self.Q, self.R, self.W, self.X0))
         gamma = Fraction(float(self.gamma))
         F = np.block([[A - B @ K, (B @ c)[:, None]], [np.zeros((1, len(A)), object), np.ones((1, 1), object)]])
@@ -171,14 +174,16 @@ class LQR:
             raise InputError(f"Sigma_error must hold {m} numbers that are not negative")
 
     def certify(self, policy: LinearPolicy) -> tuple[str, Values]:
-        """CERTIFIED where the effort is within the budget for certain, VIOLATED where it is above, else UNDECIDED."""
+        """Return the verdict and the values: CERTIFIED if the effort is proven to be within the budget, VIOLATED if it
+        is proven to be above, else UNDECIDED.
+        """
         found = self.enclose(policy)
         lower, upper = found.lower[1], found.upper[1]
         return "CERTIFIED" if upper <= self.budget else "VIOLATED" if lower > self.budget else "UNDECIDED", found
 
 
 def enclose_variance(log_std: float) -> tuple[float, float]:
-    """Return σ² = e^(2 log σ) and a bound of its error; NaN where log σ is not finite."""
+    """Return σ² = e^(2 log σ) and a bound on its error; NaN if log σ is not finite."""
     if not math.isfinite(log_std):
         return math.nan, math.nan
     low, high = enclose_exp(2 * Fraction(log_std))
@@ -187,14 +192,14 @@ def enclose_variance(log_std: float) -> tuple[float, float]:
 
 
 def _extend(X: Matrix, corner: int) -> Matrix:
-    """Return X with one row and column more, 0 but for the corner."""
+    """Return X with one more row and column of zeros and `corner` as the last diagonal entry."""
     wider = np.zeros((len(X) + 1, len(X) + 1), object)
     wider[:-1, :-1], wider[-1, -1] = X, corner
     return wider
 
 
 def _round_outward(low: Fraction | float, high: Fraction | float) -> tuple[float, float, float]:
-    """Return the middle, the lower end and the upper end; the ends may be ∞."""
+    """Return (middle, lower end, upper end) as floats, with the ends rounded outward; they may be ∞."""
     if math.inf in (low, high):
         return math.inf, math.inf if low == math.inf else round_down(Fraction(low)), math.inf
     return round_down(Fraction(low + high) / 2), round_down(Fraction(low)), round_up(Fraction(high))

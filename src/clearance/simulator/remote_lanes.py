@@ -1,12 +1,12 @@
-"""A simulator that many run: groups of lanes, wherever the executor has workers.
+"""Fleet: a simulator whose environments run in many worker processes.
 
     with cl.Fleet(cl.gymnasium("CartPole-v1", num_envs=4, …), cl.Ray(workers=16)) as fleet:
         sol = cl.solve(fleet, budget=1e7)
 
-A fleet is a simulator: `solve`, `resume` and `certify` take it. The unit of work is a group of n lanes, always of the
-same shape, because matrix products change their last bits with it; its random streams are a function of (seed,
-iteration, group). So the result is the same, bit for bit, for any number of workers, in this process too, and however
-many of them die on the way. θ and the normaliser go to each worker once per iteration.
+A fleet is a simulator, so `solve`, `resume` and `certify` accept it. The unit of work is a group of n lanes. All groups
+have the same shape, because the last bits of matrix products depend on it, and the random streams of a group are a
+function of (seed, iteration, group). So results are bit-identical for any number of workers, in one process, and after
+failures of workers. θ and the normaliser are sent to each worker once per iteration.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Fleet(Simulator):
         self.plain, self.tail_costs = self.near.plain, self.near.tail_costs
 
     def for_learning(self) -> Fleet:
-        """As it is: its workers run one problem."""
+        """Return the fleet itself; its workers run one problem only."""
         return self
 
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
@@ -56,13 +56,13 @@ class Fleet(Simulator):
 
     @cached_property
     def lane_check(self) -> LaneCheck:
-        """As a worker finds it: this process need not run the simulator at all."""
+        """The check that lanes are independent, made by a worker, since this process need not run the simulator."""
         if isinstance(self.near, Environment):
             return self.near.lane_check
         return self.map(_check_lanes, None, [None])[0]
 
     def close(self) -> None:
-        """End the workers; the simulator stays as it is."""
+        """Stop the workers; the simulator itself stays open."""
         self.pool.close()
 
     def __enter__(self) -> Fleet:
@@ -73,7 +73,7 @@ class Fleet(Simulator):
 
 
 def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
-    """The simulator as a group of lanes, and what makes it again in another process."""
+    """Return the simulator as one group of lanes, and a function that makes it again in another process."""
     if isinstance(simulator, Environment):
         group = replace(simulator, n=min(simulator.n, GROUP))
         return group, lambda: group
@@ -85,12 +85,12 @@ def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
 
 
 def _check_lanes(simulator: Any, shared: None, job: None) -> LaneCheck:
-    """Other than in one process, even single lanes must not share what their seeds do not decide."""
+    """Check in a worker that lanes are independent; a fleet needs this even for groups of one lane."""
     return check_lanes(simulator)
 
 
 def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
-    """[call(simulator, shared, job) for job in jobs], by its workers where it has any."""
+    """Return [call(simulator, shared, job) for job in jobs], computed by the workers if the simulator is a fleet."""
     if isinstance(simulator, Fleet):
         return simulator.map(call, shared, jobs)
     with one_blas_thread():
@@ -98,7 +98,7 @@ def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> li
 
 
 class Acting(NamedTuple):
-    """What a group of lanes acts by: θ and the normaliser, for T steps."""
+    """The policy, θ and normaliser by which a group of lanes acts for T steps."""
 
     policy: NetworkPolicy
     theta: Array
@@ -107,7 +107,7 @@ class Acting(NamedTuple):
 
 
 def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """T steps of one group of lanes, from fresh resets, and the latents [T, n, …] behind its actions."""
+    """Run one group of lanes for T steps from fresh resets; return the steps and the latents [T, n, …] of actions."""
     if isinstance(simulator, Environment):
         return _compiled(simulator, acting, key)
     rng = np.random.default_rng(int(key))
@@ -117,7 +117,7 @@ def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """The same inside one compiled program, made once for an environment and a policy."""
+    """Do the same as `walk` in one compiled program, which is cached for each policy and T."""
     policy, theta, normaliser, T = acting
     made = env.__dict__.setdefault("_compiled_groups", {})
     if (id(policy), T) not in made:
@@ -129,13 +129,13 @@ def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def streams(key: np.uint64, groups: int) -> list[np.uint64]:
-    """The streams of the groups of one iteration; the first has the iteration's own."""
+    """Return the random streams of the groups of one iteration; the first group has the iteration's own stream."""
     return [key, *(fold(key, g) for g in range(1, groups))]
 
 
 @dataclass(eq=False)
 class LatentRecorder:
-    """A policy at work on a vector of observations, which keeps the latents that its actions came from."""
+    """An actor that applies a policy to a batch of observations and records the latents of its actions."""
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""What every simulator has, whatever it is made of; and the checks of what it gives in one step."""
+"""The base class of all simulators, the arrays of their steps, and checks of the signals in one step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Steps(NamedTuple):
 
     obs [T, n, …]          before the step;  action [T, n, …]
     h [T, n, 1+I]          reward first, then utilities g = −cost
-    terminated [T, n]      the episode ended by itself;  truncated [T, n]: it was cut off
+    terminated [T, n]      whether the episode ended by itself;  truncated [T, n]: whether it was cut off
     after [T, n, …]        the true next observation, before any reset
     valid [T, n]           False for rows that are no step (the reset row of NEXT_STEP autoreset)
     """
@@ -45,23 +45,27 @@ Exact = Callable[[Any, Any, Any], tuple[Array, Array, Array]]
 
 
 class LaneCheck(NamedTuple):
-    """Why episodes of different lanes may depend on each other, empty without a sign of it; and the steps it took."""
+    """The result of checking whether lanes are independent.
+
+    why    the reason why they may depend on each other; empty if none was found
+    steps  the environment steps of the check
+    """
 
     why: str
     steps: int
 
 
 class Simulator:
-    """What every simulator has; `Gym`, `Environment` and `Fleet` inherit from it.
+    """The base class of all simulators: `Gym`, `Environment` and `Fleet`.
 
-    statement  what is asked of it;  action: the space of actions, as policies see it
-    n          lanes that run side by side
-    sign       −1 where the user's own code gives costs, so that faults are reported in the user's terms
-    exact      (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
-    lane_check  whether episodes of different lanes may depend on each other
-    plain      where limits are on chances and tails: the same simulator with the costs as its signals
-    tail_costs how the signals follow from those costs then
-    slip       what rounding may add to a number that it computes, as a share of it
+    statement  the limits, γ, horizon and names of the problem;  action: the action space, as policies see it
+    n          lanes (environments) that run side by side
+    sign       −1 if the user's code returns costs, so that errors are reported with the user's sign
+    exact      function (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds; None if unknown
+    lane_check  the result of checking whether lanes are independent
+    plain      with limits on single episodes: the same simulator with the costs as its signals; else None
+    tail_costs with limits on single episodes: how the signals follow from these costs
+    slip       largest relative rounding error of a number that the simulator computes
     """
 
     slip: ClassVar[float] = SLIP
@@ -77,7 +81,7 @@ class Simulator:
     tail_costs: TailCosts | None = None
 
     def with_limits(self, limits: Any, *, cost_so_far: bool = True) -> Any:
-        """The same problem with limits on what single episodes cost (`cl.Chance`, `cl.CVaR`).
+        """Return the same problem with limits on what single episodes cost (`cl.Chance`, `cl.CVaR`).
 
         limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs not named keep their limits
         cost_so_far  whether policies see the sums of these costs so far, and the time
@@ -86,7 +90,7 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """The same problem for policies that see so much of the costs so far."""
+        """Return the same problem with the costs so far that `memory` describes in its observations; None: without."""
         if memory == self.memory:
             return self
         plain = self if self.plain is None else self.plain
@@ -94,24 +98,28 @@ class Simulator:
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
     def for_learning(self) -> Any:
-        """The same problem with signals that have a slope where a chance is lost (`TailCosts.slope`)."""
+        """Return the same problem for learning: signals of `Chance` limits also increase beyond the limit
+        (`TailCosts.slope`).
+        """
         costs = self.tail_costs
         if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
             return self
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """The plain problem with other limits and signals."""
+        """Return the problem with other limits and signals; called on the plain problem."""
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 
     @property
     def memory(self) -> CostMemory | None:
-        """What policies see of the costs so far; None if they see observations alone."""
+        """The costs so far that policies see as part of the observation; None if they see observations alone."""
         return None if self.tail_costs is None else self.tail_costs.memory
 
     def replace(self, **limits: Any) -> Any:
         """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
-        name), or `b=`. For another γ or horizon, make the problem again.
+        name), or `b=`.
+
+        For another γ or horizon, make the problem again.
         """
         s = self.statement
         if any(s.tails):
@@ -129,18 +137,21 @@ class Simulator:
 
     @property
     def shared_randomness(self) -> str:
-        """Why episodes of different lanes may depend on each other; empty where they do not."""
+        """The reason why episodes of different lanes may depend on each other; empty if they do not."""
         return self.lane_check.why
 
 
 def widen_bounds(bounds: Bounds, slip: float) -> Bounds:
-    """(low, high) that floating point may come to where the real numbers keep the bounds."""
+    """Return (low, high) widened by the rounding errors of numbers whose exact values lie within the bounds."""
     size = slip * np.max([np.where(np.isfinite(x), np.abs(x), 0.0) for x in bounds], axis=0)
     return bounds[0] - size, bounds[1] + size
 
 
 def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] | None:
-    """What is wrong with the signals h [1+I] of a step, and the value as the simulator gives it (sign −1: a cost)."""
+    """Return what is wrong with the signals h [1+I] of a step, and the wrong value; None if all are right.
+
+    sign  −1 if the simulator returns costs, in which sign the value is returned
+    """
     bounds = None if s.bounds is None else widen_bounds(s.bounds, ROUGHLY)
     for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):
         if not np.isfinite(h[j]):

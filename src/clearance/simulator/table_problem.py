@@ -1,7 +1,7 @@
-"""The kind of problem that `cl.tabular` makes, without what it needs: dispatch loads no environment for it."""
+"""The base class of problems made by `cl.tabular`, in its own module so that dispatch need not import Gymnasium."""
 
 from __future__ import annotations
 
 
 class TableProblem:
-    """A black box whose observations are the rows of a table."""
+    """A black-box environment whose observations are numbered as rows of a table."""

@@ -1,7 +1,9 @@
-"""From the costs of a simulator's steps to the signals of limits on chances and tails (`core.tail_limits`).
+"""Signals for limits on single episodes, `Chance` and `CVaR`, from the costs of a simulator's steps
+(`core.tail_limits`).
 
-A problem with such limits is the plain problem with other signals: for each of them the increment of φ(C_t), where C_t
-is the cost so far. So whatever learns or tests sees an ordinary expected sum.
+A problem with such limits is the plain problem with other signals. For each limit the signal of a step is the increase
+of φ(C_t), where C_t is the cost so far and φ belongs to the limit. So learning and testing see an ordinary expected
+sum.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from clearance.core.tail_limits import Chance, Rule, TailLimit, split_limits
 
 
 class TailCosts(NamedTuple):
-    """How the constraints of a statement follow from the costs of the plain problem.
+    """The rules by which the constraints of a statement follow from the costs of the plain problem.
 
     plain    the statement of the plain problem, whose constraints are all costs
-    columns  for each constraint the cost that it is about [I];  rules: None for a limit on the mean [I]
-    memory   what policies see of the costs so far, None if they see nothing
-    slip     rounding of a sum, as a share of it
-    slope    of what is added to the indicator of a chance where its sum is exceeded, for learners: there the indicator
-             is flat, and where all episodes are, nothing says which way is down
+    columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean
+    memory   the costs so far that policies see; None if they see none
+    slip     relative rounding error of a sum
+    slope    for learning: slope added to the indicator of a `Chance` beyond its threshold. The indicator is flat there,
+             and if all episodes are beyond it, learning would have no gradient
     """
 
     plain: Statement
@@ -39,12 +41,14 @@ class TailCosts(NamedTuple):
 
     @property
     def remembered(self) -> list[int]:
-        """The costs of which a policy sees the sum so far."""
+        """The indices of the costs whose sum so far a policy sees."""
         return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
 
     @property
     def bounds(self) -> Bounds | None:
-        """Of the costs of one step [plain I], as declared, with what rounding may add; None where there are none."""
+        """The declared bounds (low, high) of the costs in one step [plain I], widened by rounding; None if not
+        declared.
+        """
         if self.plain.bounds is None:
             return None
         low, high = _step_bounds(self.plain)
@@ -52,7 +56,7 @@ class TailCosts(NamedTuple):
         return low - more, high + more
 
     def remembering(self, memory: CostMemory | None, obs_shape: tuple[int, ...]) -> TailCosts:
-        """The same for policies that see so much; an error where the problem cannot tell them."""
+        """Return the same rules for policies that see `memory`; raise InputError if the problem does not fit it."""
         if memory is not None:
             unknown = [name for name in memory.names if name not in self.plain.names]
             if unknown:
@@ -65,7 +69,11 @@ class TailCosts(NamedTuple):
         return self._replace(memory=memory)
 
     def signals(self, cost: Any, before: Any, after: Any, xp: Any) -> Any:
-        """Costs [..., I] of a step that costs `cost` [..., plain I], with sums `before` and `after` it."""
+        """Return the costs [..., I] of the constraints in a step.
+
+        cost           the costs [..., plain I] of the step
+        before, after  the sums of these costs before and after the step
+        """
         found = []
         for column, rule in zip(self.columns, self.rules, strict=True):
             if rule is None:
@@ -76,18 +84,20 @@ class TailCosts(NamedTuple):
         return xp.stack(found, -1)
 
     def _value(self, rule: Rule, C: Any, xp: Any) -> Any:
-        """φ at the sums C, without its offset, as learners see it if there is a slope."""
+        """Return φ at the sums C, without its offset; with a slope, as learning sees it."""
         if self.slope and isinstance(rule, Chance):
             return rule.value(C, xp, self.slip) + self.slope * xp.maximum(C - rule.above, 0.0) / rule.scale
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """What is limited [n, 1+I], from the sums X [n, 1+I] of signals that may have a slope: indicators again."""
+        """Return the limited sums [n, 1+I] of episodes from their sums X [n, 1+I]: with a slope, indicators become 0 or
+        −1.
+        """
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Which costs [..., plain I] are not finite or lie beyond what was declared: sums of them mean nothing."""
+        """Return which costs [..., plain I] are not finite or outside their declared bounds."""
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
@@ -95,14 +105,14 @@ class TailCosts(NamedTuple):
 
 
 def mean_costs(plain: Statement, slip: float) -> TailCosts:
-    """The constraints of the plain problem as they are."""
+    """Return the rules that leave the constraints of the plain problem unchanged."""
     return TailCosts(plain, tuple(range(plain.I)), (None,) * plain.I, None, slip)
 
 
 def limit_tails(
     plain: Statement, limits: Any, obs_shape: tuple[int, ...], slip: float, *, cost_so_far: bool = True
 ) -> tuple[Statement, TailCosts]:
-    """Return the statement with these limits on the costs of the plain one, and how its signals come about.
+    """Return the statement with these limits on the costs of the plain statement, and the rules for its signals.
 
     limits  by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
     """
@@ -120,7 +130,7 @@ def limit_tails(
 
 
 def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Statement, TailCosts]:
-    """The same limits with signals that have a slope beyond the sums of chances, for learners."""
+    """Return the same limits with signals that have a slope beyond the thresholds of `Chance` limits, for learning."""
     assert told.bounds is not None
     low, high = (x.copy() for x in told.bounds)
     least, most = _step_bounds(costs.plain)
@@ -132,7 +142,7 @@ def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Stat
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
-    """Return (cost, limit) for each constraint; those not named keep their present limits."""
+    """Return (name of the cost, limit) for each constraint; costs that are not named keep their present limits."""
     if not isinstance(limits, Mapping):
         values = list(limits) if isinstance(limits, list | tuple) else [limits]
         if len(values) != plain.I:
@@ -152,7 +162,7 @@ def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
 
 
 def _step_bounds(plain: Statement) -> Bounds:
-    """(low, high) of the costs of one step [plain I]; infinite where none are declared."""
+    """Return (low, high) of the costs of one step [plain I]; infinite if not declared."""
     if plain.bounds is None:
         return np.full(plain.I, -np.inf), np.full(plain.I, np.inf)
     return -plain.bounds[1][1:], -plain.bounds[0][1:]
@@ -169,7 +179,7 @@ def _tail(plain: Statement, column: int, rule: Rule | None, low: Array, high: Ar
 def _signal_bounds(
     plain: Statement, columns: Sequence[int], rules: Sequence[Rule | None], low: Array, high: Array
 ) -> Bounds:
-    """(low, high) of the signals h [1+I]."""
+    """Return (low, high) of the signals h [1+I] in one step."""
     reward = (-np.inf, np.inf) if plain.bounds is None else (plain.bounds[0][0], plain.bounds[1][0])
     parts = [reward]
     for j, rule in zip(columns, rules, strict=True):

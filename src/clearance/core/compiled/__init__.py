@@ -1,1 +1,1 @@
-"""Compiled kernels over plain arrays (NumPy and numba only); they know no class of this library."""
+"""Compiled kernels over plain arrays. They use NumPy and numba only, and no class of the other packages."""

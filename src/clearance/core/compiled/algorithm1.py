@@ -1,4 +1,4 @@
-"""Whole runs of Algorithm 1 on a finite model in one compiled call."""
+"""Run many iterations of Algorithm 1 on a finite model in one compiled call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from clearance.core.compiled.walks import READY, rollouts, softmax_row
 
 @kernel(inline="always")
 def sgd(rows, A, pair, A_L, step, scale, x, mean):
-    """Averaged SGD of `direction.SGD` with sparse scores; leaves the mean of the iterates in `mean`.
+    """Run the averaged SGD of `direction.SGD` with sparse scores; write the mean of the iterates to `mean`.
 
-    score = Φ_sa − Σ_a' π(a'|s) Φ_sa'. An update is part of the iterates n..N: it joins the mean with weight (N−n)/N.
+    score = Φ_sa − Σ_a' π(a'|s) Φ_sa'. The update at draw n changes all iterates n..N, so it enters their mean with the
+    weight (N−n)/N.
     """
     pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
     N, per_A = len(pair), 1.0 / A
@@ -42,7 +43,10 @@ def sgd(rows, A, pair, A_L, step, scale, x, mean):
 
 @kernel
 def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, scales, lanes, out):
-    """Iterations k0 .. k0 + n − 1 of Algorithm 1; θ (in rows) and λ are advanced in place."""
+    """Run iterations k0 .. k0 + n − 1 of Algorithm 1, with n from the arrays in `out`.
+
+    Update θ (in rows) and λ in place.
+    """
     theta_out, lam_out, J_out, norm_out, steps_out = out
     step, scale, factor = scales
     d, H = len(rows.theta), model.h.shape[1]

@@ -1,17 +1,19 @@
-"""Random streams, geometric horizons and alias tables: what every compiled walk on a finite model draws from.
+"""Random streams, geometric horizons and alias tables: the random draws of every compiled walk on a finite model.
 
 Streams are counter-based: every number is a pure function of (seed, k, purpose, n, position). A stream is a 64-bit
 key; its words are mix(key + j·G), the generator SplitMix64 (Steele, Lea, Flood 2014) read at chosen positions. Keys
 are words of other streams (`fold`), so a result does not depend on threads, machines or batching, or on an
 interruption and resume.
 
-A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991).
-The high half of a word picks one of n cells, all with exactly the same chance: the few words that would favour some
-cells are replaced by the next of their own stream (Lemire 2019). The low half is the coin; where it equals the first 32
-bits of a threshold, 32 more bits decide. So a chance is met to what float64 makes of the table (`draw_error`). The
-walks of `walks`, which learn and certify nothing, decide by 32 bits of the threshold.
+A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991). The
+high half of a word picks one of n cells, all with exactly the same probability: the few words that would favour some
+cells are replaced by the next word of their stream (Lemire 2019). The low half is the coin that decides between the
+cell's own entry and its alias; if it equals the first 32 bits of the threshold, 32 more bits decide. So each
+probability is exact up to the rounding of the table to float64 (`draw_error`). The walks in `walks`, which serve
+learning and never certify, use only the first 32 bits of the threshold.
 
-Kernels copy entry by entry and get their scratch from NumPy: numba takes seconds to compile an assignment of slices.
+Kernels copy entry by entry and get their scratch arrays from NumPy: numba takes seconds to compile an assignment of
+slices.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LOW = U(0xFFFFFFFF)
 
 @piece
 def mix(z):
-    """The finaliser of SplitMix64: a bijection of 64-bit words that passes the usual batteries."""
+    """Return the SplitMix64 finaliser of z: a bijection of 64-bit words that passes the usual tests of randomness."""
     z = (z ^ (z >> U(30))) * U(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> U(27))) * U(0x94D049BB133111EB)
     return z ^ (z >> U(31))
@@ -39,21 +41,22 @@ def mix(z):
 
 @piece
 def fold(key, i):
-    """The key of sub-stream i of a stream."""
+    """Return the key of sub-stream i of a stream."""
     return mix(key + U(i + 1) * G)
 
 
 @piece
 def unit(word):
-    """A word as a double in (0, 1), 53 bits, never 0 or 1."""
+    """Return a word as a double in (0, 1) with 53 random bits, never 0 or 1."""
     return (float(word >> U(11)) + 0.5) * (1.0 / 9007199254740992.0)
 
 
 @piece
 def geometric(word, tail, guide, inv_log_gamma):
-    """T on {1, 2, …} with P(T > t) = γ^t, by inversion: the first t with u ≥ γ^t, from where the guide table says.
+    """Return T in {1, 2, …} with P(T > t) = γ^t, by inversion: the first t with u ≥ γ^t.
 
-    Beyond the table (γ very close to 1) by the logarithm itself, which takes five times longer.
+    The search starts at the entry of the guide table. Beyond the table of γ^t (γ very close to 1), the logarithm is
+    used, which takes five times longer.
     """
     u = unit(word)
     t = np.int64(guide[np.int64(word >> U(56))])
@@ -65,8 +68,11 @@ def geometric(word, tail, guide, inv_log_gamma):
 
 
 def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
-    """γ^t for t = 0, 1, … (until it is 0 for a 53-bit u, or 10⁵ of them), where to begin for each high byte of the word
-    (never too late: the largest u with that byte needs at least so many steps), and 1 / log γ.
+    """Return the tables that `geometric` needs: the powers γ^t, the guide table, and 1 / log γ.
+
+    The powers are for t = 0, 1, … until no 53-bit u is below them, at most 10⁵ of them. The guide table says for
+    each high byte of the word where the search starts; it is never too late, since the largest u with that byte
+    needs as many steps.
     """
     longest = int(min(1e5, np.ceil(55 * np.log(2) / -np.log(gamma)))) + 1
     tail = gamma ** np.arange(longest, dtype=float)
@@ -77,24 +83,24 @@ def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
 
 @piece
 def below(word, n):
-    """A number in 0..n−1 from the high half of a word, and leaves the low half for the alias coin.
+    """Return a number in 0..n−1 from the high half of a word; the low half stays unused for the alias coin.
 
-    All numbers are equally likely if the word is one of `even`.
+    All numbers are equally likely if the word comes from `even`.
     """
     return np.int64(((word >> U(32)) * U(n)) >> U(32))
 
 
 @piece
 def may_be_uneven(word, n):
-    """Whether `even` has to look at the word: a chance of n·2⁻³²."""
+    """Return whether `even` has to check the word, which happens with probability n·2⁻³²."""
     return (((word >> U(32)) * U(n)) & LOW) < U(n)
 
 
 @piece
 def even(word, n):
-    """The word, or the next of its own stream as long as it belongs to those that make some of n numbers too likely.
+    """Return the word, or a later one of its stream if it is among those that make some of n numbers too likely.
 
-    Of 2³² high halves, 2³² mod n are too many: those where the product with n leaves a remainder below that.
+    Of the 2³² high halves, 2³² mod n are in excess: those whose product with n has low bits below 2³² mod n.
     """
     if may_be_uneven(word, n):
         surplus = U(4294967296) % U(n)
@@ -105,14 +111,14 @@ def even(word, n):
 
 @piece
 def wins(word, threshold, fine):
-    """The coin in the low half of a word against a chance of threshold·2⁻³² + fine·2⁻⁶⁴."""
+    """Return whether the coin in the low half of a word wins, with probability threshold·2⁻³² + fine·2⁻⁶⁴."""
     coin = word & LOW
     return coin < threshold or (coin == threshold and (mix(word + G) >> U(32)) < fine)
 
 
 @piece
 def alias_mask(A):
-    """The low bits of a packed word that hold the alias action, one of A."""
+    """Return the mask of the low bits of a packed word that hold the alias action, one of A."""
     mask = U(1)
     while mask < U(A):
         mask = mask << U(1)
@@ -121,16 +127,20 @@ def alias_mask(A):
 
 @piece
 def state_of(row, per_A):
-    """row // A from 1/A: a division of integers takes ten times longer. Exact: (row + ½)/A is ½/A off any integer."""
+    """Return row // A, given 1/A, since an integer division takes ten times longer.
+
+    The result is exact: (row + ½)/A is at least ½/A away from any integer.
+    """
     return np.int64((row + 0.5) * per_A)
 
 
 class Tables(NamedTuple):
-    """A finite model as the kernels read it.
+    """A finite model in the form that the kernels read.
 
-    `cells[i] = (threshold, own state, alias state, fine)` of transition i, rows delimited by `indptr` [S·A + 1] or, if
-    all have the same number of cells, by that `width` (else 0); `start` the same for ρ; `h` [S·A, 1+I];
-    the rest is for the geometric horizon (`geometric_tables`).
+    cells[i] = (threshold, own state, alias state, fine) belongs to transition i. The cells of a row s·A + a are
+    delimited by `indptr` [S·A + 1] or, if all rows have the same number of cells, by that `width` (else 0). `start`
+    holds the cells of ρ, and `h` [S·A, 1+I] the signals. The rest is for the geometric horizon
+    (`geometric_tables`).
     """
 
     cells: NDArray[np.uint32]
@@ -146,7 +156,7 @@ class Tables(NamedTuple):
 
 @piece
 def vose(p, row, n, threshold, alias, small):
-    """Alias table of the weights p[row, :n]: P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n."""
+    """Fill the alias table of weights p[row, :n]: P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n."""
     total = 0.0
     for i in range(n):
         total += p[row, i]
@@ -175,37 +185,41 @@ def vose(p, row, n, threshold, alias, small):
 
 @piece
 def threshold_of(q):
-    """The first 32 bits of a probability in [0, 1]; at 1 the alias is the cell itself, so 2³²−1 is exact."""
+    """Return the first 32 bits of a probability q in [0, 1].
+
+    For q = 1 the alias is the cell itself, so 2³²−1 is exact.
+    """
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
 
 @piece
 def fine_of(q):
-    """The 32 bits of a probability after those of `threshold_of`."""
+    """Return the 32 bits of a probability that follow those of `threshold_of`."""
     return U(0) if q >= 1.0 else U((q * 4294967296.0 - np.floor(q * 4294967296.0)) * 4294967296.0)
 
 
 @piece
 def packed_of(q, alias, mask):
-    """A threshold in the high bits of a word, as many as the alias action in the low bits leaves."""
+    """Return a word with the alias action in its low bits and the threshold in all bits above."""
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
 
 def draw_error(sums: Array, n: int) -> float:
-    """Bound the distance in total variation between stored probabilities, of rows that sum to `sums`, and what is
-    drawn from tables of at most n of them.
+    """Return a bound on the total variation distance between stored probabilities and those that are drawn.
 
-    An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers of at most n; what they
-    leave over counts twice. NumPy's `choice` rounds n sums and n draws. Bits that are cut off come to 2⁻⁵³ at most.
+    The rows of stored probabilities sum to `sums` and have at most n entries each. An alias table rounds the sum
+    (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers of at most n; their remainder counts twice.
+    NumPy's `choice` rounds n sums and n draws. The bits that are cut off amount to at most 2⁻⁵³.
     """
     return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
 
 
 def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[np.uint32]:
-    """Return the alias tables of all rows of a CSR matrix: cells of (threshold, own index, alias index, fine), each row
-    filled up to `width` cells with impossible ones if width > 0 (a fixed width saves the look-up of where it begins).
+    """Return the alias tables of all rows of a CSR matrix as cells of (threshold, own index, alias index, fine).
 
-    NumPy makes the array: it asks for huge pages, without which large models wait for the address translation.
+    If width > 0, each row is filled up to `width` cells with impossible ones: a fixed width saves looking up where
+    a row begins. NumPy allocates the array because it asks for huge pages, without which address translation slows
+    large models.
     """
     cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 4), np.uint32)
     widest = max(width, int(np.diff(indptr).max(initial=0)))
@@ -215,14 +229,14 @@ def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[n
 
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, as the arrays of a model are: one compiled version serves them all."""
+    """Return a read-only view of x. The arrays of a model are read-only too, so one compiled version serves both."""
     view = x.view()
     view.flags.writeable = False
     return view
 
 
 def alias_scratch(width: int) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
-    """Return what `vose` needs besides its arguments, for tables of at most `width` cells."""
+    """Return the scratch arrays that `vose` needs for tables of at most `width` cells."""
     return np.empty(width), np.empty(width, np.int64), np.empty(width, np.int64)
 
 
@@ -246,7 +260,7 @@ def _fill_cells(indptr, indices, data, width, p, scratch, cells):
 
 
 def pack(pi: Array) -> NDArray[np.uint64]:
-    """Return the alias tables [S·A] of a policy π [S, A]: threshold in a word's high bits, alias action in the low."""
+    """Return the alias tables [S·A] of a policy π [S, A]: words with the threshold in front of the alias action."""
     packed = np.empty(pi.size, np.uint64)
     _pack_rows(np.ascontiguousarray(pi), packed, alias_scratch(pi.shape[1]))
     return packed

@@ -1,20 +1,20 @@
-"""Compile the kernels of this package, and keep the machine code on disk under the hash of all its sources.
+"""Compile the kernels of this package, and cache the machine code on disk under the hash of all its sources.
 
-numba's own cache looks at one source file at a time: a kernel that calls another file's functions contains their
-machine code and would not notice when they change. Here the hash of every source of the package, of Python's and of
-numba's version names one folder, with one file for each kernel, signature and processor in it. No index is shared, so
+numba's own cache looks at one source file at a time: a kernel that calls functions of another file contains their
+machine code and would not notice when they change. Here a hash of every source of the package and of the versions of
+Python and numba names one folder. It holds one file for each kernel, signature and processor. No index is shared, so
 processes that compile at the same time cannot mix up each other's files.
 
-The folder is looked for, and made, in the first of these that serves:
+The folder is the first of these that can be used:
 
-    $NUMBA_CACHE_DIR             if it is set; then the next two are left out
+    $NUMBA_CACHE_DIR             if it is set; then the next two are skipped
     __pycache__ of this package
     the user's cache folder      $XDG_CACHE_HOME, or ~/.cache, on Linux
     a folder in the temporary one, of this user alone
 
-What is loaded is executed. So a folder, and a file in it, counts only if it belongs to this user, to the owner of these
-sources or to root, who could change the sources as well, and nobody else can write it.
-If none can be written, kernels are compiled in every process: a cache that fails must never stop a run.
+Cached code is executed. So a folder or a file in it is trusted only if nobody else can write it and it belongs to this
+user, to the owner of these sources, or to root; these could change the sources as well. If no folder can be written,
+kernels are compiled in every process: a cache that fails must never stop a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RECENT = 24 * 3600.0  # seconds since its last use, in which a cache is never re
 
 
 def hash_sources(folder: Path) -> str:
-    """Return a hash of all Python sources of a folder and of the versions that compile them; "" without sources."""
+    """Return a hash of all Python sources in a folder and of Python's and numba's versions; "" without sources."""
     files = sorted(folder.glob("*.py"))
     found = hashlib.sha256(f"{sys.implementation.cache_tag}{sys.abiflags if os.name == 'posix' else ''}".encode())
     found.update(numba.__version__.encode())
@@ -60,7 +60,7 @@ HASH = hash_sources(HERE)  # of the sources as imported: those on disk may chang
 
 
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Compile a function with numba when it is first called, without the GIL, or load its machine code from the cache.
+    """Compile a function with numba at its first call, without the GIL, or load its machine code from the cache.
 
     Use it as `@kernel` or, with options of `numba.njit`, as `@kernel(error_model="numpy")`.
     """
@@ -73,9 +73,9 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def piece(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call: without a wrapper for Python, which takes a third of the time.
+    """Compile a function that only kernels call, without a wrapper for Python, which saves a third of the time.
 
-    A call from Python is refused (numba itself would crash); a test calls `kernel(f.py_func)` instead.
+    A call from Python raises TypeError (numba itself would crash); tests call `kernel(f.py_func)` instead.
     """
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -88,7 +88,7 @@ def piece(function: Callable[..., Any]) -> Any:
 
 
 class KernelCache(caching._Cache):
-    """The cache of one kernel as numba's dispatcher uses it: a file for each signature and processor."""
+    """The cache of one kernel, which numba's dispatcher uses: one file for each signature and processor."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
@@ -101,7 +101,7 @@ class KernelCache(caching._Cache):
         return None if folder is None else str(folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code of a signature; None, with a line for the person who waits, if there is none."""
+        """Return the cached code of a signature; if there is none, announce the compilation and return None."""
         target_context.refresh()
         key = sig, target_context.codegen().magic_tuple(), self.options
         for folder in folders():
@@ -114,7 +114,7 @@ class KernelCache(caching._Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the compiled code of a signature, if any folder can be written."""
+        """Store the compiled code of a signature, if there is a folder that can be written."""
         folder = writable_folder()
         if folder is None or data.library.has_dynamic_globals:
             return
@@ -133,7 +133,7 @@ class KernelCache(caching._Cache):
 
 
 def roots(make: bool = False) -> Iterator[Path]:
-    """Yield the folders that may hold caches, the preferred one first; the temporary one if it is there, or is made."""
+    """Yield the folders that may hold caches, the preferred one first; `make` creates the temporary one, the last."""
     chosen = getattr(config, "CACHE_DIR", "")
     if chosen:
         yield Path(chosen) / NAME
@@ -151,7 +151,7 @@ def roots(make: bool = False) -> Iterator[Path]:
 
 
 def temporary_root() -> Path:
-    """Return the folder for this user's caches where no other can be written."""
+    """Return the folder in the temporary one that holds this user's caches if no other folder can be written."""
     return Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid() if os.name == 'posix' else 'user'}"
 
 
@@ -163,7 +163,7 @@ def is_trusted(status: os.stat_result) -> bool:
 
 
 def is_trusted_folder(folder: Path) -> bool:
-    """Return whether this is a folder, not a link to one, that nobody else can write."""
+    """Return whether this path is a folder, not a link to one, that nobody else can write."""
     with suppress(OSError):
         status = folder.lstat()
         return stat.S_ISDIR(status.st_mode) and is_trusted(status)
@@ -171,7 +171,7 @@ def is_trusted_folder(folder: Path) -> bool:
 
 
 def read_trusted(file: Path) -> bytes:
-    """Read a file that nobody else can write; OSError for any other, for links and for pipes."""
+    """Read a file that nobody else can write; raise OSError for any other file, for links and for pipes."""
     flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(os.open(file, os.O_RDONLY | sum(flags)), "rb") as opened:
         status = os.fstat(opened.fileno())
@@ -181,7 +181,7 @@ def read_trusted(file: Path) -> bytes:
 
 
 def folders(make: bool = False) -> Iterator[Path]:
-    """Yield the trusted folders with the code of these sources; with `make`, make those that can be made."""
+    """Yield the trusted folders that hold the compiled code of these sources; `make` creates them where possible."""
     for root in roots(make) if HASH else ():
         folder = root / HASH
         with suppress(OSError):
@@ -195,9 +195,9 @@ def folders(make: bool = False) -> Iterator[Path]:
 
 @cache
 def writable_folder() -> Path | None:
-    """Return the first folder for these sources that can be made and written; None if there is none.
+    """Return the first folder for these sources that can be created and written; None if there is none.
 
-    Making it is the time to remove the caches that nobody has used for long.
+    When a folder is created, caches that have not been used for long are removed.
     """
     known = set(folders())
     for folder in folders(make=True):
@@ -211,13 +211,13 @@ def writable_folder() -> Path | None:
 
 @cache
 def mark_used(folder: Path) -> None:
-    """Set the time of a cache's last use, once per process."""
+    """Set the modification time of a cache to now, once per process."""
     with suppress(OSError):
         os.utime(folder)
 
 
 def remove_stale(root: Path) -> None:
-    """Remove the caches in a root beyond the `KEPT` used last; only folders named by a hash, none of the last day."""
+    """Remove old caches from a root: keep the `KEPT` last used ones and any that was used during the last day."""
     used: list[tuple[float, Path]] = []
     for folder in root.iterdir():
         with suppress(OSError):  # another process has removed it
@@ -230,7 +230,7 @@ def remove_stale(root: Path) -> None:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a file under another name and rename it, so that no process reads half of it."""
+    """Write a file under a temporary name and rename it, so that no process reads half of it."""
     part = file.with_name(f"{file.name}.{uuid.uuid4().hex[:12]}")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o644), "wb") as new:
@@ -242,7 +242,7 @@ def write_whole(file: Path, data: bytes) -> None:
 
 @cache
 def announce_compilation() -> None:
-    """Tell the person who waits, once per process, that kernels are being compiled."""
+    """Print once per process that kernels are being compiled, and whether the next start will compile them again."""
     folder = writable_folder()
     often = "once on this machine" if folder else "at every start, for want of a folder that can be written"
     if folder is not None and folder.parent == temporary_root():

@@ -1,11 +1,12 @@
 """The order in which to eliminate the states of a model with local structure: grids, queues, roads, corridors.
 
-Nested dissection (George 1973): a small set of states that separates the others in two halves is eliminated last, and
-so on in each half. On a planar graph of S states the factor has O(S log S) entries and takes O(S^1.5) operations, where
-iterations need hundreds of products as γ nears 1. On a random graph there is no such set: `Elimination.of` notices
-after a few states (or when the entries are counted) and returns None, and iterations (`linear`) do the work.
+Nested dissection (George 1973) eliminates last a small set of states that separates the others into two halves, and
+does the same in each half. On a planar graph of S states the factor has O(S log S) entries and takes O(S^1.5)
+operations, where iterations need hundreds of products as γ nears 1. On a random graph there is no such set.
+`Elimination.of` notices this after a few states (or when it counts the entries) and returns None; then the iterations
+of `iterative` are used.
 
-The order and the places of all entries are found once for a model, for the union of its actions.
+The order and the positions of all entries are computed once for a model, for the union of its actions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WORK = 400  # multiplications per state and √(1/(1−γ)), beyond which iterat
 
 @kernel
 def _spreads(indptr, indices, S, A, hub, width):
-    """Whether the states reached from some state multiply at once, as on a random graph (states in `hub` aside)."""
+    """Return whether a breadth-first search without hubs reaches very many states at once, as on a random graph."""
     seen, queue = np.full(S, -1, np.int64), np.empty(S, np.int64)
     for root in range(0, S, S // 3 + 1):
         queue[0], seen[root] = root, root
@@ -48,8 +49,9 @@ def _spreads(indptr, indices, S, A, hub, width):
 
 @kernel
 def graph(indptr, indices, A, width):
-    """Which states lead to each other by any action, either way, as CSR (with repetitions), and which have very many
-    such neighbours; empty if the model has no local structure.
+    """Return the undirected graph of transitions by any action as CSR (ptr, idx), with repetitions, and its hubs [S].
+
+    A hub is a state with very many neighbours. If the model has no local structure, idx is empty.
     """
     S = (len(indptr) - 1) // A
     ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
@@ -90,7 +92,7 @@ def graph(indptr, indices, A, width):
 
 @kernel
 def _levels(ptr, idx, part, label, root, queue, depth):
-    """Breadth-first search from a root within the states of one label: queue and depth; returns how many it reaches."""
+    """Search breadth-first from `root` within the states of one label; fill `queue` and `depth`, return the count."""
     queue[0], depth[root], part[root] = root, 0, -label
     head, n = 0, 1
     while head < n:
@@ -109,10 +111,10 @@ def _levels(ptr, idx, part, label, root, queue, depth):
 
 @kernel
 def dissection(ptr, idx, hub):
-    """An order of elimination for a symmetric graph, or an empty one if it has no small separators.
+    """Return an order of elimination for a symmetric graph; an empty one if the graph has no small separators.
 
-    A part is a stretch of `order`. It becomes [one side | other side | separator], so the stretches, once they are
-    small, are the order itself. A few states that many others lead to (a common restart) come last of all.
+    A part is a stretch of `order`. It is rearranged to [one side | other side | separator] until the parts are
+    small; then `order` is the result. The few hubs that many others lead to (such as a common restart) come last.
     """
     S = len(ptr) - 1
     order, part, depth = np.empty(S, np.int64), np.ones(S, np.int64), np.zeros(S, np.int64)
@@ -193,10 +195,11 @@ def dissection(ptr, idx, hub):
 
 @kernel
 def fill(ptr, idx, order, work):
-    """Where L and U have entries: U by rows (uptr, uidx), L by rows (lptr, lidx, ascending), parents in the tree.
+    """Return where L and U have entries: (uptr, uidx) for rows of U, (lptr, lidx) for rows of L, and the parents.
 
-    Row i of U holds the graph's later neighbours of i, and what the rows inherit whose first entry is i. The parent of
-    the first row is −2 if that would be too much `work`.
+    Row i of U has an entry for each later neighbour of state i, and for each entry of the rows whose first entry is
+    i. The parent of a row in the elimination tree is its first entry. If the factorisation needs more than `work`
+    operations, the function stops and the parent of row 0 is −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)
@@ -259,7 +262,7 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order of elimination of a model's states, and where L and U have entries (see `fill`)."""
+    """The order in which to eliminate a model's states, and the positions of the entries of L and U (see `fill`)."""
 
     order: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -271,7 +274,7 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """For a model with rows s·A + a; None if it has no local structure, or iterations would be cheaper."""
+        """Return the elimination for a model; None if it has no local structure or iterations are cheaper."""
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

@@ -1,7 +1,7 @@
-"""Compiled episodes on a finite model seen as a simulator: walks that train a critic, and bounded estimates of J.
+"""Compiled episodes on a finite model used as a simulator: walks that train a critic, and bounded estimates of J.
 
-Streams, alias tables and horizons are those of `alias_tables`; every episode has a stream of its own, so chunks and
-threads change no result.
+Streams, alias tables and horizons are those of `alias_tables`. Every episode has a stream of its own, so results do not
+depend on chunks or threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from clearance.core.compiled.compilation import kernel, piece
 
 @piece
 def _pick(word, first, n, cells):
-    """The own or the alias entry of one of the n cells from `first` (unsigned) on."""
+    """Draw one of the n cells that start at `first` (unsigned), and return its own or its alias entry."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -42,7 +42,7 @@ def _pick_evenly(word, first, n, cells):
 
 @piece
 def _slot(word, first, n, cells):
-    """The same as 2·cell for its own entry, or 2·cell + 1 for its alias: where a transition is counted."""
+    """Draw like `_pick`, but return a counter's index: 2·cell for the cell's own entry, 2·cell + 1 for its alias."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -58,7 +58,7 @@ def _slot_evenly(word, first, n, cells):
 
 @piece
 def _action(word, s, A, mask, pol):
-    """An action from the packed alias table of π(·|s); `mask` is that of `alias_mask`."""
+    """Draw an action from the packed alias table of π(·|s); `mask` is the one of `alias_mask`."""
     i, coin = below(word, A), word & LOW
     packed = pol[U(s * A + i)]
     if may_be_uneven(word, A) | (coin == (packed >> U(32))):
@@ -75,12 +75,14 @@ def _action_evenly(word, s, A, mask, pol):
 
 @kernel
 def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
-    """N walks from ρ with geometric horizon under the alias tables `pol`; the critic of π learns at every step.
+    """Train the critic of π at every step of N walks from ρ with geometric horizon; `pol` is the policy that acts.
 
-    Expected TD(0), for all signals at once:  Q(s, a) += β (h + γ V(s') − Q(s, a)),  V(s) = Σ_a π(a|s) Q(s, a), with
-    β = 1/(1 + gain·n(s, a)). Since V is the mean over π and not the value of the action taken, walks may follow another
-    policy than π. Also counts the states visited and begun in and, if hits [2·cells] is not empty, the transitions.
-    Returns the environment steps.
+    Expected TD(0), for all signals at once:
+
+        Q(s, a) += β (h + γ V(s') − Q(s, a)),    V(s) = Σ_a π(a|s) Q(s, a),    β = 1/(1 + gain·n(s, a))
+
+    Since V is the mean over π and not the value of the action taken, `pol` may differ from π. Visits and starts of each
+    state are counted and, if hits [2·cells] is not empty, the transitions. Returns the number of environment steps.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
     H, mask, steps, counting = h.shape[1], alias_mask(A), 0, len(hits) > 0
@@ -116,10 +118,10 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
 
 @kernel
 def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
-    """N more steps of one trajectory from state s, with a critic of π learning at every step by a constant β.
+    """Continue one trajectory from state s for N steps, and train the critic of π with a constant step size β.
 
-    Expected TD(0) as in `td`. No resets, but for states that end an episode (`ends` [S]), where it starts again from ρ.
-    Returns the state reached.
+    Expected TD(0) as in `td`. The trajectory starts again from ρ only at states that end an episode (`ends` [S]).
+    Returns the state that is reached.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
     H, mask, x = h.shape[1], alias_mask(A), key
@@ -144,9 +146,9 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
 
 @kernel
 def tally(key, model, pol, N, V, count, total, starts):
-    """N walks from ρ with geometric horizon: visits of every pair [S·A], Σ V(s') after it [S·A, H], and starts [S].
+    """Run N walks from ρ with geometric horizon; count visits [S·A] and starts [S], and sum V(s') by pair [S·A, H].
 
-    What a critic of any form needs for a step of TD with targets from V. Returns the environment steps.
+    A critic of any form needs these numbers for a TD step with targets from V. Returns the number of environment steps.
     """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     H, mask, steps = V.shape[1], alias_mask(A), 0
@@ -171,7 +173,7 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """N walks from ρ with geometric horizon: count transitions in hits [2·cells] and starts [S]; return the steps."""
+    """Run N walks from ρ with geometric horizon, count transitions in hits [2·cells] and starts [S]; return steps."""
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     mask, steps = alias_mask(A), 0
     for n in range(N):
@@ -194,7 +196,7 @@ def wander(key, model, pol, N, hits, starts):
 
 @kernel
 def nexts(key, row, N, model, count):
-    """From one pair s·A + a, N times: count[s'] += 1."""
+    """Draw N next states of the pair `row` = s·A + a, and count them in `count` [S]."""
     cells, indptr, width, _, _, _, _, _, _ = model
     first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
     x = fold(key, row)
@@ -209,11 +211,11 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
-    X [N, 1+I] and the component of each episode [N] are filled in. The component is drawn once per episode from the
-    alias cells `choice`, pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ.
-    `base` [M, S, 1+I] is V̂ of every component, or [1, S, 1+I] of all: any table keeps X unbiased. If `hits` [2·cells]
-    is not empty, transitions are counted there, and the states begun in. Returns (steps, episode, step) of the first
-    pair whose signals do not lie `inside` [S·A] their bounds, or (steps, −1, −1).
+    The function fills X [N, 1+I] and the component of each episode [N], which is drawn once per episode from the alias
+    cells `choice`. pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ. `base` is V̂,
+    [M, S, 1+I] for every component or [1, S, 1+I] for all: X is unbiased for any V̂. If `hits` [2·cells] is not empty,
+    transitions are counted in it, and start states in `starts`. Returns (steps, episode, step) of the first pair whose
+    signals lie outside their bounds (`inside` [S·A] is false), or (steps, −1, −1).
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape
@@ -254,7 +256,10 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
 @kernel
 def successors(key, model, weights, gamma, V, X):
-    """From every pair (s, a), n times: X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s); returns the steps."""
+    """Draw next states s' of every pair: X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s).
+
+    Return the number of steps.
+    """
     cells, indptr, width, _, h, A, _, _, _ = model
     steps = 0
     for row in range(X.shape[0]):
@@ -274,9 +279,9 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """total[j] += Σ_n log(1 + bets_j z_n), by products that are taken the logarithm of before they can overflow.
+    """Compute total[j] += Σ_n log(1 + bets_j z_n), with one logarithm for 32 factors, whose product cannot overflow.
 
-    At most 1024 logarithms are added in a row: the rounding of long sums would grow with their length.
+    At most 1024 logarithms are added in a row, since the rounding error of long sums grows with their length.
     """
     for j in range(len(bets)):
         product, part, added = 1.0, 0.0, 0.0

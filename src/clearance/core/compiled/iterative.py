@@ -1,7 +1,7 @@
 """Compiled sparse kernels: linear solves (I − γM) x = y for a stochastic M, greedy sweeps, policy iteration.
 
-BiCGStab (van der Vorst 1992) does the work: on slow-mixing models plain sweeps take twenty times longer, and on random
-graphs a sparse LU fills in. Where it breaks down or stalls, Gauss–Seidel takes over, which always converges.
+The main solver is BiCGStab (van der Vorst 1992): on slow-mixing models plain sweeps take twenty times longer, and on
+random graphs a sparse LU fills in. If it breaks down or stalls, Gauss–Seidel takes over, which always converges.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ U = np.uint64
 
 @kernel(inline="always")
 def _row_dot(indices, data, first, end, x):
-    """Σ data[i] x[indices[i]] over first ≤ i < end.
+    """Return Σ data[i] x[indices[i]] over first ≤ i < end.
 
-    Four sums at a time, since one addition waits for the one before it; unsigned numbers, since a signed index is
-    asked whether it counts from the end. Together twice as fast.
+    Four sums run in parallel, since each addition waits for the one before it. Indices are unsigned, since numba checks
+    signed ones for negative values. Together this is twice as fast.
     """
     i, stop = U(first), U(end)
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -42,14 +42,14 @@ def _row_dot(indices, data, first, end, x):
 
 @piece
 def _apply(indptr, indices, data, gamma, x, y):
-    """y ← (I − γM) x."""
+    """Compute y ← (I − γM) x."""
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
 
 
 @piece
 def _apply_dot(indptr, indices, data, gamma, x, y, z):
-    """y ← (I − γM) x; y·z and y·y in the same pass."""
+    """Compute y ← (I − γM) x, and return y·z and y·y from the same pass."""
     yz, yy = 0.0, 0.0
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
@@ -76,7 +76,7 @@ def _largest(x):
 
 @kernel(error_model="numpy")  # a breakdown divides by 0, and is recognised by what comes out
 def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
-    """Solve (I − γM) x = y from the x given until max|residual| ≤ tol; returns the residual reached."""
+    """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual reached."""
     n = len(y)
     r, p, v, s, t = np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
     _apply(indptr, indices, data, gamma, x, v)
@@ -116,7 +116,7 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
-    """The same by x ← y + γMx, in place (Gauss–Seidel); always converges, slowly."""
+    """Solve (I − γM) x = y by x ← y + γMx in place (Gauss–Seidel), which always converges, but slowly."""
     worst = np.inf
     for _ in range(limit):
         worst = 0.0
@@ -137,7 +137,7 @@ def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweep(indptr, indices, data, h, gamma, V, act):
-    """act ← the greedy policy of V (kept where it is as good); returns max and min over s of (TV − V)(s)."""
+    """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of (TV − V)(s)."""
     S = len(V)
     A = len(h) // S
     most, least = -np.inf, np.inf
@@ -161,7 +161,7 @@ def sweep(indptr, indices, data, h, gamma, V, act):
 
 @piece
 def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
-    """M = P_act as CSR: row s is row s·A + act[s] of P."""
+    """Write M = P_act as CSR to (mptr, midx, mval): row s of M is row s·A + act[s] of P."""
     at = 0
     for s in range(len(act)):
         mptr[s] = at
@@ -174,7 +174,7 @@ def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
 
 @kernel
 def _solve(mptr, midx, mval, gamma, y, x, tol):
-    """(I − γM) x = y by BiCGStab with restarts; Gauss–Seidel where that fails; returns the residual."""
+    """Solve (I − γM) x = y by BiCGStab with restarts, or by Gauss–Seidel if that fails; return the residual."""
     tol = max(tol, 4 * EPS * _largest(y))
     residual = previous = np.inf
     saved = x.copy()
@@ -194,9 +194,9 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 
 @kernel
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
-    """Improve V and act until TV − V varies by at most tol, or by rounding only; returns max(TV − V).
+    """Improve V and act until TV − V varies by at most tol, or by rounding only; return max(TV − V).
 
-    An evaluation is a thousand times as exact as the last improvement was large: early policies need no digits.
+    Each evaluation is a thousand times as accurate as the last improvement was large: early policies need no more.
     """
     S = len(V)
     A = len(h) // S
@@ -224,7 +224,7 @@ def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
 
 @kernel
 def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
-    """P_actᵀ as CSR."""
+    """Write P_actᵀ as CSR to (tptr, tidx, tval)."""
     S = len(act)
     for s in range(S):
         row = s * A + act[s]
@@ -242,7 +242,7 @@ def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
 
 
 def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int64], A: int) -> sparse.csr_array:
-    """P_actᵀ [S, S] of a deterministic policy."""
+    """Return the transposed transition matrix P_actᵀ [S, S] of a deterministic policy."""
     S = len(act)
     rows = np.arange(S) * A + act
     n = int((indptr[rows + 1] - indptr[rows]).sum())
@@ -252,7 +252,7 @@ def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int6
 
 
 def linear_solve(M: sparse.csr_array, gamma: float, y: Array, x: Array, tol: float) -> float:
-    """x ← (I − γM)⁻¹ y, improved in place until max|residual| ≤ tol, as far as rounding lets it; returns the residual.
+    """Compute x ← (I − γM)⁻¹ y in place until max|residual| ≤ tol, as far as rounding allows; return the residual.
 
     M is CSR; for the transposed system pass Mᵀ. A restart from the true residual removes BiCGStab's drift; if it does
     not help, Gauss–Seidel takes over.

@@ -1,6 +1,6 @@
-"""Compiled stochastic regressions of the natural direction: rows of scores in, ω out.
+"""Compiled stochastic regressions that estimate the natural direction ω from rows of scores:
 
-minimise  E (score·x − y)²        for the columns of y at once
+minimise  E (score·x − y)²        for all columns of y at once
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from clearance.core.compiled.compilation import kernel
 # Sums may be taken in any order: four at a time.
 @kernel(fastmath={"reassoc", "contract"})
 def weighted(score, y, sigma, cap):
-    """x ← x − α_n (score_n·x − y_n) score_n with α_n = 2/(σ(n+1)), at most `cap`; Σ 2(n+1) x_n / (N(N+1)).
+    """Return the weighted mean Σ 2(n+1) x_n / (N(N+1)) of the SGD iterates x ← x − α_n (score_n·x − y_n) score_n.
 
-    score [N, d], y [N, H] → [d, H]: one regression for each column.
+    The step size is α_n = 2/(σ(n+1)), at most `cap`. score [N, d], y [N, H] → [d, H]: one regression for each column.
     """
     N, d = score.shape
     H = y.shape[1]
@@ -35,9 +35,9 @@ def weighted(score, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated(score, y, a, beta, xi, delta):
-    """Accelerated SGD (Jain et al. 2018): u = a·x + (1−a)·v, x = u − δĝ, v = βu + (1−β)v − ξĝ; mean of the last N/2 x.
+    """Return the mean of the last N/2 iterates x of accelerated SGD (Jain et al. 2018).
 
-    score [N, d], y [N]; ĝ = (score·u − y) score.
+    u = a·x + (1−a)·v, x = u − δĝ, v = βu + (1−β)v − ξĝ with ĝ = (score·u − y) score; score [N, d], y [N].
     """
     N, d = score.shape
     x, v, mean = np.zeros(d), np.zeros(d), np.zeros(d)
@@ -61,7 +61,7 @@ def accelerated(score, y, a, beta, xi, delta):
 
 @kernel
 def weighted_table(pair, pi, y, sigma, cap):
-    """`weighted` in A operations for a draw: an entry of the mean is brought up to date only when x changes there."""
+    """Compute `weighted` for tabular softmax, in A operations per draw: entries of the mean change only if x does."""
     N, H, A = len(pair), y.shape[1], pi.shape[1]
     d = pi.size
     x, mean, since = np.zeros((H, d)), np.zeros((H, d)), np.zeros(d)
@@ -88,7 +88,7 @@ def weighted_table(pair, pi, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
-    """`accelerated` with the error from the block of s alone; x and v drift everywhere."""
+    """Compute `accelerated` for tabular softmax: the error needs only the block of s, but all of x and v change."""
     N, A, d = len(pair), pi.shape[1], pi.size
     x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
     late = N - N // 2

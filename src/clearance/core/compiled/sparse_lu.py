@@ -1,7 +1,8 @@
-"""Sparse LU of I − γM for models with local structure, in the order that `dissection` found.
+"""Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
 
-A policy needs numbers only, since their places are known, and only in the rows that its changes reach. I − γM has a
-dominant diagonal in each row, so elimination in any order needs no pivots (Higham 2002, section 9.5).
+The positions of the entries are known, so for each policy only their numbers are computed, and only in the rows that a
+change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs no pivots
+(Higham 2002, section 9.5).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ U = np.uint64  # signed indices are asked whether they count from the end
 
 @kernel
 def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lptr, lidx, parent, dirty, L, Uv, D):
-    """L U = I − γM in the given order, row by row, where row s of M is row s·A + act[s]; D holds the inverse diagonal
-    of U. Only the `dirty` rows, which become those that depend on them too: those above them in the tree of parents.
+    """Factorise L U = I − γM in the given order; row s of M is row s·A + act[s], D the inverse diagonal of U.
+
+    Only the `dirty` rows are computed, together with the rows that depend on them: their ancestors in the
+    elimination tree, which the function marks as dirty too.
     """
     S = len(order)
     w, twin = np.zeros(S), np.zeros(S, np.bool_)
@@ -61,7 +64,7 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
 
 @kernel
 def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """x [S, n] with L U x = y. Four columns at a time: their sums do not wait for each other."""
+    """Solve L U x = y for x [S, n], four columns at a time: their sums do not wait for each other."""
     S, n = y.shape
     z = np.zeros((S, 4))
     for begin in range(0, n, 4):
@@ -86,7 +89,7 @@ def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 
 @kernel
 def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """x [S] with (L U)ᵀ x = y."""
+    """Solve (L U)ᵀ x = y for x [S]."""
     S = len(y)
     z = np.empty(S)
     for i in range(S):
@@ -102,8 +105,10 @@ def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 
 
 class Factor:
-    """L U = I − γM, kept up to date while the rows of M change: M is the matrix of a deterministic policy in a model
-    with rows s·A + a, or any matrix with the same or fewer entries (A = 1).
+    """The factors L U = I − γM, which are updated when rows of M change.
+
+    M is the matrix of a deterministic policy in a model with rows s·A + a, or any matrix with the same or fewer entries
+    (A = 1).
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:
@@ -112,7 +117,7 @@ class Factor:
         self.act: NDArray[np.int64] | None = None
 
     def update(self, M: sparse.csr_array, A: int = 1, act: NDArray[np.int64] | None = None) -> Factor:
-        """Take in another policy act [S] of the same model M; without one, another matrix M [S, S]."""
+        """Refactorise for another policy act [S] of the model M; if no policy is given, for another matrix M [S, S]."""
         p = self.places
         dirty = np.ones(len(p.order), bool)
         if act is None:
@@ -127,14 +132,14 @@ class Factor:
         return self
 
     def solve(self, y: Array) -> Array:
-        """(I − γM)⁻¹ y for y [S] or [S, n]."""
+        """Return (I − γM)⁻¹ y for y [S] or [S, n]."""
         p, right = self.places, np.ascontiguousarray(y.reshape(len(y), -1))
         x = np.empty_like(right)
         _forward_back(p.order, p.uptr, p.uidx, p.lptr, p.lidx, *self.numbers, right, x)
         return x.reshape(y.shape)
 
     def solve_T(self, y: Array) -> Array:
-        """(I − γMᵀ)⁻¹ y for y [S]."""
+        """Return (I − γMᵀ)⁻¹ y for y [S]."""
         p, x = self.places, np.empty(len(y))
         _forward_back_T(p.order, p.uptr, p.uidx, p.lptr, p.lidx, *self.numbers, y, x)
         return x

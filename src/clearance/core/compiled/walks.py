@@ -1,7 +1,7 @@
-"""Compiled walks on a finite model: Algorithm 2.
+"""Compiled walks on a finite model for Algorithm 2.
 
-Many walks advance together (`LANES`), which hides the memory's latency on large models; each has a stream of its own
-(`alias_tables`), so their interleaving changes no result.
+Many walks advance together (`LANES`), which hides the memory's latency on large models. Each walk has its own stream
+(`alias_tables`), so results do not depend on how the walks are interleaved.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ READY = -1  # the tick of a policy all of whose rows are made
 
 
 class Rows(NamedTuple):
-    """A policy as the kernels read it: π [S, A]; its alias tables `pol` [S·A]; θ, bias and features behind it.
+    """A policy in the form that the kernels read: π [S, A], its alias tables `pol` [S·A], θ, bias and features.
 
-    A row is made when its state is first visited in iteration `tick` (`stamp[s] == tick`), so that the walks cost what
-    they visit, not |S| (θ, its trace and the SGD still cost d); tick READY says that all rows are made. Features are
-    CSR over rows s·A + a; `fact` is the action of each entry.
+    The row of a state is computed when the state is first visited in iteration `tick` (then `stamp[s] == tick`), so
+    that the cost of the walks depends on the visited states and not on |S| (θ, its trace and the SGD still cost d).
+    The tick READY means that all rows are computed. Features are CSR over rows s·A + a; `fact` is the action of
+    each entry.
     """
 
     pi: Array
@@ -57,7 +58,7 @@ class Rows(NamedTuple):
 
 @kernel(inline="always")
 def pack_row(rows, A, s, scratch):
-    """The alias table of π(·|s): threshold in the high bits of a word, alias action in the low ones."""
+    """Store the alias table of π(·|s): threshold in the high bits of a word, alias action in the low bits."""
     q, alias, small = scratch
     pol, mask = rows.pol, alias_mask(A)
     vose(rows.pi, s, A, q, alias, small)
@@ -67,7 +68,7 @@ def pack_row(rows, A, s, scratch):
 
 @piece
 def softmax_row(rows, A, s, scratch):
-    """π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
+    """Compute π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
     pi, bias, theta, fptr, fidx, fval = rows.pi, rows.bias, rows.theta, rows.fptr, rows.fidx, rows.fval
     top = -np.inf
     for a in range(A):
@@ -87,7 +88,7 @@ def softmax_row(rows, A, s, scratch):
 
 @piece
 def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
-    """Where the lanes look for their next states, without the words that would make some cells too likely."""
+    """Redraw the cells where the lanes look up their next states, without words that make some cells too likely."""
     for lane in range(active):
         row = lane_at[lane]
         first, n = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
@@ -97,15 +98,15 @@ def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
 
 @piece
 def walks(key, model, rows, tick, start, sums, last, lanes):
-    """Geometric rollouts n = 0..N−1 on the streams fold(key, n); returns the number of environment steps.
+    """Run the geometric rollouts n = 0..N−1 on the streams fold(key, n); return the number of environment steps.
 
     start[n]  −1: from ρ;  −2−s: from state s with a fresh action;  s·A + a: from that pair
     sums      [N, 1+I] becomes Σ_{t<T} h
     last      [N] becomes s·A + a of the last step, a draw of d_ρ^π when the walk starts from ρ
 
-    All lanes go through each phase of a step together: the loads of one phase do not wait for each other, so that the
+    All lanes go through each phase of a step together: the loads of one phase do not wait for each other, so the
     memory's latency is paid once for all lanes. Arrays are unpacked first: a call that passes arrays would count
-    references in the innermost loop, which costs ten times the step itself.
+    references in the innermost loop, which costs ten times as much as the step itself.
     """
     lane_n, lane_at, lane_left, lane_x, lane_cell, lane_coin, lane_sum, scratch = lanes
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
@@ -209,7 +210,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
 
 
 def workspace(width: int, signals: int, lanes: int = LANES):
-    """What `walks` needs besides its arguments: the lanes, and scratch for an alias table of `width` cells."""
+    """Return the scratch arrays that `walks` needs: the lanes, and space for an alias table of `width` cells."""
     n, at, left, cell = (np.empty(lanes, np.int64) for _ in range(4))
     x, coin = np.empty(lanes, np.uint64), np.empty(lanes, np.uint64)
     return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)
@@ -217,11 +218,12 @@ def workspace(width: int, signals: int, lanes: int = LANES):
 
 @kernel(inline="always")  # as one function the two compile in half the time
 def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
-    """One batch of Algorithm 2 in two groups of 2N walks each (one group keeps all lanes busy longer than two would).
+    """Draw one batch of Algorithm 2 in two groups of up to 2N walks each; few large groups keep all lanes busy.
 
-    First from ρ: N walks whose last pairs are the draws (s, a) ~ d_ρ^π [N], and N rollouts of J, in J[N:] [2N, 1+I].
-    Then from those draws: Q̂ in QV[:N] and V̂ in QV[N:]. Without resets V̂ is 0 and Q̂ is ±2 Σ h, so that Â = Q̂ − V̂ in
-    either case. `start` and `last` are scratch [2N].
+    The first group starts from ρ: the last pairs of N walks are the draws (s, a) ~ d_ρ^π [N], and N rollouts
+    estimate J in J[N:] [2N, 1+I]. The second group starts from those draws: Q̂ is in QV[:N] and V̂ in QV[N:].
+    Without resets V̂ is 0 and Q̂ is ±2 Σ h, so that Â = Q̂ − V̂ in both cases. `start` and `last` are scratch
+    arrays [2N].
     """
     N, per_A = len(pair), 1.0 / model.A
     coin, steps = fold(key, np.int64(COIN)), 0

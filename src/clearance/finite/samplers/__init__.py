@@ -1,1 +1,1 @@
-"""Samplers of finite models: Algorithm 2, a critic, a single trajectory, a generative model, exact draws."""
+"""Samplers of finite models: Algorithm 2, critics, a single trajectory, a generative model, and exact draws."""

@@ -2,9 +2,9 @@
 
 (s, a) ~ d_ρ^π        walk from ρ, stop with probability 1−γ before each further step; the last pair
 Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s, a fresh action;   T ~ Geo(1−γ) on {1, 2, …}
-Â = Q̂ − V̂              `resets=True`: the simulator can be put back to s (Bai et al. 2023, Alg. 2)
-Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), giving +, or
-                       takes a fresh action at s, giving −. Unbiased too, with no reset to a chosen state.
+Â = Q̂ − V̂              `resets=True`: the simulator can be reset to s (Bai et al. 2023, Alg. 2)
+Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), which gives +, or
+                       takes a fresh action at s, which gives −. This is unbiased too, without a reset to s.
 Ĵ = mean of Σ_{t<T} h from ρ
 """
 
@@ -35,7 +35,9 @@ from clearance.learning.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Table(FiniteSampler):
-    """The sampler of a finite model: Algorithm 2 with resets, or reset-free by the coin."""
+    """The sampler that runs Algorithm 2 on a finite model, with resets to a chosen state,
+    or without them by a fair coin.
+    """
 
     cmdp: CMDP
     policy: SoftmaxPolicy
@@ -46,7 +48,7 @@ class Table(FiniteSampler):
         return alias_tables(self.cmdp)
 
     def rows(self, theta: Array) -> Rows:
-        """Return the policy tables of θ, made in full."""
+        """Return the policy of θ in the form that the kernels read, with all rows computed."""
         pi = np.ascontiguousarray(self.policy.pi(theta))
         stamp = np.zeros(self.cmdp.S, np.int64)
         return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
@@ -54,7 +56,9 @@ class Table(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), and the steps they cost."""
+        """Return draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), the memory,
+        and the steps taken.
+        """
         tables = add_signal(self.tables, extra)
         H, A = tables.h.shape[1], self.cmdp.A
         pair, start, last = np.empty(N, np.int64), np.empty(2 * N, np.int64), np.empty(2 * N, np.int64)
@@ -72,9 +76,9 @@ class Table(FiniteSampler):
         )
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
-        """Run n iterations of Algorithm 1 with its own SGD in one compiled call; None for any other method.
+        """Run n iterations of Algorithm 1 with its own SGD in one compiled call; return None for any other method.
 
-        The same streams, walks and updates as `CNPGPD.step`, and tested to agree with it.
+        It uses the same streams, walks and updates as `CNPGPD.step`; tests compare the two.
         """
         if type(method) not in (CNPGPD, NPGPD) or not isinstance(
             method.direction, SGD
@@ -94,12 +98,12 @@ class Table(FiniteSampler):
 
 
 def add_signal(tables: Tables, extra: Array | None) -> Tables:
-    """Return the tables with one more signal [S, A] behind the others."""
+    """Return the tables with one more signal [S, A] after the others."""
     return tables if extra is None else tables._replace(h=np.column_stack([tables.h, extra.ravel()]))
 
 
 def alias_tables(cmdp: CMDP) -> Tables:
-    """Return the alias tables of a model, as the kernels read them; made once per model."""
+    """Return the alias tables of a model in the form that the kernels read; they are computed once per model."""
     found = cmdp.__dict__.get("_tables")
     if found is None or found[0] is not cmdp.h:  # `replace` shares P with the model it came from, but not h
         found = cmdp.h, _tables(cmdp)
@@ -108,7 +112,9 @@ def alias_tables(cmdp: CMDP) -> Tables:
 
 
 def transition_error(cmdp: CMDP) -> float:
-    """Bound the distance in total variation between P as stored and what is drawn; found once per model."""
+    """Return a bound on the total variation distance between P as stored and as drawn;
+    it is computed once per model.
+    """
     found = cmdp.__dict__.get("_transition_error")
     if found is None:
         sums = np.asarray(cmdp.rows.sum(axis=1)).ravel()[cmdp.available.ravel()]

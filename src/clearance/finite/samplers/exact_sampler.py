@@ -1,4 +1,4 @@
-"""Every (s, a) with its occupancy: Algorithm 2 without noise."""
+"""The sampler without noise: it returns every pair (s, a), weighted by its occupancy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Exact(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Draws over all S·A pairs and J [1+I]; no environment steps. `key` and `N` are for samplers with noise."""
+        """Return draws over all S·A pairs, J [1+I], the memory, and 0 environment steps; `key` and `N` are not used."""
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
         s, a = np.divmod(np.arange(S * A), A)
@@ -34,7 +34,7 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """Return the model with one more signal [S, A] behind the others, as a constraint that nobody keeps."""
+    """Return the model with one more signal [S, A] after the others, as a constraint that is never enforced."""
     if extra is None:
         return cmdp
     h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)

@@ -2,13 +2,12 @@
 
     X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = γ^power
 
-E X = J for any table V̂ (zero, or a critic's as control variate: then only the noise of the transitions is left), and X
-lies in a known interval, which the plain geometric sum of Algorithm 2 does not. A larger power makes episodes
-shorter and the interval longer; the variance per step is least, for V̂ = V, as the power nears 1. The bounds of h are
-declared; a value outside them is an error that names the episode and the step, because a certificate would be worth
-nothing then.
+E X = J for any table V̂: zero, or a critic's values as control variate, with which only the noise of the transitions
+remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger power makes episodes
+shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. The bounds of h are
+declared; a value outside them is an error that names the episode and the step, since no certificate would hold then.
 
-Random bits, weights and sums are of finite precision, so that E X = J up to `bias`, which the certificate is charged.
+Random bits, weights and sums have finite precision, so E X = J holds up to `bias`, which certificates account for.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
 
 @dataclass(frozen=True, eq=False)
 class MixtureEpisodes:
-    """Episodes of a mixture on a finite model that is used as a simulator only.
+    """Episodes of a mixture on a finite model that is used only as a simulator.
 
     base      V̂ [S, 1+I], or one for each component [M, S, 1+I], or None for zero
-    declared  (low, high) of every signal [1+I] each; the model's own extremes unless given
-    power     of γ that an episode continues with, in (0, 1)
-    counts    where the transitions are counted, if anywhere
+    declared  (low, high) of the signals, each [1+I]; the model's own extremes unless given
+    power     the exponent in q = γ^power, the probability that an episode continues; in (0, 1)
+    counts    the counters of transitions; None if they are not counted
     """
 
     cmdp: CMDP
@@ -65,7 +64,7 @@ class MixtureEpisodes:
 
     @cached_property
     def signal_bounds(self) -> tuple[Array, Array]:
-        """(low, high) of h [1+I]."""
+        """The bounds (low, high) of the signals h, each [1+I]."""
         if self.declared is not None:
             return self.declared
         h = np.where(self.cmdp.available, self.cmdp.h, 0.0)
@@ -73,13 +72,14 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of X [1+I], from the bounds of h and of V̂ alone. With the sums rearranged,
+        """The bounds (low, high) of X, each [1+I], from the bounds of h and of V̂ alone. With the sums rearranged,
 
             X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
 
-        which is a much shorter range than term by term. Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T): X lies between a multiple
-        of `full` and one of V̂, by weights that sum to 1. T is random and episodes may end, so 0 belongs to every range.
-        What rounding may add to X is part of it; but sums of terms of one sign have that sign.
+        which gives a much shorter range than bounding term by term. Since Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T), X
+        is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so every
+        range contains 0. The range also allows for rounding of X, except that sums of terms of one sign keep that
+        sign.
         """
         low, high = self.signal_bounds
         least, most = np.minimum(self.table.min((0, 1)), 0.0), np.maximum(self.table.max((0, 1)), 0.0)
@@ -94,32 +94,35 @@ class MixtureEpisodes:
 
     @property
     def full(self) -> float:
-        """Σ_t (γ/q)^t, rounded up."""
+        """The sum Σ_t (γ/q)^t, rounded up."""
         rest = 1 - self.cmdp.gamma / self.q
         return (1 + 2.0**-50 / rest) / rest
 
     @cached_property
     def term(self) -> Array:
-        """The largest |h_t + γ V̂(s_{t+1}) − V̂(s_t)| that can be [1+I]."""
+        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I]."""
         return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max((0, 1))
 
     @property
     def rounding(self) -> Array:
-        """By how much X may differ from the sum in real arithmetic [1+I].
+        """A bound [1+I] on the difference between X and the same sum in real arithmetic.
 
-        No 53-bit number makes T longer than 54 halvings of q^T; weights and partial sums are rounded in every step.
+        T is drawn from a 53-bit number, so q^(T−1) ≥ 2⁻⁵⁴; weights and partial sums are rounded in every step.
         """
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
         return 2.0**-52 * (longest + 8) * (np.abs(self.table).max((0, 1)) + self.full * self.term)
 
     @property
     def bias(self) -> Array:
-        """By how much E X may differ from J [1+I]. A step t that is drawn with an error of e in total variation moves
-        E h_t and all later ones by e (high − low) at most, and
+        """A bound [1+I] on |E X − J|.
+
+        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e
+        (high − low), and
 
             P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t,
 
-        where the first is the rounding of weights, and the others are that of horizons: of ours and of NumPy's.
+        where t·2⁻⁵² comes from the rounding of weights, and the other terms from the rounding of horizons, ours and
+        NumPy's.
         """
         cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
         first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
@@ -130,13 +133,13 @@ class MixtureEpisodes:
 
     @cached_property
     def table(self) -> Array:
-        """V̂ [M or 1, S, 1+I]."""
+        """The control variate V̂ as [M or 1, S, 1+I]."""
         S, H = self.cmdp.S, 1 + self.cmdp.I
         return np.zeros((1, S, H)) if self.base is None else np.ascontiguousarray(self.base, float).reshape(-1, S, H)
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """Which pairs [S·A] have signals within their declared bounds."""
+        """The mask [S·A] of pairs whose signals lie within the declared bounds."""
         low, high = self.signal_bounds
         h = self.cmdp.h.reshape(len(low), -1)
         return np.all((h >= low[:, None]) & (h <= high[:, None]), axis=0)
@@ -152,7 +155,9 @@ class MixtureEpisodes:
         return model, pols, choice
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Episodes begin .. begin + n − 1 of the stream `key`."""
+        """Draw episodes begin .. begin + n − 1 of the stream `key`;
+        return X, the component of each episode, and the steps.
+        """
         model, pols, choice = self._compiled
         X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)
         counts = self.counts or NOT_COUNTED
@@ -177,15 +182,15 @@ class MixtureEpisodes:
 
     @property
     def episode_steps(self) -> float:
-        """E T = 1/(1 − q)."""
+        """The expected number of steps of an episode, E T = 1/(1 − q)."""
         return 1 / (1 - self.q)
 
 
 @dataclass(frozen=True, eq=False)
 class RuleEpisodes:
-    """The same for any rule `state -> action`, which may keep a memory or draw its own random numbers.
+    """Episodes of any rule `state -> action`, which may have a memory or draw its own random numbers.
 
-    The rule is called once per step; if it has a method `reset`, that is called at the beginning of every episode.
+    The rule is called once per step. If it has a method `reset`, that is called at the start of every episode.
     """
 
     cmdp: CMDP

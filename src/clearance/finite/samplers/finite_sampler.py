@@ -1,4 +1,4 @@
-"""What the samplers of finite models share: the model knows the exact values of every policy."""
+"""The base class of samplers of finite models, which can compute the exact values of every policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.learning.sampler import Sampler
 
 
 class FiniteSampler(Sampler):
-    """A sampler of a finite model; its dataclass begins with `cmdp` and `policy`."""
+    """A sampler of a finite model; subclasses are dataclasses whose first fields are `cmdp` and `policy`."""
 
     cmdp: CMDP
     policy: Any

@@ -1,4 +1,6 @@
-"""A generative model: N next states of every pair (s, a), and the empirical model that they make."""
+"""A sampler with a generative model: N next states of every pair (s, a),
+and the empirical model estimated from them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from clearance.learning.draws import Draws
 class Generative(FiniteSampler):
     """The sampler of `ModelBased`: samples of every (s, a) pair; ρ is known, as in the paper.
 
-    exact=True leaves out the samples: the empirical model is the model.
+    With exact=True no samples are drawn, and the empirical model is the true model.
     """
 
     cmdp: CMDP
@@ -30,11 +32,11 @@ class Generative(FiniteSampler):
     exact: bool = False
 
     def begin(self) -> Array:
-        """Counts n(s, a, s') as rows (s·A + a, s', n) [·, 3]: none yet."""
+        """Return an empty table of counts n(s, a, s'), with rows (s·A + a, s', n)."""
         return np.zeros((0, 3))
 
     def collect(self, key: np.uint64, memory: Array, N: int) -> tuple[Array, int]:
-        """N samples of every pair on top of `memory`, and the steps they cost."""
+        """Draw N samples of every pair; return them appended to `memory`, and the number of steps."""
         if self.exact:
             return memory, 0
         pairs, found = np.flatnonzero(self.cmdp.available), [memory]
@@ -68,7 +70,9 @@ class Generative(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Array, int]:
-        """N more samples of every pair, and exact draws of the empirical model: certainty equivalence."""
+        """Draw N more samples of every pair, and return the exact draws of the empirical model (certainty
+        equivalence).
+        """
         memory, steps = self.collect(key, memory, N)
         draws, J, _, _ = Exact(self.model(memory), self.policy).batch(key, None, theta, N, extra)
         return draws, J, memory, steps

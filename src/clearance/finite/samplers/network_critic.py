@@ -1,9 +1,9 @@
-"""Walks that train a critic of two layers, one for every signal, by semi-gradient TD: the critic of neural CRPO.
+"""A sampler that trains a two-layer network for every signal as critic, by semi-gradient TD: the critic of neural CRPO.
 
     y(s, a) = h(s, a) + γ mean of V(s') over the walks' visits,  V(s') = Σ_a' π(a'|s') f(s', a'; W) held fixed
     W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W                  `epochs` times in each batch
 
-Values are learned in units of 1/(1−γ) times the range of the signal, so that one β serves all.
+Values are learned in units of the largest |h|/(1−γ) of each signal, so that one β serves all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clearance.learning.draws import Draws
 
 
 class Weights(NamedTuple):
-    """What the critic carries: W [1+I, m·D], recent visits of each state and starts [S]."""
+    """The state of the critic: W [1+I, m·D], recent visits of each state [S], and starts [S]."""
 
     W: Array
     visits: Array
@@ -36,7 +36,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkCritic(FiniteSampler):
-    """The sampler with a two-layer network as critic, for CRPO: advantages at every (s, a)."""
+    """The sampler with a two-layer network as critic, for CRPO; it returns advantages at every (s, a)."""
 
     cmdp: CMDP
     policy: Policy
@@ -52,7 +52,7 @@ class NetworkCritic(FiniteSampler):
 
     @cached_property
     def unit(self) -> Array:
-        """The largest |Q| of each signal [1+I]."""
+        """The largest possible |Q| of each signal [1+I]."""
         size = np.abs(self.cmdp.h).max(axis=(1, 2)) / (1 - self.cmdp.gamma)
         return np.where(size > 0, size, 1.0)
 
@@ -63,7 +63,9 @@ class NetworkCritic(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Weights, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Weights, int]:
-        """N walks, then the epochs; every pair as a draw, Ĵ [1+I], the critic after them, and the steps."""
+        """Run N walks and train the critic; return every pair as a draw, Ĵ [1+I], the new critic,
+        and the number of steps.
+        """
         if extra is not None:
             raise InputError("NetworkCritic learns r and g only: use Critic for methods that regularise")
         cmdp = self.cmdp
@@ -83,7 +85,7 @@ class NetworkCritic(FiniteSampler):
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
 
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
-        """Return the epochs of all networks W [1+I, m·D] towards the targets y [1+I, S·A]."""
+        """Return the networks W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A]."""
         net = self.net
         rows = np.flatnonzero(weight)
         x, y, weight = net.x[rows], y[:, rows], weight[rows]

@@ -1,13 +1,13 @@
-"""Walks that train a critic: one table Q for every signal, by expected TD(0), and draws at every pair from it.
+"""A sampler that trains a tabular critic Q for every signal by expected TD(0), and returns draws at every pair from it.
 
     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
 
 The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm 2, but need no reset to a chosen
-state and no second rollout: every step teaches all signals. A share `explore` of the actions is uniform, so that an
-action that π has given up is still seen; that is what keeps the softmax from saturating for ever. The critic does not
-need the transitions; with `counting` they are counted on the way (`transition_counts`), for a plan after learning.
+state and no second rollout: every step updates all signals. A share `explore` of the actions is uniform, so that
+actions which π has given up are still seen; this keeps the softmax from staying saturated for ever. The critic does not
+need the transitions; with `counting` they are counted (`transition_counts`) for a plan after learning.
 
-The draws are biased by what the critic has not learned yet. Certificates never use them.
+The draws are biased as long as the critic has not converged. Certificates never use them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows
 
 
 class Tables(NamedTuple):
-    """What the critic carries: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state and starts [S].
+    """The state of the critic: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state [S],
+    and starts [S].
 
-    hits  the transitions so far (`transition_counts`), empty if they are not counted. Copied in every batch, as the
-          rest is: an interrupted batch must leave no trace in what a checkpoint keeps
+    hits  the transitions so far (`transition_counts`), empty if they are not counted. Like the rest, they are copied in
+          every batch, so that an interrupted batch does not change the state that a checkpoint stores
     """
 
     Q: Array
@@ -47,7 +48,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Critic(FiniteSampler):
-    """The sampler with a TD critic, for `RegularisedCNPGPD`: advantages at every (s, a), and Ĵ = ρ̂·V̂."""
+    """The sampler with a TD critic, for `RegularisedCNPGPD`; it returns advantages at every (s, a), and Ĵ = ρ̂·V̂."""
 
     cmdp: CMDP
     policy: Policy
@@ -63,7 +64,7 @@ class Critic(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Tables, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Tables, int]:
-        """N walks; then every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the critic after them, and the steps."""
+        """Run N walks; return every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the new critic, and the steps."""
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
@@ -81,15 +82,15 @@ class Critic(FiniteSampler):
 
 
 def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
-    """A copy of the tables Q, with a column for the extra signal where there is one."""
+    """Return a copy of the tables Q, with one more column if there is an extra signal."""
     H = 1 + cmdp.I + (extra is not None)
     return np.column_stack([Q, np.zeros((len(Q), H - Q.shape[1]))]) if Q.shape[1] < H else Q[:, :H].copy()
 
 
 def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
-    """Every pair as a draw with weight d̂(s) π(a|s), and the advantage of the tables.
+    """Return every pair as a draw with weight d̂(s) π(a|s) and the advantage Q − V from the tables.
 
-    The scores of a tabular softmax are an operator, since a matrix would have (S·A)² entries.
+    The scores of a tabular softmax are a linear operator, since a matrix would have (S·A)² entries.
     """
     pairs = np.arange(pi.size)
     weight = (visits[:, None] * pi).ravel()
@@ -98,7 +99,7 @@ def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, vis
 
 
 class TabularScore(LinearOperator):
-    """The scores of all pairs of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
+    """The linear operator of the scores of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
 
     def __init__(self, pi: Array) -> None:
         super().__init__(np.dtype(float), (pi.size, pi.size))
@@ -114,6 +115,6 @@ class TabularScore(LinearOperator):
 
 
 def state_values(pi: Array, Q: Array) -> Array:
-    """V(s) = Σ_a π(a|s) Q(s, a), [S, 1+I] from Q [S·A, 1+I]."""
+    """Return V(s) = Σ_a π(a|s) Q(s, a) [S, 1+I] from Q [S·A, 1+I]."""
     S, A = pi.shape
     return np.einsum("sa,sah->sh", pi, Q.reshape(S, A, -1))

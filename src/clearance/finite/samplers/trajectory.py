@@ -1,9 +1,9 @@
-"""One trajectory without resets, and a critic for every signal along it: the memory of PD-NAC (Zeng et al. 2021).
+"""A sampler that follows one trajectory without resets and trains a critic along it: that of PD-NAC (Zeng et al. 2021).
 
     a ~ (1−ε)π(·|s) + ε/|A|;     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a))
 
-A state that ends the episode (every action stays there, with no signal) is left for a draw of ρ, as a simulator would.
-Ĵ = Σ_s ρ(s) V̂(s) with ρ known, as in theirs: a trajectory without resets sees ρ only once.
+If a state ends the episode (every action stays there, with no signal), the next state is drawn from ρ, as in a
+simulator. Ĵ = Σ_s ρ(s) V̂(s) with known ρ, as in the paper: a trajectory without resets draws from ρ only once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from clearance.learning.draws import Draws
 
 
 class Path(NamedTuple):
-    """Where the trajectory is (−1 before it starts), the critic Q [S·A, 1+I], and recent visits [S]."""
+    """The state of the sampler: the trajectory's current state (−1 before it starts), Q [S·A, 1+I],
+    and recent visits [S].
+    """
 
     s: int
     Q: Array
@@ -36,7 +38,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory(FiniteSampler):
-    """The sampler of `PDNAC`; β and ε are constants of a run."""
+    """The sampler of `PDNAC`; the step size β (`beta`) and the exploration ε (`explore`) are constant during a run."""
 
     cmdp: CMDP
     policy: Policy
@@ -45,7 +47,7 @@ class Trajectory(FiniteSampler):
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
-        """States whose every action stays, with no signal [S]."""
+        """The mask [S] of states in which every action stays, with no signal."""
         S, A = self.cmdp.S, self.cmdp.A
         rows = np.arange(S * A)
         stays = np.asarray(self.cmdp.rows[rows, rows // A]).reshape(S, A) == 1.0
@@ -59,7 +61,7 @@ class Trajectory(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Path, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Path, int]:
-        """N more steps; then every pair as a draw, Ĵ [1+I], and where the trajectory is now."""
+        """Take N more steps; return every pair as a draw, Ĵ [1+I], the new state of the sampler, and N."""
         cmdp = self.cmdp
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)

@@ -1,7 +1,7 @@
-"""Transitions counted during walks on a finite model that is used as a simulator, and what was seen of the model.
+"""Count transitions during walks on a finite model that is used as a simulator.
 
-A transition is counted where it was drawn, in a cell of the alias tables, as its own entry or the alias: counting costs
-one addition per step, whatever |S|. Only counts are read from there, never the probabilities.
+A transition is counted at the cell of the alias tables from which it was drawn, separately for the cell's own entry and
+its alias. This costs one addition per step for any |S|. Only counts are read from the tables, never the probabilities.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from clearance.finite.samplers.algorithm2 import alias_tables
 
 
 class TransitionCounts(NamedTuple):
-    """Transitions hits [2·cells], 2·cell for a cell's own entry and 2·cell + 1 for its alias, and starts [S]."""
+    """Counts of transitions, hits [2·cells] (2·cell for a cell's own entry, 2·cell + 1 for its alias),
+    and of starts [S].
+    """
 
     hits: NDArray[np.uint32]
     starts: Array
@@ -30,17 +32,19 @@ class TransitionCounts(NamedTuple):
         return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
 
     def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
-        """Add what was counted elsewhere; nothing if that is empty."""
+        """Add counts made elsewhere; do nothing if they are empty."""
         if len(hits):
             np.add(self.hits, hits, out=self.hits)
             np.add(self.starts, starts, out=self.starts)
 
     def walk(self, cmdp: CMDP, key: np.uint64, pi: Array, N: int) -> int:
-        """Walk N times from ρ by π [S, A], with geometric horizon, and count; returns the environment steps."""
+        """Walk N times from ρ by π [S, A], with geometric horizon, and count transitions;
+        return the environment steps.
+        """
         return int(episodes.wander(np.uint64(key), alias_tables(cmdp), pack(pi), N, self.hits, self.starts))
 
     def transitions(self, cmdp: CMDP) -> sparse.csr_array:
-        """n(s, a, s') as a matrix [S·A, S]."""
+        """Return the counts n(s, a, s') as a matrix [S·A, S]."""
         model = alias_tables(cmdp)
         slot = np.flatnonzero(self.hits)
         cell = slot >> 1

@@ -1,1 +1,1 @@
-"""One file per algorithm: a frozen dataclass of its hyper-parameters with `init` and `step`."""
+"""The learning algorithms, one file each: a frozen dataclass of hyper-parameters with `init` and `step`."""

@@ -21,7 +21,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class CNPGPD:
-    """C-NPG-PD, Algorithm 1 of Bai et al. (2023), with its settings under the letters of the paper."""
+    """C-NPG-PD, Algorithm 1 of Bai et al. (2023); its settings have the letters of the paper."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "samples per iteration, for the direction and again for Ĵ")
@@ -40,11 +40,11 @@ class CNPGPD:
         check_direction(self.direction)
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """θ¹ as the policy starts (0 for softmax), λ¹ = 0 (l. 1)."""
+        """Return the first state: θ¹ of the policy class (0 for softmax) and λ¹ = 0 (line 1)."""
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return one pass of the loop, lines 2–17."""
+        """Run one iteration, lines 2–17 of Algorithm 1."""
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:
@@ -53,7 +53,7 @@ class CNPGPD:
 
 
 def primal_dual_step(method: Any, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-    """Return one natural step of θ up the Lagrangian, one projected step of λ down: lines 2–17 of Algorithm 1."""
+    """Take one natural step of θ up the Lagrangian and one projected step of λ down: lines 2–17 of Algorithm 1."""
     limits = sampler.statement
     draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, method.N)  # lines 3–7 and 11–15
     omega = method.direction(draws, state.lam, limits.gamma)  # lines 8–10

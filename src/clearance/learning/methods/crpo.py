@@ -1,11 +1,11 @@
-"""CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021). No multiplier.
+"""CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021), which has no multiplier.
 
     every Ĵ_gi ≥ b_i − η    a natural step up J_r, and θ^t joins N₀
     else                    a natural step up the J_gi that is violated most (in units of its range)
 
 The output is the uniform mixture of N₀. Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and
-η = Θ(√(|S||A|)/((1−γ)^1.5 √T)): gap and violation O(1/√T) in expectation. With the policy and the critic of
-`two_layer` networks of width m (Theorem 2): the same plus an error that falls with m.
+η = Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and violation O(1/√T) in expectation. With `two_layer` networks of width m as
+policy and critic (Theorem 2), an error is added that falls with m.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CRPO:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """θ ← θ + α ω of the signal that is in turn; `lam_max` is not needed."""
+        """Take one step θ ← θ + α ω for the reward, or for the worst violated constraint; `lam_max` is not used."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - limits.b - kappa_value(self.kappa)

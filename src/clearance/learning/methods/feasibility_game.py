@@ -1,10 +1,11 @@
-"""The safest policy: max_π min_i (J_gi(π) − b_i), by the same natural gradient.
+"""Find the safest policy, max_π min_i (J_gi(π) − b_i), by natural gradients.
 
-A game between π, which raises Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits that are kept least:
+This is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits with the
+smallest slack:
 
     θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 
-Its value is the Slater margin φ; negative, the limits cannot be met, and μ shows which of them conflict.
+Its value is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them conflict.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Hyper-parameters of the game; `State.lam` holds log μ."""
+    """The method that plays the game, with its settings; `State.lam` holds log μ."""
 
     K: int = 200
     N: int = 100
@@ -36,7 +37,7 @@ class Feasibility:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return one iteration; `lam_max` is not needed."""
+        """Run one iteration; `lam_max` is not used."""
         limits = sampler.statement
         _, g = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

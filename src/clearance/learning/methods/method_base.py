@@ -1,4 +1,4 @@
-"""What the methods share: the state that is carried, what may be watched, and the checks of their settings.
+"""The protocol of methods, and the functions that they share: the first state, and checks of their settings.
 
 A method is a frozen dataclass of its hyper-parameters with
 
@@ -26,11 +26,11 @@ DrawKind = Literal["walks", "critic", "trajectory", "generative", "actor-critic"
 
 
 class Method(Protocol):
-    """An algorithm: a frozen dataclass of its hyper-parameters, built in or of the user's own."""
+    """A protocol for algorithms: a frozen dataclass of hyper-parameters, built in or defined by the user."""
 
     @property
     def K(self) -> int | None:
-        """Iterations; None where the budget decides."""
+        """The number of iterations; None if the budget determines it."""
         ...
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
@@ -47,17 +47,19 @@ def setting(default: Any, help: str) -> Any:
 
 
 def first_state(theta: Array, I: int, memory: Any = None) -> State:
-    """θ¹ as the policy starts (0 for softmax), λ¹ = 0."""
+    """Return the first state: θ¹ of the policy class (0 for softmax), and λ¹ = 0."""
     return State(theta, np.zeros(I), 0, memory)
 
 
 def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
-    """Return the natural direction itself, in closed form where there is one."""
+    """Return the direction without SGD: the closed form for tabular policies, else least squares."""
     return Tabular() if sampler.policy.tabular else LeastSquares()
 
 
 def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positives: tuple[str, ...] = ()) -> None:
-    """Settings that every method has, and those that must be positive numbers."""
+    """Raise InputError if a setting that every method has is invalid,
+    or one of `positives` is not a positive number.
+    """
     for name in counts:
         check_count(name, getattr(method, name))
     for name in positives:
@@ -68,14 +70,14 @@ def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positiv
 
 
 def check_kappa(kappa: Kappa) -> None:
-    """κ is "auto", a number ≥ 0, or one for each constraint."""
+    """Raise InputError unless κ is "auto", a number ≥ 0, or one such number for each constraint."""
     many = kappa if isinstance(kappa, tuple | list) else [kappa]
     if kappa != "auto" and not (many and all(is_number(k) and float(k) >= 0 for k in many)):
         raise InputError(f"kappa must be 'auto', a number ≥ 0 or one for each constraint, got {kappa!r}")
 
 
 def kappa_value(kappa: Kappa) -> float | Array:
-    """κ as a number or an array [I]; "auto" must have been decided before a run begins."""
+    """Return κ as a number or an array [I]; raise InputError if it is still "auto"."""
     if isinstance(kappa, str):
         raise InputError("kappa is still 'auto': `solve` decides it, a step needs a number")
     return np.asarray(kappa, float) if isinstance(kappa, tuple | list) else float(kappa)

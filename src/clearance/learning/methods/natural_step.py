@@ -1,4 +1,6 @@
-"""What methods on simulators share: batches, κ that shrinks, and natural steps of θ that are bounded in KL."""
+"""The base class of methods on simulators:
+batch sizes, a shrinking κ, and natural steps of θ that are bounded in KL.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at 
 
 
 class Sizes(Protocol):
-    """What the methods read from the memory of an actor-critic sampler.
+    """A protocol for the statistics that the methods read from the memory of an actor-critic sampler.
 
     size    root mean square of the advantages [1+I]
     spread  standard deviation of one episode's sum [1+I]
@@ -41,7 +43,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """Settings of the steps of θ, and of the margin."""
+    """The settings of the steps of θ and of the margin κ, with the functions that apply them."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(
@@ -79,10 +81,13 @@ class NaturalSteps:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
-        """The same with K and N decided, for episodes of so many steps, and batches of `least` steps or more.
+        """Return the same method with K and N decided,
+        for episodes of `episode` steps and batches of at least `least` steps.
 
-        K is at most what the budget allows: κ, steps and noise are planned for the iterations that there will be.
-        rare  the limit as a share of what an episode could cost: the rarer, the more episodes tell what an action costs
+        K is at most what the budget allows, since κ, step sizes and noise are planned for the actual number of
+        iterations.
+
+        rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """
         few, many, rows = EPISODES
         episodes = np.clip(SEEN / max(rare, 1e-12), few, max(few, min(many, rows // episode)))
@@ -98,34 +103,35 @@ class NaturalSteps:
         return self.K or ITERATIONS
 
     def kl_at(self, k: int) -> float:
-        """The bound of iteration k: it falls by the same factor in each."""
+        """Return the bound on the KL divergence in iteration k; it falls geometrically."""
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
-        """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
+        """Return κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
-        """κ_k, or more where episodes spread more than κ was planned for; at most three times κ."""
+        """Return κ_k, or more if episodes vary more than κ was planned for; at most three times κ."""
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
-        """The share of its way that the noise has gone down after iteration k.
+        """Return how far the noise has been reduced after iteration k, as a share from 0 to 1.
 
-        It falls in the middle of the run, and only where the limits were kept: the less noise there is, the shorter is
-        a step that is bounded in KL, and a policy that is far from its limits would not come to keep them any more.
+        The noise is reduced in the middle of the run, and only while the limits are kept: with less noise a step
+        that is bounded in KL is shorter, and a policy that is far from its limits would no longer come to keep
+        them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """θ after the step up the advantages A [N], bounded by kl (or by that of iteration k), and ‖ω‖.
+        """Return θ after a step up the advantages A [N], bounded by `kl` (by default that of iteration k), and ‖ω‖.
 
-        A learned σ is at most std · std_last^quiet, so that at the end the margin is kept for the task, not for the
-        noise. The least is std · std_least: a cost of 0 or 1 per step has no slope without noise.
+        A learned σ is at most std · std_last^quiet, so that at the end the margin is used for the task and not for
+        the noise. It is at least std · std_least: without noise, a cost of 0 or 1 per step has no gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
@@ -134,7 +140,9 @@ class NaturalSteps:
 
 
 def normalise(A: Array, weight: Array) -> Array:
-    """Advantages with mean 0 and mean square 1 under the weights; as they are where they are all equal."""
+    """Return advantages with mean 0 and mean square 1 under the weights;
+    if they are all equal, only the mean is removed.
+    """
     A = A - weight @ A
     size = np.sqrt(weight @ A**2)
     return A / size if size > 0 else A

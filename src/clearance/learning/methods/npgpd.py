@@ -1,11 +1,12 @@
 """NPG-PD: natural policy gradient primal-dual (Ding, Zhang, Başar, Jovanović, NeurIPS 2020; JMLR 2025).
 
-The same steps as C-NPG-PD with κ = 0: C-NPG-PD is this method on the tightened limits. In the JMLR version the
-regressions are weighted, one for each signal (`WeightedSGD`), and limits b + δ, δ = Θ(ε), give zero violation: δ is κ.
+It takes the same steps as C-NPG-PD with κ = 0: C-NPG-PD is this method on tightened limits. In the JMLR version the
+regressions are weighted, one for each signal (`WeightedSGD`), and limits b + δ with δ = Θ(ε) give zero violation; here
+δ is the setting `kappa`.
 
 Guarantee (2020, Theorem 1): exact softmax, η₁ = 2 log|A|, η₂ = 2(1−γ)/√K: the *average* of gap and of violation over
-the iterates is O(1/√K). The last iterate may circle for ever. Sampled: ε⁻² walks for softmax with a generative model,
-ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
+the iterates is O(1/√K). The last iterate may oscillate for ever. Sampled: ε⁻² walks for softmax with a generative
+model, ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
 """
 
 from __future__ import annotations

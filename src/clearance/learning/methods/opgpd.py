@@ -1,11 +1,12 @@
-"""OPG-PD and OMWU-PD: optimistic primal-dual, for the last iterate (Ding, Wei, Zhang, Ribeiro, NeurIPS 2023).
+"""OPG-PD and OMWU-PD: optimistic primal-dual methods for the last iterate (Ding, Wei, Zhang, Ribeiro, NeurIPS 2023).
 
     π̂ ← P(π̂ + η A(π_t, λ_t)),     λ̂ ← P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))          the step
-    π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   and a guess of the next one
+    π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   and a prediction of the next one
 
 `geometry="euclidean"` (OPG-PD): π is the table itself and P the projection on the simplex at each state. "entropic"
-(OMWU-PD): logits take the place of π̂, with no projection. Guarantee (theirs): OPG-PD's last iterate converges linearly
-once near the set of optima, exact and tabular; the guess is what keeps the pair from circling.
+(OMWU-PD): logits take the place of π̂, without a projection. Guarantee of the paper: the last iterate of OPG-PD
+converges linearly once it is near the set of optima, for exact gradients and tabular policies; the prediction keeps
+the pair (π, λ) from oscillating.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class OPGPD:
             raise InputError(f"geometry must be 'euclidean' or 'entropic', got {self.geometry!r}")
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """π̂ starts where π does, λ̂ at 0."""
+        """Return the first state, with π̂ = π and λ̂ = 0."""
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return the step from the memory (π̂ as logits, λ̂), and the guess that becomes the next iterate."""
+        """Update (π̂ as logits, λ̂) in the memory, and return the predicted next iterate as the new state."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         move = self.eta * (1 - limits.gamma) * Tabular()(draws, state.lam, limits.gamma)  # η A_L, as η ω (1−γ)
@@ -72,7 +73,7 @@ class OPGPD:
 
 
 def on_simplex(x: Array) -> Array:
-    """The nearest point of the simplex to each row of x [S, A]; entries of −inf stay at 0 (Duchi et al. 2008)."""
+    """Return the nearest point of the simplex to each row of x [S, A]; entries of −inf become 0 (Duchi et al. 2008)."""
     finite = np.where(
         np.isfinite(x), x, x.max(axis=1, keepdims=True) - 2.0
     )  # below by more than 1: never in the support

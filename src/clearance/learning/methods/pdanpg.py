@@ -1,7 +1,7 @@
-"""PD-ANPG: primal-dual natural policy gradient whose regression is accelerated (Mondal, Aggarwal 2024).
+"""PD-ANPG: primal-dual natural policy gradient with an accelerated regression (Mondal, Aggarwal 2024).
 
-Guarantee (theirs): ε⁻² samples for general parametrisation, with F ⪰ μ_F > 0, for the average over the iterates. For
-softmax F is singular; the regression starts at 0 and stays in the range of F, where μ_F is the smallest eigenvalue
+Guarantee of the paper: ε⁻² samples for general parametrisation, with F ⪰ μ_F > 0, for the average over the iterates.
+For softmax F is singular; the regression starts at 0 and stays in the range of F, where μ_F is the smallest eigenvalue
 that matters.
 """
 
@@ -45,7 +45,7 @@ class PDANPG:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """θ ← θ + η₁ω,  λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))."""
+        """Take one step θ ← θ + η₁ω and one step λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))."""
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:

@@ -1,13 +1,15 @@
 """PD-NAC: online primal-dual natural actor-critic along one trajectory (Zeng, Doan, Romberg 2021).
 
-No resets and no generative model: one trajectory of (1−ε)π + ε/|A|, a TD critic for every signal, and in turn
+It needs no resets and no generative model. It follows one trajectory of (1−ε)π + ε/|A|, trains a TD critic for every
+signal, and alternates
 
     θ ← θ + α (Q̂_r + Σ_i λ_i Q̂_gi),        λ_i ← P_[0,Λ](λ_i − η (Σ_s ρ(s) Σ_a π(a|s) Q̂_gi(s, a) − b_i − κ_i))
 
-Guarantee (theirs): with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like
-K^(−1/6), on ergodic chains. The equations are reconstructed, not read: docs/research/table1.md says how fast it was
-measured to converge. Differences: the critic takes the expectation over π at the next state, so that it learns the
-value of π and not of the behaviour; an end of the episode starts again from ρ; N steps may lie between two updates.
+Guarantee of the paper: with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like
+K^(−1/6), on ergodic chains. The equations are reconstructed, not taken from the paper; docs/research/table1.md reports
+the measured rate. Differences: the critic takes the expectation over π at the next state, so that it learns the value
+of π and not of the behaviour policy; at the end of an episode the trajectory restarts from ρ; N steps may lie between
+two updates.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PDNAC:
-    """PD-NAC (Zeng et al. 2021) with constant α, η, β and ε; `scheduled` returns those of the paper."""
+    """PD-NAC (Zeng et al. 2021) with constant step sizes α and η; the sampler `Trajectory` holds β and ε."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "steps of the trajectory in each iteration")
@@ -51,7 +53,10 @@ class PDNAC:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """N steps of the trajectory, then one of each player. A per-state constant in Q̂ changes no policy."""
+        """Follow the trajectory for N steps, then update θ and λ once.
+
+        A constant per state in Q̂ would not change the policy.
+        """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         omega = exact_direction(sampler)(draws, state.lam, limits.gamma)

@@ -5,9 +5,10 @@
 
     p ← p exp(A'/α),   A' the advantage of r + λ̃ g − α log(p/π_k)                              from p = π_k
 
-The optimistic λ̃ damps what makes NPG-PD circle. PMD-PD-Zero is the same on limits b + δ: `kappa`. With one inner step
-it is NPG with η₁ = (1−γ)/α and that λ̃. Guarantee (theirs): exact, gap and violation of the average O(log K/K), and zero
-violation with δ = O(log K/K); sampled ε⁻³. `State.lam` is λ̃, the multiplier that is used; λ_k is remembered.
+The optimistic λ̃ damps the oscillations of NPG-PD. PMD-PD-Zero is the same on limits b + δ (the setting `kappa`). With
+one inner step it is NPG with η₁ = (1−γ)/α and multiplier λ̃. Guarantee of the paper: exact, gap and violation of the
+average are O(log K/K), with zero violation for δ = O(log K/K); sampled ε⁻³. `State.lam` is λ̃, the multiplier that is
+used; λ_k is in the method's memory.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class PMDPD:
         return State(theta, np.zeros(I), 0, memory, np.zeros(I))
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return the multiplier from Ĵ at π_k, then T natural steps from π_k; `lam_max` is not needed."""
+        """Compute the multiplier from Ĵ at π_k, then take T natural steps from π_k; `lam_max` is not used."""
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)
         theta, lam, lam_k, total = state.theta, state.lam, state.method_memory, 0

@@ -1,20 +1,20 @@
-"""C-NPG-PD for networks on simulators: Algorithm 1 with a KL-bounded natural step, in units of its own.
+"""C-NPG-PD for networks on simulators: Algorithm 1 with a KL-bounded natural step and scale-free units.
 
-    A_L = A_r + λ⁺·A_g, normalised              λ⁺ = P(λ − η_p (Ĵ_g − b − κ))      what the policy answers to
+    A_L = A_r + λ⁺·A_g, normalised              λ⁺ = P(λ − η_p (Ĵ_g − b − κ))      the multiplier used for the policy
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
-Limits that the first policy breaks are approached over the first 30 % of the iterations, from where it stands: a
-reward that is rarely seen would else be given up before it is found. What is certified is the limit itself.
-λ⁺ looks one step ahead (as PMD-PD does, Liu et al. 2021): the multiplier alone would go round the limit for long. κ
-shrinks from its first value to its last. Ĵ_g is the estimate of what is limited, never of a stand-in.
+If the first policy breaks limits, they are relaxed to its values at first and approached over the first 30 % of the
+iterations. Otherwise a rare reward could be given up before it is found. Certificates are about the true limits. λ⁺
+looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for long. κ shrinks
+from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
 
-With fewer than 100 iterations η₂ is larger in proportion: λ has to come to its value within the run, however few
+With fewer than 100 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
 batches there are.
 
-Units: advantages are measured by their own root mean square u, distances from a limit by theirs, v. Steps of λ are
-η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that rewards and costs of any scale see the same settings.
-Ranges tried: see docs/research/simulator_log.md.
+Units: advantages are measured by their root mean square u, distances from a limit by theirs, v. Steps of λ are
+η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any scale. For the ranges
+that were tried, see docs/research/simulator_log.md.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ KEPT = "first", "safe"  # the policies that a course holds
 
 
 class Course(NamedTuple):
-    """What the method carries beside θ and λ, all of it arrays.
+    """The memory of the method beside θ and λ; all entries are arrays.
 
     short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
-    quiet      share of its way that the noise has gone down;  met  batches in a row that kept the margin
-    searching  1 while the safest policy is looked for;  began  iteration in which Algorithm 1 began
-    first      θ of the first policy;  safe  of the safest so far, whose smallest slack is `room` in units of its limit
-    back       1: the next θ is the first one;  −1: the run has gone back to the safe one
+    quiet      how far the noise has been reduced, from 0 to 1;  met  number of batches in a row that kept the margin
+    searching  1 during the search for the safest policy;  began  iteration in which Algorithm 1 started
+    first      θ of the first policy;  safe  θ of the safest so far;  room  its smallest slack, relative to its limit
+    back       1: the next θ is the first one;  −1: the run has returned to the safe one
     """
 
     short: Any
@@ -66,7 +66,7 @@ class Course(NamedTuple):
 
 @dataclass(frozen=True)
 class PracticalCNPGPD(NaturalSteps):
-    """C-NPG-PD for simulators and networks, with its settings; the default of `solve` there."""
+    """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
     eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
@@ -91,7 +91,9 @@ class PracticalCNPGPD(NaturalSteps):
         return self.eta2 * max(1.0, PACED / self._K)
 
     def relaxed_at(self, k: int) -> float:
-        """The share of the first shortfall by which the limits are relaxed in iteration k; it falls linearly to 0."""
+        """Return the share of the first shortfall by which the limits are relaxed in iteration k;
+        it falls linearly to 0.
+        """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
@@ -100,7 +102,7 @@ class PracticalCNPGPD(NaturalSteps):
         return first_state(theta, I, memory)._replace(method_memory=course)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """One iteration: of the search for the safest policy, or of Algorithm 1."""
+        """Run one iteration of the search for the safest policy, or of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         b = sampler.statement.b
@@ -122,7 +124,7 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """θ, λ after one iteration of Algorithm 1, and ‖ω‖."""
+        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖."""
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
@@ -131,7 +133,9 @@ class PracticalCNPGPD(NaturalSteps):
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
-        """The course with what this batch says: the first shortfall, the running slack, the safest policy so far."""
+        """Return the memory updated by this batch:
+        the first shortfall, the running slack, and the safest policy so far.
+        """
         course: Course = state.method_memory
         if state.k == 0:
             course = course._replace(short=np.maximum(-slack, 0.0), slack=slack)
@@ -144,24 +148,26 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(quiet=np.asarray(quiet), met=met)
 
     def _aim(self, memory: Sizes, b: Array) -> Array:
-        """The slack [I] of a safe policy: twice κ, or half way from κ to the limit's own size where that is less."""
+        """Return the slack [I] that counts as safe: twice κ, or half way from κ to |b| if that is less."""
         kappa = self.margin(self._K, memory)
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
-        """Whether the search is over: the first batch, or two in a row, keep the margin, or its share is spent."""
+        """Return whether the search is over: the first batch, or two in a row, kept the margin,
+        or its iterations are used up.
+        """
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """θ after a step up the limits that lack most, each in units of its own, and ‖ω‖."""
+        """Return θ after a step up the limits whose slack is too small, each in its own units, and ‖ω‖."""
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the course after the search; if the search found no safe policy, the limits are not relaxed."""
+        """Return the memory after the search; if the search found no safe policy, the limits are not relaxed."""
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)
@@ -170,7 +176,9 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """To the first policy after a search that has found a safe one; to that one where a run breaks limits late."""
+        """Return the first policy after a search that found a safe one,
+        or the safe policy if a late run still breaks limits.
+        """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
         late = self.turn < 1 and self.turn <= state.k / self._K <= self.turn + LATEST and course.back == 0
@@ -180,11 +188,11 @@ class PracticalCNPGPD(NaturalSteps):
 
 
 def units(memory: Sizes) -> Array:
-    """u_r/u_gi [I]: the λ at which reward and constraint weigh the same."""
+    """Return u_r/u_gi [I], the λ at which reward and constraint have the same weight."""
     size = np.asarray(memory.size, float)
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
 def pace(memory: Sizes) -> Array:
-    """Steps of λ_i for a slack of 1 in J_gi, at η₂ = 1: u_r/(u_gi v_i) [I]."""
+    """Return the change of λ_i per unit of slack in J_gi at η₂ = 1: u_r/(u_gi v_i) [I]."""
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

@@ -1,9 +1,9 @@
 """CRPO for networks on simulators (Xu, Liang, Lan, ICML 2021): the steps of `PracticalCNPGPD`, without multipliers.
 
     every Ĵ_gi ≥ b_i + κ_i − η    a step up J_r
-    else                          a step up the J_gi that is violated most, in units of its own
+    else                          a step up the J_gi that is violated most, in its own units
 
-The margin κ is not the paper's: without it no certificate from samples could pass. It is the same for both methods.
+The paper has no margin κ, but without one no certificate from samples could pass. Both methods use the same margin.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PracticalCRPO(NaturalSteps):
         check_non_negative("tolerance", self.tolerance)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return one iteration; `lam_max` is not needed."""
+        """Run one iteration; `lam_max` is not used."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - sampler.statement.b - self.margin(state.k, memory)

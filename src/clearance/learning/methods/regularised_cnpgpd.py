@@ -1,4 +1,4 @@
-"""C-NPG-PD with an entropy regulariser that fades, fed by a critic: what `solve` uses unless told otherwise.
+"""C-NPG-PD with an entropy regulariser that fades, and with a critic: the default method of `solve` on finite models.
 
     maximise J_r + τ_k E_d H(π(·|s))   subject to   J_g ≥ b + κ
 
@@ -6,11 +6,12 @@
     θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and a pull −ν θ to uniform
     λ ←  P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                        line 16
 
-For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations, so that noise averages out and no
-action is lost for ever: plain Algorithm 1 saturates early, at a corner that it cannot leave. As τ falls the policy
-becomes greedy for r + λ·g, and λ settles where the limits are just kept. It answers to λ like 1/τ, so the steps of λ
-fall with τ: fast while the policy is soft, which matters where the margin is small and λ* large. Close relative: RPG-PD
-(Ding et al. 2023), with constant τ. Nothing is proven of the iterates; what is returned is chosen and then certified.
+For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out and no action is
+lost for ever, while plain Algorithm 1 saturates early at a corner that it cannot leave. As τ falls, the policy becomes
+greedy for r + λ·g, and λ settles where the limits are just kept. The policy reacts to λ like 1/τ, so the steps of λ
+fall with τ: they are large while the policy is soft, which matters if the margin is small and λ* is large. A close
+relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the iterates; the result is selected
+from them and then certified.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
 models (docs/research/guarantee_study.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
@@ -46,7 +47,7 @@ SHRUNK = 0.85  # share of the iterations over which κ shrinks
 
 @dataclass(frozen=True)
 class RegularisedCNPGPD:
-    """C-NPG-PD with critics and fading regularisation; the default of `solve` on finite models."""
+    """C-NPG-PD with a critic and fading regularisation; the default method of `solve` on finite models."""
 
     K: int | None = setting(None, "iterations; 4000, or fewer where the budget is small")
     N: int | None = setting(None, "walks per iteration; as many as the budget allows")
@@ -81,13 +82,15 @@ class RegularisedCNPGPD:
             check_positive("lam_max", self.lam_max)
 
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
-        """Return the same with K and N decided: at least ten walks per iteration while that leaves 50 iterations."""
+        """Return the same method with K and N decided:
+        at least ten walks per iteration if that leaves 50 iterations.
+        """
         walks = 0.99 * budget * (1 - gamma)
         K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
         return replace(self, K=K, N=max(1, int(walks / K)) if self.N is None else self.N)
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """θ¹ as the policy starts (0 for softmax), λ¹ = 0."""
+        """Return the first state: θ¹ of the policy class (0 for softmax), and λ¹ = 0."""
         return first_state(theta, I, memory)
 
     @property
@@ -99,18 +102,20 @@ class RegularisedCNPGPD:
         return 100 if self.N is None else self.N
 
     def tau_at(self, k: Any) -> Any:
-        """τ_k: from τ[0] to τ[1], geometrically, over the first 70 % of the iterations."""
+        """Return τ_k, which falls geometrically from τ[0] to τ[1] over the first 70 % of the iterations."""
         first, last = self.tau
         return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
 
     def kappa_at(self, k: Any) -> Array:
-        """κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²: late iterates follow the frontier down to κ, for the choice among them."""
+        """Return κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²,
+        so that late iterates trace the trade-off down to κ for the selection.
+        """
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + np.multiply.outer(np.maximum(1 - k / (SHRUNK * self._K), 0.0) ** 2, first - kappa)
 
     def dual_step(self, limits: Limits, k: Any) -> Array:
-        """η₂ of iteration k in the units of λ_i and J_gi, [I]; [K, I] for many k."""
+        """Return η₂ of iteration k in the units of λ_i and J_gi, [I]; [K, I] for many k."""
         r, g = limits.signal_ranges
         return np.multiply.outer(self.eta2 * np.minimum(self.tau_at(k), SHARP), (1 - limits.gamma) * r / g**2)
 
@@ -120,7 +125,7 @@ class RegularisedCNPGPD:
         return self.dual_step(limits, k), self.kappa_at(k).mean(0)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Return one iteration."""
+        """Run one iteration."""
         limits = sampler.statement
         r, _ = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self._N)
@@ -133,5 +138,5 @@ class RegularisedCNPGPD:
 
 
 def pull_to_uniform(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
-    """θ ← (1−ν) θ + ν (1−γ) ω/τ."""
+    """Return (1−ν) θ + ν (1−γ) ω/τ, the new θ."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega

@@ -1,1 +1,1 @@
-"""What differs between the kinds of problems: one adapter for each behind one protocol."""
+"""The differences between the kinds of problems: one adapter for each kind, all with the same protocol."""

@@ -1,6 +1,6 @@
-"""Finite models with another criterion than the discounted one, or with costs that must never be paid.
+"""The adapter for finite models with a criterion other than discounted sums, or with a cost limit of 0.
 
-Learning happens on a discounted stand-in (`exact.stand_ins`); margin, choice and certificate are about the model.
+Learning uses a discounted stand-in model (`exact.stand_ins`); margin, choice and certificate use the model itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ MOST = 200  # candidates whose values under the true criterion are computed
 
 @dataclass(frozen=True, eq=False)
 class BackCandidates:
-    """Candidates on the stand-in, or some of them, as policies of the model itself."""
+    """Candidates learned on the stand-in model, translated back to policies of the model itself.
+
+    some  indices of the candidates to use; None means all
+    """
 
     stand_in: StandIn
     inner: Iterates | PolicyTables
@@ -58,7 +61,7 @@ class BackCandidates:
 
 @dataclass(frozen=True, eq=False)
 class CriterionWorld(FiniteWorld):
-    """A finite model that is learned on a stand-in."""
+    """A finite model for which a discounted stand-in model is used in learning."""
 
     @cached_property
     def stand_in(self) -> StandIn:
@@ -92,7 +95,10 @@ class CriterionWorld(FiniteWorld):
         return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
     def _room_besides(self, slater: float) -> float:
-        """The margin of the limits that are not never: those have none to keep."""
+        """Return the Slater margin over the limits that are positive; a limit of 0 on a cost has no margin.
+
+        It is capped by the slack that the stand-in model gives to the limits of 0.
+        """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]
         room = float(np.min(-self.model.b[never]))  # what the stand-in leaves them, and nobody needs
@@ -119,7 +125,7 @@ class CriterionWorld(FiniteWorld):
         return found, ExactValues(J, values.error, size)
 
     def _true_values(self, one: Mixture) -> Array:
-        """J [1+I] of a candidate under the true criterion."""
+        """Return J [1+I] of a candidate under the criterion of the model itself."""
         return one.weights @ np.array([evaluate(self.problem, pi).J for pi in one.pi])
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
@@ -128,7 +134,7 @@ class CriterionWorld(FiniteWorld):
         return found._replace(candidates=BackCandidates(self.stand_in, inner))
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """The policy of the averaged occupancy, where it has the values of the mixture."""
+        """Return the averaged-occupancy policy if it has the same values as the mixture; else None."""
         if mixture.M == 1:
             return mixture
         if not settled.sampler.policy.tabular:
@@ -145,6 +151,6 @@ class CriterionWorld(FiniteWorld):
         return self.stand_in.back(super().last_policy(settled, state))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """π̄; its guarantee is about the stand-in."""
+        """Return π̄; its guarantee holds for the stand-in model."""
         found = super().alternatives(solution)
         return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}

@@ -1,6 +1,7 @@
-"""From a problem to its world, by the type of the problem.
+"""Find the adapter (`World`) of a problem by the type of the problem.
 
-A further kind of problem (logged data, a robust model) is one more class that implements `World` and registers itself:
+To support a further kind of problem (logged data, a robust model), write a class that implements `World` and register
+it:
 
     @world_of.register
     def _(problem: LoggedData) -> World:
@@ -21,7 +22,7 @@ from clearance.simulator.table_problem import TableProblem
 
 @singledispatch
 def world_of(problem: Any) -> World:
-    """Return the adapter of a problem."""
+    """Return the adapter (`World`) of a problem."""
     kind = type(problem).__name__
     raise InputError(f"the problem must be a CMDP or a simulator, got {kind}: see gymnasium(…) and environment(…)")
 

@@ -1,4 +1,4 @@
-"""A finite model that is used as a simulator, with its transitions counted: what plans are made on."""
+"""A finite model that is used as a simulator, with its transitions counted for planning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
 
 @dataclass(frozen=True, eq=False)
 class FiniteExplored:
-    """The counts of a finite model; its own P and ρ are only sampled from."""
+    """A finite model with counts of its sampled transitions; its P and ρ are only used to draw samples."""
 
     cmdp: CMDP
     policy: Policy
@@ -54,7 +54,7 @@ class FiniteExplored:
 
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
-    """Whether the policy class has a linear program, and the model is small enough to solve it again and again."""
+    """Return whether the policy class has a linear program, and the model is small enough to solve it repeatedly."""
     if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False
     try:
@@ -64,5 +64,5 @@ def can_plan(cmdp: CMDP, policy: Policy) -> bool:
 
 
 def count_transitions(sampler: Any) -> Any:
-    """The sampler with its transitions counted, where it can count them."""
+    """Return the sampler with counting of transitions switched on, if it supports counting."""
     return replace(sampler, counting=True) if isinstance(sampler, Critic) else sampler

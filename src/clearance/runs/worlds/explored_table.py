@@ -1,4 +1,4 @@
-"""An environment with finitely many observations, with its transitions counted; and its episodes for certificates."""
+"""An environment with finitely many observations whose transitions are counted, and its episodes for certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ SURE = 1e9  # how often it counts that nothing happens after the end
 
 @dataclass(eq=False)
 class ExploredTable:
-    """What was seen of an environment: transitions by pair, Σ h and Σ h² of every pair [S·A, 1+I], and starts [S]."""
+    """Counts of what was observed in an environment with a table of states.
+
+    transitions     {(pair, next state): count}, where pair = s·A + a
+    total, squares  Σ h and Σ h² of the signals at every pair [S·A, 1+I]
+    starts          counts of the first states [S]
+    """
 
     problem: TabularProblem
     policy: SoftmaxPolicy
@@ -52,7 +57,7 @@ class ExploredTable:
         self.squares[pair] += h * h
 
     def like(self, h: Array) -> CMDP:
-        """A model with the shape of the problem and signals h [S·A, 1+I], whose P nobody reads."""
+        """Return a model with the shape of the problem and signals h [S·A, 1+I]; its P is a placeholder."""
         S, A, s = self.problem.S, self.problem.A, self.problem.statement
         stay = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
         signals = h.T.reshape(1 + s.I, S, A)
@@ -72,7 +77,10 @@ class ExploredTable:
         return EstimatedModel(found.cmdp, found.n, found.starts, scatter)
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Episodes from reset, cut off with probability 1 − γ at every step, for about so many steps."""
+        """Draw episodes for about `steps` steps and count them; each step ends an episode with probability 1 − γ.
+
+        Returns the steps taken.
+        """
         taken, episode, gamma = 0, 0, self.problem.statement.gamma
         while taken < steps:
             rng = np.random.default_rng(int(fold(key, episode)))
@@ -82,13 +90,15 @@ class ExploredTable:
         return taken
 
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Walk by two policies, softened by a few uniform actions; `share` of the steps by the curious one."""
+        """Draw episodes by two policies, each mixed with 5 % uniform actions; `share` of the steps by `curious`."""
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Yield (row, signals, row after) of at most T steps of one episode, and count them."""
+        """Run one episode of at most T steps, count its transitions, and yield (state, signals, next state) of each
+        step.
+        """
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -107,7 +117,7 @@ class ExploredTable:
 
 @dataclass(frozen=True, eq=False)
 class TableEpisodes:
-    """Bounded unbiased estimates of J as `finite_episodes` has them, from an environment that is reset and stepped."""
+    """A source of bounded unbiased estimates of J as in `finite_episodes`, drawn by stepping an environment."""
 
     explored: ExploredTable
     mixture: Mixture
@@ -116,7 +126,7 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """Bounds and lengths of the same estimator on a model of this shape."""
+        """The same estimator on a model of the same shape, which gives its bounds and lengths."""
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 
@@ -133,7 +143,7 @@ class TableEpisodes:
         return self._like.episode_steps
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Episodes begin .. begin + n − 1 of the stream `key`; an ended episode adds nothing more."""
+        """Draw episodes begin .. begin + n − 1 of the stream `key`; after its end, an episode adds nothing."""
         like, (low, high) = self._like, self.explored.problem.bounds
         X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
         gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights

@@ -1,4 +1,4 @@
-"""Certificates of policies of finite models: exact, or from samples of the model used as a simulator."""
+"""Certify policies of finite models: exactly, or from samples of the model used as a simulator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def certify_finite(
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     base: ArrayLike | None = None,
 ) -> Certificate:
-    """Certify a policy, or a rule `state -> action`, of a finite model; see `clearance.certify`."""
+    """Certify a policy, or a rule `state -> action`, on a finite model; see `clearance.certify` for the arguments."""
     mixture = _as_mixture(cmdp, policy)
     evidence = evidence or ("samples" if mixture is None else "exact")
     if evidence not in ("exact", "samples"):
@@ -98,13 +98,13 @@ NO_SAMPLES = {
 
 
 def refuse_samples(cmdp: CMDP) -> None:
-    """Samples can tell of sums that have a known range: discounted ones, and those over a horizon."""
+    """Raise InputError for criteria whose sums have no known range: long-run means and sums until absorption."""
     if cmdp.kind in NO_SAMPLES:
         raise InputError(NO_SAMPLES[cmdp.kind])
 
 
 def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
-    """Episodes of the model with the time in its state, which has the same J."""
+    """Return sources of episodes for a model with a horizon, from an equivalent model whose state includes the time."""
     timed = with_time(cmdp)
     if mixture is None:
         own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S))
@@ -113,7 +113,7 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
 
 
 class _TimedRule:
-    """A rule `state -> action` that is asked without the time; after the end it need not answer."""
+    """A wrapper that asks a rule `state -> action` on a model whose state includes the time."""
 
     def __init__(self, rule: Rule, S: int) -> None:
         self.rule, self.S, self.last = rule, S, 0
@@ -125,12 +125,12 @@ class _TimedRule:
 
 
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
-    """Return the digest of a model and a policy of it."""
+    """Return a digest of a finite model and a policy."""
     return digest(["finite", digest("CMDP", cmdp.arrays())], {"weights": mixture.weights, "pi": mixture.pi})
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return the exact certificate, with the verdict on the most likely actions where the policy takes others too."""
+    """Return the exact certificate of a policy; for a random policy also with the verdict on its greedy policy."""
     found = certify_exactly(cmdp, mixture, best, compare=compare)
     if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or _share_of_other_actions(cmdp, mixture) <= HAIR:
         return found
@@ -147,9 +147,9 @@ def _certify_by_samples(
     budget: float,
     ledger: Any,
 ) -> Certificate:
-    """What samples say of the policy, and of its most likely actions, with fresh ones.
+    """Test the policy, and if it is certified also its greedy policy, on fresh samples.
 
-    In a ledger the most likely actions would be another policy with a share of its own: they are not tested.
+    With a ledger the greedy policy is not tested, because it would use a further share of δ.
     """
     identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
     seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
@@ -174,7 +174,7 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
 
 
 def _is_action_vector(policy: Any) -> bool:
-    """Whether these are whole numbers in one row; anything else is read, or refused, as a table."""
+    """Return whether the policy is a vector of whole numbers, one action per state, and not a table."""
     try:
         found = np.asarray(policy)
     except ValueError:  # rows of different lengths
@@ -183,13 +183,13 @@ def _is_action_vector(policy: Any) -> bool:
 
 
 def most_likely(mixture: Mixture) -> Mixture:
-    """Every component with its most likely actions alone."""
+    """Return the greedy policy of every component: it always takes the most likely action."""
     A = mixture.pi.shape[-1]
     return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)])
 
 
 def _share_of_other_actions(cmdp: CMDP, mixture: Mixture) -> float:
-    """Return the share of steps, by visits, in which the policy does not take the most likely action."""
+    """Return the share of visited steps in which the policy takes another than the most likely action."""
     other = 1 - mixture.tables(cmdp).max(-1)
     if not np.any(other > 0):
         return 0.0

@@ -1,4 +1,4 @@
-"""What follows from the Slater margin of a finite model: K and N, the conservatism κ, and the bound Λ of λ."""
+"""Settings that follow from the Slater margin of a finite model: K and N, the margin κ, and the bound Λ of λ."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 
 
 class ConservatismWarning(UserWarning):
-    """Warns that κ is not below the Slater margin: no policy meets the tightened limits, and λ grows to its bound."""
+    """A warning that κ is not below the Slater margin: no policy meets the tightened limits, and λ grows to Λ."""
 
 
 def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
-    """Decide K and N."""
+    """Return the method with K and N chosen for the budget, if it is `RegularisedCNPGPD`; else unchanged."""
     return method.fitted(cmdp.gamma, budget) if isinstance(method, RegularisedCNPGPD) else method
 
 
 def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
-    """Decide κ."""
+    """Return the method with κ decided, if it is "auto"."""
     if getattr(method, "kappa", 0.0) != "auto":
         return method
     if not cmdp.I:
@@ -41,10 +41,11 @@ def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, de
 
 
 def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
-    """κ [I] chosen from the margin: at most φ/2, and what the noise of so many samples of Ĵ asks for, like c/√samples.
+    """Return κ [I]: half of the Slater margin φ, or less if the noise of Ĵ over `samples` samples allows it.
 
-    With δ (evidence from samples) what a certificate from so many episodes will need; else a tenth of the range of J_g
-    over √samples: the choice among the iterates knows their exact values, and only needs some of them inside.
+    With δ (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs. Without δ
+    it is a tenth of the range of J_g over √samples: the choice among the iterates then uses exact values, so it is
+    enough that some iterates meet the limits.
     """
     if delta is None or margin.sd is None:
         noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)
@@ -54,7 +55,10 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 
 
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
-    """φ of the conservative problem J_g ≥ b + κ: φ − κ, or, for κ that differ and on a known model, its own."""
+    """Return the Slater margin of the tightened problem J_g ≥ b + κ: φ − max κ if that is positive.
+
+    Otherwise it is computed exactly, if the model is known and κ differs between the constraints.
+    """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
     room = slater - float(np.max(kappa, initial=0.0))
@@ -64,7 +68,10 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 
 
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
-    """Λ as given, or from the margin; says before time is spent if κ leaves no room below it."""
+    """Return Λ: as given, or computed from the Slater margin.
+
+    If κ leaves no room within the Slater margin, raise InputError, or warn if lam_max was given.
+    """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
     # One margin for all limits: what it must exceed is the rounding of the smallest of them.
@@ -80,7 +87,7 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
 
 
 def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) -> tuple[str, str]:
-    """Say why κ leaves no room, and what to do."""
+    """Return the reason why κ leaves no room, and the remedy, in words."""
     if slater <= 0:  # and it is not proven that no policy meets the limits
         return no_room_message(slater), ""
     if room > 0:

@@ -1,9 +1,11 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.feasibility`), within the policy class where that is a linear program.
-From samples it is a lower confidence bound: the game of `Feasibility` raises the smallest slack; the safest policy on
-the transitions that its walks have counted (or, where the class has no linear program, the best mixture of the game)
-is measured on fresh episodes; and both are repeated with more steps until the bound is positive or the budget is spent.
+With exact evidence φ is exact (`exact.feasibility`), within the policy class if that is a linear program.
+
+With samples it is a lower confidence bound. The method `Feasibility`, a game against the limits, raises the smallest
+slack. Then the safest policy is planned on the counted transitions (if the class has no linear program: the best
+mixture of the game is taken), and measured on fresh episodes. Both steps are repeated with more environment steps until
+the bound is positive or the budget is spent.
 """
 
 from __future__ import annotations
@@ -53,17 +55,18 @@ FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a 
 
 @dataclass(frozen=True, eq=False)
 class FiniteMargin:
-    """What is known of φ.
+    """The result of measuring the Slater margin φ of a finite model.
 
-    slater    attained by `policy` for certain (exact), or its lower confidence bound; inf without constraints
-    policy    the strictly feasible policy to fall back to; None where it is not in the policy class
-    verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED. LIKELY: not certain, but
-              slater > 0 by two standard errors of the estimated model: `solve` continues, and its certificate decides
-    sd        of one episode's estimate of J_g [I], from samples
-    bound     upper bound of φ where it was looked for
-    steps     environment steps in all;  tested  those that the test of `policy` took
-    mu        the weights [I] behind that bound: the limits that have a share in it conflict
-    hits, starts  the transitions that were counted on the way (`transition_counts`)
+    slater    exact evidence: the slack that `policy` attains; samples: a lower confidence bound of φ; inf without
+              constraints
+    policy    the strictly feasible policy to fall back to; None if it is not in the policy class
+    verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED: neither;  LIKELY: not certain,
+              but slater > 0 by two standard errors of the estimated model, so that `solve` continues
+    sd        standard deviation of one episode's estimate of J_g [I], with samples
+    bound     upper bound of φ, if one was computed
+    mu        the weights [I] of the limits in `bound`; limits with positive weight are in conflict
+    steps     environment steps in all;  tested  environment steps of the test of `policy`
+    hits, starts  the transitions counted while measuring (`transition_counts`)
     """
 
     slater: float
@@ -78,7 +81,7 @@ class FiniteMargin:
     starts: Array | None = None
 
     def save(self, path: AnyPath) -> None:
-        """All that is known, as arrays; the policy as weights [M] and pi [M, S, A]."""
+        """Write all fields as arrays to an .npz file; the policy as weights [M] and pi [M, S, A]."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
         if self.policy is not None:
             found |= {"weights": self.policy.weights, "pi": self.policy.pi}
@@ -95,17 +98,17 @@ class FiniteMargin:
 
 
 def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """How many numbers the arrays of a margin may have."""
+    """Return the largest allowed number of entries of each array in the file of a margin."""
     sizes = {"sd": cmdp.I, "mu": cmdp.I, "hits": 4 * cmdp.S * cmdp.A * cmdp.S, "starts": cmdp.S}
     return dict.fromkeys(ARRAYS, 1) | sizes | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """φ of the policy class, or of all policies where the class has no linear program.
+    """Return φ of the policy class, or of all policies if the class has no linear program.
 
-    Raises `InfeasibleError` only where multipliers prove that no policy meets the limits: none of the class, or none at
-    all where the class has no linear program. A margin within rounding is no proof, and left to who needs room.
+    Raises `InfeasibleError` only if multipliers prove that no policy meets the limits: none of the class, or none at
+    all if the class has no linear program. A margin within rounding error of 0 is no proof and raises nothing here.
     """
     try:
         model = class_model(cmdp, policy)
@@ -122,10 +125,10 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
 
 
 def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
-    """φ from samples: FEASIBLE with a lower confidence bound, INFEASIBLE with an upper one, or UNDECIDED.
+    """Estimate φ from samples: FEASIBLE, LIKELY, INFEASIBLE or UNDECIDED.
 
-    `budget` is for all of `solve`: a first try takes 2 % of it, and each further one twice as much, up to 16 %. Then
-    the other side is tried, with 30 %: that no policy at all meets the limits.
+    `budget` is that of all of `solve`: the first try takes 2 % of it, and each further try twice as much, up to 16 %.
+    Then 30 % is spent on testing whether no policy at all meets the limits.
     """
     if cmdp.I == 0:
         return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
@@ -171,7 +174,10 @@ def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, de
 
 
 def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tuple[PolicyEstimate, int]:
-    """The safest policy on all that was counted, and the steps of walks by such plans on the way."""
+    """Return the safest policy on the model estimated from all counts, and the environment steps taken.
+
+    Between plans, episodes are drawn by the plan and by an exploring policy to improve the counts.
+    """
     steps = 0
     for k in range(PLANS - 1):
         model = explored.model()
@@ -183,7 +189,9 @@ def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tup
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """The game for so many steps: its run, the safest mixture of its iterates, and the critic's V."""
+    """Run the feasibility game for `budget` steps; return its run, the safest mixture of its iterates, and the critic's
+    V.
+    """
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
     if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run
@@ -196,7 +204,7 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
 
 
 def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
-    """The slack measured once more without stopping at the limit, so that φ̂ is more than barely positive."""
+    """Measure the slack once more with stricter limits, so that its lower bound is more than barely positive."""
     best = before.mean[1:] - b
     return gather(source, b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
 
@@ -204,10 +212,11 @@ def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, k
 def least_violation(
     critic: Critic, run: Run, mu: Array, key: np.uint64, budget: float, delta: float
 ) -> tuple[float, int]:
-    """An upper confidence bound of max_π Σ_i μ_i (J_gi − b_i), and so of φ, over all policies; and the steps it took.
+    """Return an upper confidence bound of max_π Σ_i μ_i (J_gi − b_i) over all policies, and the steps taken.
 
-    For any V:  max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ). V is the critic's; the mean at every
-    pair is bounded from above with n draws from that pair (the simulator is put there) at level δ/(2·pairs), and ρ·V.
+    It is also an upper bound of φ. For any V:  max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ).
+    V is taken from the critic. The mean at each pair (s, a) is bounded from above with n draws of the next state
+    from that pair, at level δ/(2·pairs); ρ·V is bounded from above at level δ/2.
     """
     cmdp = critic.cmdp
     S, A, gamma = cmdp.S, cmdp.A, cmdp.gamma
@@ -236,7 +245,11 @@ def least_violation(
 
 
 def _upper(x: Array, low: float, high: float, delta: float, error: float, slip: float) -> float:
-    """An upper confidence bound of the mean of x, drawn with an `error` in total variation and rounded by `slip`."""
+    """Return an upper confidence bound of the mean of x, a sample with values in [low, high].
+
+    error  total variation distance between the distribution that was sampled and the one that is meant
+    slip   largest rounding error of one value
+    """
     bets = Bets(-float(x.mean()), -high - slip, -low + slip, bias=error * (high - low) + slip)
     bets.update(-x)
     return -bets.lower_bound(delta)

@@ -1,4 +1,4 @@
-"""Where a run on a finite model begins: at another run, or at a policy."""
+"""The start of a run on a finite model: from another run, or from a policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = "a run folder, a policy file, a Solution, an Optimum, a Mixture or a tab
 
 @dataclass(frozen=True, eq=False)
 class FiniteSource:
-    """What `init` was: a policy, λ by the names of the constraints, and the run or solution that it comes from."""
+    """The content of `init`: a policy, λ by the names of the constraints, and the run or solution behind it."""
 
     mixture: Mixture
     origin: str
@@ -40,7 +40,7 @@ class FiniteSource:
 
 
 def read_finite_source(init: Any, cmdp: CMDP) -> FiniteSource:
-    """Return what `init` of `solve` holds."""
+    """Load the argument `init` of `solve`: a run, a policy or a file."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         init = run_reader.load(init)
     if isinstance(init, RunFolder):
@@ -92,8 +92,9 @@ def _table(policy: Any, cmdp: CMDP) -> Mixture:
 
 
 def begin_finite(source: FiniteSource, cmdp: CMDP, sampler: FiniteSampler) -> Start:
-    """Return the start of a run: θ, λ and critic of the last iterate of a run in the same class; else, for tabular
-    softmax, θ = log π of the stationary policy with the values of the given one.
+    """Return the start of a run: θ, λ and critic of the last iterate of an earlier run in the same policy class.
+
+    Without such a run, tabular softmax begins at θ = log π of the stationary policy with the values of the given one.
     """
     begun, state = sampler.policy.init(), _state(source, sampler)
     theta, memory = None, sampler.begin()

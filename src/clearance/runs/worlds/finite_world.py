@@ -1,4 +1,4 @@
-"""Finite models as the pipeline sees them.
+"""The adapter for finite models.
 
 evidence="exact"     the model is known: the policy is learned from samples, but the margin, the choice among the
                      iterates and the certificate are exact
@@ -83,7 +83,9 @@ SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generat
 
 @dataclass(frozen=True, eq=False)
 class PolicyTables:
-    """Policies pi [n, S, A] of a finite model to choose from; V̂ [S, 1+I] as control variate of their episodes."""
+    """Policies pi [n, S, A] of a finite model as candidates; `base` V̂ [S, 1+I] is the control variate of their
+    episodes.
+    """
 
     cmdp: CMDP
     pi: Array
@@ -103,7 +105,7 @@ class PolicyTables:
 
 @dataclass(frozen=True, eq=False)
 class Iterates:
-    """Kept iterates as candidates, made into tables only where they are used; the safest policy may stand last."""
+    """Stored iterates as candidates, turned into tables when used; the safest policy, if there is one, is the last."""
 
     cmdp: CMDP
     policy: Policy
@@ -128,7 +130,7 @@ class Iterates:
 
 @dataclass(frozen=True, eq=False)
 class FiniteWorld(World):
-    """A finite model."""
+    """The adapter for a finite model with the discounted criterion."""
 
     problem: CMDP
 
@@ -138,7 +140,7 @@ class FiniteWorld(World):
 
     @property
     def model(self) -> CMDP:
-        """The model to learn on."""
+        """The model that learning uses; `CriterionWorld` replaces it."""
         return self.problem
 
     # ------------------------------------------------------------------------------------------------ before a run
@@ -153,7 +155,9 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Refuses what would run and mean something else."""
+        """Return the given sampler, or the one that the method needs; refuse combinations that would compute something
+        else.
+        """
         cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:
@@ -217,7 +221,10 @@ class FiniteWorld(World):
         return (task.budget or BUDGET["samples"]) - spent
 
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
-        """All iterates that are kept and whose J was recorded, or some of them; and the safest policy."""
+        """Return the stored iterates with their exact values, and the safest policy as last candidate.
+
+        If the exact J were not recorded, up to 200 iterates are evaluated.
+        """
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         index, J = _iterates(cmdp, policy, trace)
         if margin.policy is not None:
@@ -226,7 +233,7 @@ class FiniteWorld(World):
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
-        """The late iterates, fewer of them where the budget is small, and the components of the safest policy."""
+        """Return some late iterates (fewer if the budget is small) and the components of the safest policy."""
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
@@ -250,7 +257,7 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Plans on the estimated model where the class has a linear program; else a choice among the iterates."""
+        """Return a search over plans on the estimated model; if the class has no linear program, over the iterates."""
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):
             return super().search(settled, run, margin, key, budget, delta, single)
@@ -264,13 +271,13 @@ class FiniteWorld(World):
         return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """The averaged-occupancy policy: in each state an average of components, which tabular softmax contains."""
+        """Return the averaged-occupancy policy for tabular softmax, which contains it; for other classes None."""
         if mixture.M == 1:
             return mixture
         return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
-        """The averaged-occupancy policy."""
+        """Return the averaged-occupancy policy."""
         return _average(self.model, settled.sampler.policy, run.trace, _d_bar(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -283,7 +290,7 @@ class FiniteWorld(World):
         return identify_table(self.problem, policy)
 
     def repeats(self) -> tuple[bool, str]:
-        """Every sample of a finite model follows from the seed."""
+        """Return (True, ""), since every sample of a finite model is determined by the seed."""
         return True, ""
 
     def scope(self, policy: Mixture) -> str:
@@ -293,7 +300,7 @@ class FiniteWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """π̄; with exact evidence also the averaged-occupancy policy, and the best iterate that is certified."""
+        """Return π̄; with exact evidence also the averaged-occupancy policy and the best certified iterate."""
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
         found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
@@ -333,7 +340,7 @@ class FiniteWorld(World):
 
 
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
-    """Refuse combinations that would run and mean something else."""
+    """Refuse combinations of method and sampler that would run but compute something else."""
     direction, name = getattr(method, "direction", None), type(method).__name__
     gamma = sampler.cmdp.gamma
     if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):
@@ -370,7 +377,7 @@ def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
 
 
 def _iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int64], Array]:
-    """Rows [n] of θ and exact values [n, 1+I] of the iterates to choose from: all kept where J was recorded."""
+    """Return rows [n] of θ and exact values [n, 1+I] of the candidates: all stored iterates if their J was recorded."""
     if len(trace.J):
         return np.arange(len(trace.theta), dtype=np.int64), trace.J[trace.kept]
     index = trace.rows_of(spread_evenly(len(trace), MOST_ITERATES))
@@ -379,13 +386,16 @@ def _iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int6
 
 
 def _d_bar(run: Run) -> Array | None:
-    """The averaged occupancy [S, A] of the iterates, where it was recorded."""
+    """Return the averaged occupancy [S, A] of the iterates; None if it was not recorded."""
     counted = float(run.trace.counts.sum())
     return None if run.d_sum is None or counted == 0 else run.d_sum / counted
 
 
 def _mixture(policy: Policy, trace: Trace) -> Mixture:
-    """π̄, uniform over the iterates that the method counts; in long runs each θ kept stands for those up to the next."""
+    """Return π̄, the uniform mixture of the iterates that the method counts.
+
+    In long runs only some θ are stored; each stands for all iterates up to the next stored one.
+    """
     counts, pi = trace.counts, policy.pi(trace.theta)
     if not np.any(counts):  # the method counts none of its iterates
         counts = np.ones(len(counts))
@@ -400,7 +410,7 @@ def _average(cmdp: CMDP, policy: Policy, trace: Trace, d_bar: Array | None) -> M
 
 
 def _single(cmdp: CMDP, policy: Policy, trace: Trace) -> Mixture | None:
-    """The best of the iterates that are certified on their own."""
+    """Return the best of the iterates that are certified on their own; None if none of the ten best is."""
     index, J = _iterates(cmdp, policy, trace)
     kept = np.flatnonzero(np.all(J[:, 1:] >= cmdp.b, axis=1))
     for m in kept[np.argsort(-J[kept, 0])][:10]:

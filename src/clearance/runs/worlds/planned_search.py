@@ -1,10 +1,12 @@
-"""The search for the best certified policy where the states can be counted: plan on the estimated model, test the plan.
+"""The search for the best certified policy on finite state spaces: plan on an estimated model, then test the plan.
 
-Every walk teaches the model: of the margin, of learning, of this search and of its tests. A plan is the best policy on
-the estimated model that keeps the slack which its own test will need, computed from the variance that the test's
-estimator has on that model; with the plan's V̂ as control variate. Before the first test the search walks by its plans,
-and where the model says that a pair which was seen too rarely could be better than it looks. A plan that fails has
-taught the model what it does, and the next one knows. Tests use fresh samples and fixed shares of δ.
+All episodes improve the estimated model: those of the margin, of learning, of this search and of its tests. A plan is
+the best policy on the estimated model that keeps the slack which its own test will need. That slack is computed from
+the variance of the test's estimator on the estimated model, with the plan's V̂ as control variate.
+
+Before the first test, the search draws episodes with its plans, and with exploring policies that visit rarely seen
+state-action pairs that could be better than they look. If a plan fails its test, the test's episodes have improved the
+model for the next plan. Tests use fresh samples and fixed shares of δ.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ PASSES = 3  # solutions of the program until the slack is the one that its own a
 
 
 class Explored(Protocol):
-    """A problem whose transitions are counted."""
+    """A problem with finitely many states whose observed transitions are counted."""
 
     @property
     def policy(self) -> Any:
@@ -53,7 +55,7 @@ class Explored(Protocol):
         ...
 
     def model(self) -> EstimatedModel:
-        """Return what was seen so far."""
+        """Return the model estimated from the counts so far."""
         ...
 
     @property
@@ -63,20 +65,26 @@ class Explored(Protocol):
 
     @property
     def available(self) -> NDArray[np.bool_]:
-        """Which actions exist in which state [S, A]."""
+        """Whether each action exists in each state [S, A]."""
         ...
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Walk about so many environment steps by π [S, A] and count; returns the steps taken."""
+        """Draw episodes by π [S, A] for about `steps` environment steps, count them, and return the steps taken."""
         ...
 
     def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes, whose transitions are counted."""
+        """Return a source of episodes of a mixture, with control variate `base`; their transitions are counted."""
         ...
 
 
 class Planned(NamedTuple):
-    """A policy to test: its estimate, the power of γ of the test's episodes, and the slack [I] that it needs."""
+    """A policy to test.
+
+    seen   its estimate on the model
+    power  the test's episodes continue with probability γ^power at each step
+    need   the slack [I] that the test needs to pass
+    lam    the prices [I] of the limits in the plan
+    """
 
     seen: PolicyEstimate
     power: float
@@ -89,11 +97,11 @@ class Planned(NamedTuple):
 
 @dataclass(eq=False)
 class PlannedSearch:
-    """The search, its budget of environment steps, and its share δ.
+    """The search for the best certified policy, within a budget of environment steps and a share δ.
 
-    others    further policies [n, S, A] that were learned, as candidates beside the plans
-    plans     whether the policy class has plans: a linear program
-    fallback  a mixture that is known to be safe, tested last if no plan has enough room
+    others    further learned policies [n, S, A], used as candidates beside the plans
+    plans     whether plans can be computed for the policy class by a linear program
+    fallback  a mixture that is known to be safe; tested last if no plan has enough slack
     """
 
     explored: Explored
@@ -113,12 +121,14 @@ class PlannedSearch:
     tested: list[Planned | None] = field(default_factory=list)
 
     def episodes(self, policy: Mixture) -> Episodes:
-        """The source that a policy was tested with."""
+        """Return the source of episodes that a policy was tested with."""
         planned = next(p for p, a in zip(self.tested, self.attempts, strict=True) if a.policy is policy)
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """What the slack costs on the estimated model, at the prices λ of the limits, and what is left to learn."""
+        """Return a sentence that splits the lost reward into the price of the slack and the rest, on the estimated
+        model.
+        """
         model = self.explored.model()
         plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
         if plan is None or not plan.room or not len(self.b):
@@ -136,7 +146,7 @@ class PlannedSearch:
         return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
 
     def run(self) -> tuple[Attempt, ...]:
-        """Explore, then make all tests that the budget allows and that promise anything."""
+        """Explore, then test policies while the budget allows and another test is promising; return all tests."""
         self._explore(LEVELS[0] * self.delta)
         for j, share in enumerate(LEVELS):
             left = self.budget - self.steps
@@ -149,7 +159,9 @@ class PlannedSearch:
         return tuple(a._replace(worth=w) for a, w in zip(self.attempts, worth, strict=True))
 
     def _explore(self, delta: float) -> None:
-        """Walk by plans until another round would cost the test more than it teaches."""
+        """Draw episodes by plans and exploring policies, until another round would no longer reduce the slack a test
+        needs.
+        """
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
             model = self.explored.model()
@@ -161,7 +173,11 @@ class PlannedSearch:
             self.steps += walk_both(self.explored, fold(self.key, 100 + k), planned.seen.pi, curious, share)
 
     def _pays(self, planned: Planned, delta: float, share: float, smaller: float) -> bool:
-        """Whether the test needs less slack after another round, which leaves so much of the doubt."""
+        """Return whether the test would need less slack after another round of exploration.
+
+        share    environment steps of the round, which the test then lacks
+        smaller  factor by which the round reduces the standard error of the model
+        """
         left = BOLD[0] * (self.budget - self.steps)
         now, then = (
             float(planned.lam @ self._need(planned.seen, planned.power, delta, steps, factor, planned.lam))
@@ -170,7 +186,7 @@ class PlannedSearch:
         return then < now
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Plan and test one more policy; False where another test promises nothing."""
+        """Plan and test one more policy; return False without a test if another test is not promising."""
         part, self.passing = (1.0, BOLD[1]) if self.certified else LATER[j]
         model = self.explored.model()
         planned, part = (self._plan(model, delta, part * left), part) if j else self._open(model, delta, left)
@@ -186,7 +202,10 @@ class PlannedSearch:
         return True
 
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
-        """The plan for the first test, bold or thorough, and the share of what is left that it may take."""
+        """Return the plan for the first test, and the share of the remaining budget that the test may use.
+
+        The test is bold (small share) or thorough (large share), whichever needs less slack.
+        """
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)
         more, self.passing = THOROUGH
@@ -197,23 +216,27 @@ class PlannedSearch:
         return bold, part
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
-        """The best policy on the model that a test of so many steps should pass; else the one closest to that."""
+        """Return the best policy on the model that should pass a test of `steps` steps; if none should, the one that is
+        closest.
+        """
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
         found = [] if plain is None else [self._fit(model, delta, steps, errors, plain) for errors in CAUTION]
         found += [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """First whether it should pass, then its reward less the doubt about it."""
+        """Return a sort key: first how close the policy is to the slack that it needs, then its reward minus a standard
+        error.
+        """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
         return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
 
     def _fit(self, model: EstimatedModel, delta: float, steps: float, errors: float, start: Planned | None) -> Planned:
-        """The plan that keeps the slack which it needs itself, and no more.
+        """Return the plan that keeps exactly the slack that its own test needs, found by a few linear programs in turn.
 
-        errors  standard errors by which every pair counts less while the plan is made: of pairs that look alike it
-                takes the one that was seen more often. The plan itself is judged without them
+        errors  number of standard errors subtracted from the value of every pair while planning, so that of two similar
+                pairs the one seen more often is taken. The plan itself is judged without this penalty
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
         need = np.zeros(len(self.b)) if start is None else start.need
@@ -229,7 +252,10 @@ class PlannedSearch:
     def _judge(
         self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
     ) -> Planned:
-        """What a test of π will need: with the power of γ at which that costs least, or the one of a plan before."""
+        """Return π with the slack that its test will need; lam None means the prices of `like`.
+
+        The power of γ is that of the earlier plan `like`; without one, the power that needs the least slack.
+        """
         seen = model.evaluate(pi)
         lam = (np.zeros(len(self.b)) if like is None else like.lam) if lam is None else lam
         weights = np.where(lam > 0, lam, 1e-6 * max(float(lam.max(initial=0.0)), 1.0))
@@ -242,14 +268,14 @@ class PlannedSearch:
     def _need(
         self, seen: PolicyEstimate, power: float, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
-        """The slack [I] that a test of so many steps needs, if the doubt of the model is by this factor smaller."""
+        """Return the slack [I] that a test of `steps` steps needs; `smaller` scales the model's standard error."""
         source = self.explored.episodes(Mixture.single(seen.pi), seen.V, power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
         errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
         return slack_needed(seen.spread(power)[1:], reach, n, delta, errors, smaller * seen.doubt[1:])
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
-        """Test one policy on fresh episodes: half of the budget, and the rest if it should pass then."""
+        """Test one policy on fresh episodes: with half of the budget, then with the rest if the test can still pass."""
         if planned is None:
             source, likely = self.explored.episodes(mixture, None, 0.5), None
         else:
@@ -265,7 +291,9 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Walk by a plan, and by a policy that explores, both softened by a few uniform actions; returns the steps."""
+    """Draw episodes by a plan and by an exploring policy, each mixed with a few uniform actions; return the steps
+    taken.
+    """
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0
     for i, (part, own) in enumerate(((1 - CURIOUS, pi), (CURIOUS, curious))):
@@ -274,5 +302,5 @@ def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, ste
 
 
 def _reward(model: EstimatedModel, mixture: Mixture) -> float:
-    """J_r of a mixture on the model."""
+    """Return J_r of a mixture on the estimated model."""
     return float(mixture.weights @ [model.evaluate(pi).J[0] for pi in mixture.pi])

@@ -1,4 +1,4 @@
-"""The policies of a run on a simulator that may be certified: iterates, the safest one, constant ones."""
+"""The candidates of a run on a simulator: late and promising iterates, the safest policy, and constant policies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 
 @dataclass(frozen=True, eq=False)
 class LateIterates:
-    """Policies of a run on a simulator as candidates.
+    """The candidate policies of a run on a simulator.
 
-    source  from a mixture of them to its episodes
-    named   which of them are more than iterates, for comparison
+    late    the candidates, as one mixture
+    source  a function from a mixture of candidates to its source of episodes
+    named   {name: index} of the candidates that are not iterates, for comparison
     """
 
     late: NetworkMixture
@@ -46,12 +47,19 @@ class LateIterates:
         return self.source(mixture)
 
 
+<<<<<<< HEAD
 def gather_candidates(
     sampler: Any, run: Run, b: Array, kappa: Array, extra: Array | None
 ) -> tuple[NetworkMixture, dict[str, int]]:
     """Return the candidates of a run, and which of them are not iterates; `extra` [n, d] is what it began from.
 
     kappa  the slack [I] that a test will ask for; a batch of few episodes may err by half of that
+=======
+def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
+    """Return the candidates of a run, and {name: index} of those that are not iterates.
+
+    extra  θ [n, d] of the policies that the run began from, as further candidates
+>>>>>>> main
     """
     K = len(run.trace)
     index = np.union1d(
@@ -72,11 +80,16 @@ def _safest(run: Run) -> dict[str, Array]:
     return {"the safest policy found": course.safe} if isinstance(course, Course) else {}
 
 
+<<<<<<< HEAD
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
     """Return the iterates from `first` on that mixtures would use by running means of Ĵ [K, 1+I], with these margins.
 
     A margin has at most I + 1; where none keeps it, those of the safest mixture take their place.
     """
+=======
+def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
+    """Return at most I + 1 iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I]."""
+>>>>>>> main
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""How the budget of a run on a simulator is planned: the share for learning, κ, and the episodes of a batch."""
+"""Plan the budget of a run on a simulator: the share for learning, κ, and the number of batches for the critics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDLESS = 0.2  # the same spread without a horizon, where the length of an episo
 
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:
-    """Refuse to learn where nothing would be left to certify with."""
+    """Raise InputError if the budget leaves too few episodes for choice and certificate."""
     candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
     least = least_episodes(candidates) * episode_steps(statement)
     if (1 - LEARNING[0]) * budget < least:
@@ -47,7 +47,7 @@ def check_limits(s: Statement) -> None:
 
 
 def learning_share(s: Statement, budget: float, delta: float) -> float:
-    """Return the share of the budget for learning: half, or less where the rest would ask for most of the slack."""
+    """Return the share of the budget for learning: half, or less if the certificate would then need too much slack."""
     if not _bounded(s):
         return LEARNING[0]
     enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
@@ -55,7 +55,7 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 
 
 def rarity(s: Statement) -> float:
-    """Return the largest slack there is as a share of the range of an episode's sum; the least over all limits."""
+    """Return the largest possible slack as a share of the range of an episode's sum; the smallest over all limits."""
     if not _bounded(s):
         return 1.0
     assert s.bounds is not None
@@ -64,15 +64,15 @@ def rarity(s: Statement) -> float:
 
 
 def kept_batches(s: Statement) -> int:
-    """Return how many batches the critics learn from."""
+    """Return the number of recent batches that the critics learn from; more if violations are rare."""
     return KEPT if rarity(s) < RARE else 1
 
 
 def with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """Return the method with κ as given; or with what a certificate from the budget will need, at most TIGHTEST of the
-    largest slack that there is.
+    """Return the method with κ decided, if it is "auto": the slack that a certificate from the budget will need.
 
-    Without bounds there is no certificate from samples to prepare for: then one hundredth of the limit's size.
+    κ is at most the share TIGHTEST of the largest possible slack. Without declared bounds there will be no certificate
+    from samples, and κ is one hundredth of each limit.
     """
     s, given = statement, getattr(method, "kappa", 0.0)
     if not s.I or given != "auto":
@@ -95,7 +95,9 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """The slack [I] that a certificate from so many steps will need, and what there should be room for."""
+    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] that should be
+    available.
+    """
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
     spread = ENDLESS if s.horizon is None else SPREAD

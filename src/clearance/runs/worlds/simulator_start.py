@@ -1,4 +1,4 @@
-"""Where a run on a simulator begins: at another run, at a policy, or at a rule that is imitated."""
+"""The start of a run on a simulator: from another run, from a policy, or from a rule that is imitated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What `init` was: a policy, λ by the names of the constraints, and what a run has learned beside it."""
+    """The content of `init`: a policy or a rule, λ by the names of the constraints, and the earlier run's state."""
 
     mixture: NetworkMixture | None
     origin: str
@@ -51,7 +51,7 @@ class Source:
 
 
 def read_source(init: Any) -> Source:
-    """Return what `init` of `solve` holds."""
+    """Load the argument `init` of `solve`: a run, a policy, a file or a rule."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         return _from_run(run_reader.load(init))
     if isinstance(init, RunFolder):
@@ -72,13 +72,13 @@ def read_source(init: Any) -> Source:
 
 
 def rule_name(rule: Any) -> str:
-    """Return the name of a rule, by which its user knows it again."""
+    """Return the qualified name of a rule, or of its class."""
     named = rule if hasattr(rule, "__qualname__") else type(rule)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def as_mixture(policy: NetworkRunner) -> NetworkMixture:
-    """Return a policy by `load_policy` as the mixture that its file holds."""
+    """Convert a policy from `load_policy` to the `NetworkMixture` that its file holds."""
     own = NetworkPolicy.from_description(policy.form.description())
     return NetworkMixture(own, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
 
@@ -107,7 +107,10 @@ def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
 
 
 def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: np.uint64, most: float) -> Start:
-    """Return the start of a run at a network that acts as the rule does; it is a candidate too."""
+    """Return the start of a run at a network trained to imitate the rule; the network is a candidate too.
+
+    most  the largest number of environment steps for the episodes of the rule
+    """
     assert source.rule is not None
     near = getattr(simulator, "near", simulator)
     theta, normaliser, steps = imitate(near, sampler.policy, source.rule, key, most)
@@ -116,8 +119,10 @@ def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: 
 
 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
-    """Return the start of a run: θ, λ and critics of the last iterate where they are known and fit, else the likeliest
-    component of the policy. Multipliers are found again by the names of their constraints.
+    """Return the start of a run at the last iterate of an earlier run: its θ, λ and critics, as far as they fit.
+
+    Without a state that fits, θ is that of the mixture component with the largest weight. Multipliers are matched by
+    the names of their constraints.
     """
     mixture = source.mixture
     assert mixture is not None
@@ -140,7 +145,7 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
 
 
 def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
-    """The sampler's memory before a first batch, with the normaliser that θ was learned with."""
+    """Return the sampler's initial memory, with the observation normaliser that θ was learned with."""
     memory = sampler.begin()
     if isinstance(sampler, Practical):
         return memory._replace(normaliser=Normaliser(*(real(x) for x in normaliser)))

@@ -1,4 +1,4 @@
-"""Simulators as the pipeline sees them: learning, choice among the late iterates, certificate, within one budget."""
+"""The adapter for simulators: learning, choice among the late iterates and certificate, within one budget."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ TABLES = "critic", "trajectory", "generative"  # draws that need a table of stat
 
 @dataclass(frozen=True, eq=False)
 class SimulatorWorld(World):
-    """A JAX environment, a Gymnasium problem, or a fleet of either."""
+    """The adapter for a JAX environment, a Gymnasium problem, or a fleet of workers for either."""
 
     problem: Simulator
 
@@ -90,7 +90,7 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
-        """A simulator knows its values, or it is sampled: there is nothing to choose."""
+        """Return "exact" if the simulator can compute its values, else "samples"; refuse another kind in `asked`."""
         kind: EvidenceKind = "samples" if self.problem.exact is None else "exact"
         if asked not in (None, kind):
             raise InputError(f"evidence of {self.statement.name} is {kind!r}, got {asked!r}: leave it out")
@@ -140,7 +140,7 @@ class SimulatorWorld(World):
         return begin_at(source, sampler, self.statement.names)
 
     def settle(self, task: Task, margin: None) -> Settled:
-        """No margin is measured on a simulator: κ follows from the budget."""
+        """Decide K, N, κ and the share of the budget for learning; no margin is measured on a simulator."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
         share = learning_share(s, budget, share_of(1) * task.delta)
@@ -165,7 +165,7 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: None) -> int:
-        """The steps that compare lanes with each other, before the first episode that counts."""
+        """Return the environment steps of the check that lanes are independent, made before learning."""
         return self.problem.lane_check.steps if self.problem.exact is None else 0
 
     def search_budget(self, task: Task, spent: int) -> float:
@@ -181,7 +181,7 @@ class SimulatorWorld(World):
         return LateIterates(late, lambda mixture: _compared(problem, network_episodes(problem, mixture)), named)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
-        """The late iterates whose values are finite, or all of them where none is."""
+        """Return the late iterates with finite exact values; if none has them, all late iterates without values."""
         late, _ = self._late(settled, run)
         J, lower, upper = _exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
@@ -199,16 +199,16 @@ class SimulatorWorld(World):
         return Choice(self._candidates(problem, late, named), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """What the first policy earned, what the safest one does, and doing nothing, where that is a candidate."""
+        """Return J of the first policy, of the safest policy found and of constant policies, if they are candidates."""
         first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """The safest mixture."""
+        """Return the mixture of the candidates with the largest smallest slack."""
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
-        """CERTIFIED where the proven lower bounds of the exact values keep every limit."""
+        """Return the exact certificate: CERTIFIED if the proven lower bounds of the values meet every limit."""
         used, s = policy.weights > 0, self.statement
         w, (parts, low, high) = policy.weights[used], (x[used] for x in _exact_values(self.problem, policy))
         lower = np.array([average_down(w, x) for x in low.T])
@@ -277,7 +277,7 @@ class SimulatorWorld(World):
         return self.complete(replace(found, env_steps=seen.steps + checked))
 
     def identify(self, policy: NetworkMixture) -> str:
-        """What is asked of the simulator, its shapes and lanes, and the policy; the simulator's code is not known."""
+        """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it."""
         own, norm = policy.policy.description(), policy.normaliser._asdict()
         arrays = {"weights": policy.weights, "theta": policy.theta, **norm}
         return digest(["simulator", self.describe().identity, own], arrays)
@@ -291,7 +291,9 @@ class SimulatorWorld(World):
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: NetworkMixture | None) -> list[str]:
-        """What the verdict rests on beside the samples; nothing where all randomness is ours, as with JAX."""
+        """Return the assumptions that the verdict needs beside the samples; none for network policies on JAX
+        environments.
+        """
         near: Any = getattr(self.problem, "near", self.problem)
         if isinstance(near, Environment):
             return [] if policy is not None else [RULE]
@@ -301,14 +303,14 @@ class SimulatorWorld(World):
         return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
 
     def _tails(self) -> list[str]:
-        """What limits on chances and tails are about, in words."""
+        """Return phrases that explain the limits on single episodes (P(…), CVaR), for the scope of the certificate."""
         s, slip = self.statement, f"a share of {self.problem.slip:g}"
         rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
         nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
         return [*s.tail_words, *rounding, *nu]
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """A reward that declares no bounds has none in the certificate; of a CVaR only its upper bound is known."""
+        """Remove bounds that cannot be known: of a reward without declared bounds, and lower bounds of CVaR."""
         s = self.statement
         for i in np.flatnonzero(s.one_sided).tolist():
             least = -cost_range(self.problem, i)[0]
@@ -328,7 +330,7 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ the run folder
 
     def describe(self) -> ProblemDescription:
-        """The statement, and all that the bits of a run depend on beside the simulator's code."""
+        """Describe the problem for the run folder: its statement, shapes and number of lanes, but not its code."""
         sim = self.problem
         shapes = {"observation": list(sim.obs_shape), "action": describe_space(sim.action), "lanes": sim.n}
         data = {"schema": PROBLEM, **describe_statement(self.statement), **shapes}
@@ -355,9 +357,9 @@ class SimulatorWorld(World):
 
 
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """An error unless the simulator shows the policy as much of the costs so far as it was made for.
+    """Raise InputError unless the simulator adds the same costs so far to its observations as the policy was made for.
 
-    Else what is certified would act on other numbers than what is saved.
+    Otherwise the certified policy would see other inputs than the saved one.
     """
     if policy.memory != simulator.memory:
         kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
@@ -366,7 +368,7 @@ def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
 
 
 def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
-    """Return the mixture, if it is for these observations and actions."""
+    """Return the mixture unchanged; raise InputError if it does not fit the simulator's observations and actions."""
     if not isinstance(mixture, NetworkMixture):
         where = "run in this process: leave out a fleet or an executor"
         rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
@@ -382,14 +384,14 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """The episodes, early compared with late; pure functions of JAX are taken at their word, rules are not."""
+    """Return the episodes with a check that early and late ones agree; network policies on JAX environments skip it."""
     if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 
 
 def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
-    """Exact J of every component with its lower and upper bounds, each [M, 1+I]."""
+    """Return the exact J of every mixture component with lower and upper bounds, each [M, 1+I]."""
     assert simulator.exact is not None
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
@@ -397,7 +399,7 @@ def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array,
 
 
 def _explain(J: Array) -> str:
-    """Say how exact values J [1+I] were found, or why there are none."""
+    """Return how the exact values J [1+I] were found, or why there are none, in words."""
     if np.isnan(J).any():
         return "the policy's numbers are not finite in float32, so it has no values"
     if np.isinf(J).any():

@@ -1,4 +1,4 @@
-"""Environments with finitely many observations as the pipeline sees them: a table, learned and certified by samples."""
+"""The adapter for environments with finitely many observations, learned as a table and certified by samples."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_RESUMED = "a run on a table cannot be resumed: solve it again"
 
 @dataclass(frozen=True, eq=False)
 class TableSampler(Sampler):
-    """What `TabularExploration` walks in; it draws nothing for gradients."""
+    """A sampler that gives `TabularExploration` access to the environment; it draws no batches for gradients."""
 
     problem: TabularProblem
     policy: SoftmaxPolicy
@@ -56,7 +56,7 @@ class TableSampler(Sampler):
 
 @dataclass(frozen=True, eq=False)
 class TabularWorld(World):
-    """A black box with a table of observations."""
+    """The adapter for a black-box environment with finitely many observations."""
 
     problem: TabularProblem
 

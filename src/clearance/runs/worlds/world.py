@@ -1,4 +1,4 @@
-"""What the pipeline asks of a kind of problem: the `World` protocol, one small adapter for each kind.
+"""The `World` protocol: everything that the pipeline needs from a kind of problem. Each kind has one adapter:
 
     finite models    `finite_world.FiniteWorld`          simulators    `simulator_world.SimulatorWorld`
 
@@ -28,7 +28,7 @@ NO_EXACT = "the values of this problem are not known exactly: leave out evidence
 
 
 class NamedLimits(Limits, Protocol):
-    """What is asked of a problem, with the names of its constraints, and which of them were written as costs."""
+    """The limits of a problem, with the names of its constraints and whether the user wrote each as a cost."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -38,32 +38,32 @@ class NamedLimits(Limits, Protocol):
 
 
 class Margin(Protocol):
-    """What was measured of the Slater margin φ = max_π min_i (J_gi(π) − b_i)."""
+    """A measurement of the Slater margin φ = max_π min_i (J_gi(π) − b_i)."""
 
     @property
     def slater(self) -> float:
-        """φ, or a lower confidence bound of it."""
+        """φ, or a lower confidence bound of φ."""
         ...
 
     @property
     def steps(self) -> int:
-        """Environment steps that measuring it took."""
+        """The number of environment steps that the measurement took."""
         ...
 
     def save(self, path: AnyPath, /) -> None:
-        """Write it as plain arrays."""
+        """Write the margin to an .npz file of plain arrays."""
         ...
 
 
 class Start(NamedTuple):
-    """Where a run begins that does not begin from nothing: `init` of `solve`.
+    """The point at which a run with `init` begins.
 
     theta, lam  θ¹ [d] and λ¹ [I]
-    memory      what the sampler carries from batch to batch, critics for example
-    candidates  θ [m, d] of policies to choose from beside the iterates
-    steps       environment steps that it took to find it
-    origin      where it comes from, in words, for the certificate
-    rule        the rule of the user's own that was imitated; it is a candidate too
+    memory      the initial memory of the sampler, such as its critics
+    candidates  θ [m, d] of further policies to choose from, beside the iterates
+    steps       environment steps that were needed to find this start
+    origin      where the start comes from, in words, for the certificate
+    rule        the user's rule that was imitated, if any; it is a candidate too
     """
 
     theta: Array
@@ -76,7 +76,7 @@ class Start(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What `solve` was asked for; a run is a function of it. `budget` None: the world's own."""
+    """All arguments of `solve`, which determine the run. With `budget` None, the world's default budget is used."""
 
     world: World
     sampler: Sampler
@@ -91,10 +91,10 @@ class Task(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What follows from the margin: the method with K, N and κ decided, Λ, and what learning may spend.
+    """The settings that are decided once the margin is known: the method with K, N and κ, Λ, and the learning budget.
 
-    d_sum  zeros [S, A] where the exact J and the occupancies of the iterates are recorded
-    extra  θ [m, d] of policies to choose from beside the iterates, of a run that began from them
+    d_sum  zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
+    extra  θ [m, d] of further candidates beside the iterates, if the run began from a policy
     """
 
     sampler: Sampler
@@ -107,8 +107,11 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from, and the safe one to fall back to: its weights among them, and steps kept for it;
-    spent: environment steps that preparing the choice took.
+    """The policies to choose from by samples.
+
+    fallback  weights of a safe mixture of the candidates, tested last; None if there is none
+    reserve   environment steps reserved for testing the fallback
+    spent     environment steps that preparing the choice took
     """
 
     candidates: Candidates
@@ -118,7 +121,7 @@ class Choice(NamedTuple):
 
 
 class ExactValues(NamedTuple):
-    """Exact values J [n, 1+I] of candidates, bounds of their errors, and the scale of each J_g [I]."""
+    """Exact values J [n, 1+I] of n candidates, bounds on their errors, and the scale of each J_g [I]."""
 
     J: Array
     error: Array | float
@@ -126,14 +129,14 @@ class ExactValues(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """Another policy of a run, and what is guaranteed of it."""
+    """Another policy of a run, with its guarantee in words."""
 
     policy: Any
     guarantee: str
 
 
 class ProblemDescription(NamedTuple):
-    """The problem of a run as its folder holds it: its sha256, the name of its file, and what writes that."""
+    """A problem as stored in a run folder: its sha256, the name of its file, and the function that writes the file."""
 
     identity: str
     file: str
@@ -141,92 +144,101 @@ class ProblemDescription(NamedTuple):
 
 
 class PolicyDescription(NamedTuple):
-    """The policy class of a run as its folder holds it: plain data, and further files with what writes them."""
+    """A policy class as stored in a run folder: plain data, and further files {name: function that writes it}."""
 
     data: dict[str, Any]
     files: dict[str, Callable[[AnyPath], None]] = {}  # noqa: RUF012
 
 
 class World(Protocol):
-    """One kind of problem, as the pipeline sees it. A class that inherits from it gets defaults for what is optional:
-    no margin to measure, no exact values, no other policies than the chosen one and the last.
+    """An adapter that gives the pipeline one interface to one kind of problem.
+
+    A class that inherits from it gets defaults for the optional parts: no margin to measure, no exact values, and no
+    policies besides the selected one and the last.
     """
 
     problem: Any
 
     @property
     def statement(self) -> Any:
-        """What is asked: `NamedLimits`."""
+        """The limits and names of the problem (`NamedLimits`)."""
         ...
 
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
-        """Return the kind of evidence there will be; an error where what is asked for cannot be had."""
+        """Return the kind of evidence of this run; raise InputError if the kind in `asked` is not possible."""
         ...
 
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return the sampler given, or the one that the method needs; an error where they do not fit together."""
+        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit
+        together.
+        """
         ...
 
     def read_init(self, init: Any) -> Any:
-        """Return what `init` of `solve` holds; its `policy_class` is the class to learn in, None: the world's own."""
+        """Load the argument `init` of `solve`.
+
+        `policy_class` of the result is the policy class to learn in; None means the default class.
+        """
         raise InputError("init is for finite models and simulators: leave it out")
 
     def begin_from(self, source: Any, sampler: Sampler, seed: int, budget: float | None) -> Start:
-        """Return where a run with this sampler begins; `source` is what `read_init` gave."""
+        """Return the start of a run with this sampler; `source` is the result of `read_init`."""
         raise InputError("init is for finite models and simulators: leave it out")
 
     def measure_margin(self, task: Task) -> Margin | None:
-        """Return the Slater margin, if this kind of problem has one to measure before learning."""
+        """Measure the Slater margin before learning; None if this kind of problem does not need it."""
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Decide what was left open: K, N, κ, Λ, and what learning may spend."""
+        """Decide the settings that were left open: K, N, κ, Λ, and the learning budget."""
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: Any) -> int:
-        """Return the environment steps that were spent before learning."""
+        """Return the number of environment steps spent before learning."""
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
-        """Return the environment steps that are left for choice and certificate."""
+        """Return the number of environment steps left for choice and certificate; `spent` are those used so far."""
         ...
 
     def exact_choice(self, settled: Settled, run: Run, margin: Any) -> tuple[Any, ExactValues]:
-        """Return the policies to choose from with their exact values, where the evidence is exact."""
+        """Return the policies to choose from with their exact values, for exact evidence."""
         raise InputError(NO_EXACT)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: Any, budget: float) -> Choice:
-        """Return the policies to choose from, as many as so many environment steps can tell apart.
+        """Return the policies to choose from by samples; a larger budget allows more of them.
 
-        A world whose `search` makes its own candidates has none.
+        A world that overrides `search` with its own candidates does not need this.
         """
         raise TypeError(f"{type(self).__name__} has neither candidates nor a search of its own")
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return what other policies are worth, J [1+I] by name, by the estimates of a search, for comparison."""
+        """Return J [1+I] of other policies by name, estimated in a search, for comparison in the certificate."""
         return {}
 
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return the search for the best certified policy by samples: among `sampled_choice`, unless there is more."""
+        """Return the search for the best certified policy by samples; by default among the policies of
+        `sampled_choice`.
+        """
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
         return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
-        """Return the one policy of the class with exactly the values of a mixture; None where none is known."""
+        """Return one policy of the class that has exactly the values of a mixture; None if no such policy is known."""
         return None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
-        """Return the policy to give back where no mixture of the candidates meets the limits by exact values."""
+        """Return the policy to fall back to if no mixture of the candidates meets the limits by exact values."""
         raise InputError(NO_EXACT)
 
     def certify(self, policy: Any, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -234,24 +246,24 @@ class World(Protocol):
         raise InputError(NO_EXACT)
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:
-        """Certify any policy that this kind of problem can be given; see `clearance.certify` for the arguments."""
+        """Certify any policy that this kind of problem accepts; the arguments are those of `clearance.certify`."""
         ...
 
     def identify(self, policy: Any) -> str | None:
-        """Return a digest of problem and policy, by which a ledger of tests finds them again; None if there is none."""
+        """Return a digest of problem and policy by which the ledger recognises a repeated test; None if unknown."""
         return None
 
     def scope(self, policy: Any) -> str:
-        """Return what a certificate of this policy holds for, in words."""
+        """Return a sentence that says for which system and criterion a certificate of this policy holds."""
         ...
 
     def limits(self) -> dict[str, Any]:
-        """Return what a certificate says of the limits beside b: their names, and which of them are costs."""
+        """Return the certificate's fields about the limits beside b: names, and which of them are costs."""
         s = self.statement
         return {"names": list(s.names), "costs": list(s.costs)}
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """Return a certificate from samples without what this problem cannot know."""
+        """Return a certificate from samples, with fields removed that this problem cannot know."""
         return certificate
 
     def last_policy(self, settled: Settled, state: State) -> Any:
@@ -259,7 +271,7 @@ class World(Protocol):
         ...
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
-        """Return the other policies of a run, with what is guaranteed of each."""
+        """Return the other policies of a run by name, each with its guarantee."""
         return {}
 
     # ------------------------------------------------------------------------------------------------ the run folder
@@ -277,9 +289,9 @@ class World(Protocol):
     def restore_sampler(self, data: dict[str, Any], policy: Any) -> Sampler: ...
 
     def read_margin(self, path: AnyPath) -> Margin | None:
-        """Return the margin that was written to the run folder, where there is one."""
+        """Read the margin from the run folder; None if this kind of problem has none."""
         return None
 
     def repeats(self) -> tuple[bool | None, str]:
-        """Return whether the problem is deterministic given its seed (None: not known), and a sentence if it is not."""
+        """Return whether the problem is deterministic given its seed (None: unknown), and a sentence if it is not."""
         return None, ""

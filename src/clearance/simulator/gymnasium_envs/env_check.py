@@ -1,4 +1,4 @@
-"""check_env: what is wrong with an environment, one line each, and whether it is deterministic given its seed."""
+"""check_env: report what is wrong with an environment, and whether it is deterministic given its seed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHORT = 64  # steps of a walk that is made before a run, in every lane
 
 @dataclass(frozen=True)
 class Checked:
-    """What `check_env` found.
+    """The result of `check_env`.
 
-    wrong          what must be fixed, one line each;  notes: what is worth knowing
-    deterministic  given its seed: two walks from the same seeds with the same actions agree in every bit; None if no
-                   walk could be made. Only then does a resumed run give the same bits
+    wrong          errors that must be fixed, one line each;  notes: further observations
+    deterministic  whether two runs with the same seeds and actions agree in every bit; only then is a resumed run
+                   bit-identical. None if the environment could not be run
     """
 
     name: str
@@ -44,10 +44,10 @@ class Checked:
 
 
 def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Checked:
-    """Run an environment twice with random actions and report what is wrong with it.
+    """Run an environment twice with random actions, and report what is wrong with it.
 
-    env    what `cl.gymnasium` takes, with the same keywords (`constraints`, `limits`, …), or a problem from it
-    steps  in every lane; of an id two lanes unless `num_envs` says otherwise
+    env    an argument of `cl.gymnasium`, with the same keywords (`constraints`, `limits`, …), or a problem
+    steps  steps of every lane; an environment given by id has two lanes unless `num_envs` is given
     """
     name = env if isinstance(env, str) else type(env).__name__
     if isinstance(env, Gym):
@@ -71,9 +71,9 @@ def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Che
 
 
 def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
-    """Whether two short walks from the same seeds agree in every bit, and where they part; None if none could be made.
+    """Return whether two short runs with the same seeds agree in every bit, and where they differ; None if they failed.
 
-    JAX environments are pure functions, and are taken at their word.
+    JAX environments are pure functions, and count as deterministic without a check.
     """
     if not hasattr(simulator, "walk"):
         return True, ""
@@ -99,7 +99,7 @@ def _check(problem: Gym, T: int, seed: int) -> Checked:
 
 
 def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
-    """Return whether other seeds give other episodes, and whether lanes are independent."""
+    """Return notes if other seeds give the same episodes, or if lanes may depend on each other."""
     other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
         said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
@@ -110,7 +110,7 @@ def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
 
 
 def _check_in_jax(env: Any, seed: int) -> Checked:
-    """Pure functions are deterministic; a batch of steps by a policy at its beginning must keep what was declared."""
+    """Check a JAX environment on one batch of steps of an untrained policy; pure functions are deterministic."""
     from clearance.simulator.policies.network_policy import Design
     from clearance.simulator.samplers.actor_critic import Practical
 
@@ -137,7 +137,7 @@ def _walk(problem: Gym, T: int, seed: int, first_seed: int | None = None) -> Ste
 
 
 def _difference(a: Steps, b: Steps) -> str | None:
-    """Return where two walks first differ, or None."""
+    """Return where two runs first differ, in words; None if they agree."""
     if a.valid.shape != b.valid.shape:
         return "walks of different length"
     names = ("obs", "after", "h", "terminated", "truncated", "valid")
@@ -183,7 +183,7 @@ def _of_signals(problem: Gym, steps: Steps) -> list[str]:
 
 
 def _of_space(problem: Gym, steps: Steps) -> list[str]:
-    """Observations outside the space that the environment declares."""
+    """Return an error for the first observation outside the space that the environment declares."""
     box = _declared_bounds(problem)
     if box is None:
         return []

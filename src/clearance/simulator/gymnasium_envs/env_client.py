@@ -1,9 +1,9 @@
-"""Environments in side processes: of another interpreter, or of this one to keep several cores busy.
+"""Run environments in side processes: under another Python interpreter, or under this one to use several cores.
 
     cl.gymnasium(cl.SideProcess("safety_gymnasium:make", "SafetyPointGoal1-v0", python="/opt/py310/bin/python"), …)
 
-A side process is started afresh (never forked: a fork after JAX has started its threads may hang) and runs
-`env_server.py` with the interpreter that is asked for. What goes over the Unix socket is described there.
+A side process is started afresh, because forking after JAX has started its threads may hang. It runs `env_server.py`
+with the requested interpreter; that file describes the messages on the Unix socket.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LARGEST = 2**30  # bytes of the observations of one step
 
 @dataclass(frozen=True)
 class SideProcess:
-    """An environment for `cl.gymnasium` that runs in other processes, perhaps under another Python.
+    """An environment for `cl.gymnasium` that runs in other processes, if needed under another Python.
 
-    make       "package.module:callable" that gives an environment, for instance "gymnasium:make"
-    id         its first argument, if any;  kwargs: further ones, such as JSON holds
-    python     the interpreter; this one unless given
-    processes  how many share the lanes
-    patience   seconds that one answer may take, the making of the environments included; a silent process is ended
+    make       "package.module:callable" that returns an environment, for instance "gymnasium:make"
+    id         its first argument, if any;  kwargs: further arguments, which must be JSON data
+    python     the interpreter (default: this one)
+    processes  the number of processes that share the lanes
+    patience   seconds to wait for one answer, including the creation of the environments; a silent process is killed
     """
 
     make: str
@@ -66,7 +66,7 @@ class SideProcess:
 
 
 class Declared(NamedTuple):
-    """What a side process says of its environments."""
+    """The observation shape, dtype and action space that a side process reports."""
 
     obs: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -74,7 +74,7 @@ class Declared(NamedTuple):
 
 
 class _End:
-    """This end of one side process with n lanes, the first of which is lane `first` of all."""
+    """The connection to one side process with n lanes; `first` is the index of its first lane."""
 
     def __init__(self, asked: SideProcess, first: int, n: int, names: Sequence[str], least: float) -> None:
         self.first, self.n, self.patience = first, n, asked.patience
@@ -119,7 +119,7 @@ class _End:
             self.link.sendall(frame)
 
     def receive(self, size: int) -> memoryview:
-        """Return the body of an answer, or the fault that it reports."""
+        """Return the body of an answer; raise Fault if the answer reports one."""
         with self._talking("said"):
             kind = bytes(env_server.receive(self.link, 1))
             if kind == env_server.FINE:
@@ -130,13 +130,13 @@ class _End:
         raise Fault(self.first + lane, what, value)
 
     def receive_text(self) -> Any:
-        """Return a text that follows the body of an answer."""
+        """Return the JSON text that follows the body of an answer."""
         with self._talking("said"):
             return env_server.receive_text(self.link, self.patience)
 
     @contextmanager
     def _talking(self, did: str) -> Iterator[None]:
-        """What ends the talk is a fault that says so: a process that did nothing, died, or sent what it must not."""
+        """Turn communication errors in the block into a Fault: the process was silent, died or broke the protocol."""
         try:
             yield
         except TimeoutError:
@@ -150,7 +150,7 @@ class _End:
         return Fault(self.first, f"the side process {what}", None)
 
     def _give_up(self, why: str) -> str:
-        """End a process that does not keep to the protocol; why."""
+        """Kill a process that does not follow the protocol, and return the reason in words."""
         self.process.kill()
         self.close()
         return f"{why} and was ended"
@@ -165,9 +165,9 @@ class _End:
 
 
 def read_declaration(said: Any, n: int) -> Declared:
-    """Return the spaces that a side process declares; ValueError if it declares none, or too large ones.
+    """Return the spaces that a side process declares; raise ValueError if they are missing, malformed or too large.
 
-    All memory that its answers take later follows from these, and so do the sizes of the answers.
+    They determine the sizes of all later answers, and so the memory that these need.
     """
     if not (isinstance(said, dict) and {"obs", "dtype", "action"} <= set(said)):
         raise ValueError("no description of an environment")
@@ -184,7 +184,7 @@ def read_declaration(said: Any, n: int) -> Declared:
 
 
 def _is_action(action: dict[str, Any]) -> bool:
-    """Return whether this describes a space of actions as `env_lanes.action` does."""
+    """Return whether the data describes an action space in the form of `env_lanes.action`."""
     fields = {"discrete": ("n",), "multi-discrete": ("nvec",), "box": ("low", "high")}.get(str(action.get("kind")))
     if fields is None or not all(name in action for name in fields):
         return False
@@ -201,7 +201,7 @@ def _read_fault(told: Any, n: int) -> tuple[int, str, Any]:
 
 
 def _end(link: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """A side process leaves when its socket closes; one that hangs is ended."""
+    """Close the socket, which makes the side process exit; kill it if it does not exit in time."""
     link.close()
     try:
         process.wait(timeout=5)
@@ -211,7 +211,7 @@ def _end(link: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 class RemoteEnvLanes:
-    """Lanes in side processes; see `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes` for what lanes do."""
+    """Lanes in side processes, with the interface of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`."""
 
     def __init__(self, asked: SideProcess, n: int, names: Sequence[str], least: float) -> None:
         self.asked, self.least = asked, least
@@ -264,7 +264,7 @@ class RemoteEnvLanes:
         return unpack(end.receive_text()["obs"]), self.row
 
     def first(self) -> RemoteEnvLanes:
-        """Return one lane in a side process of its own."""
+        """Return one lane in a new side process."""
         return RemoteEnvLanes(self.asked, 1, self.names, self.least)
 
     def _row_bytes(self, end: _End) -> int:
@@ -289,7 +289,7 @@ class RemoteEnvLanes:
 
 
 def _answers(expected: list[tuple[_End, int]]) -> list[tuple[_End, memoryview]]:
-    """Read the answers of all ends, of so many bytes each; all of them before a fault is raised."""
+    """Read the answers of all side processes, of the given sizes; raise the first Fault after all are read."""
     bodies: list[tuple[_End, memoryview]] = []
     faults: list[Fault] = []
     for end, size in expected:

@@ -1,9 +1,11 @@
-"""Environment objects side by side, in this process or in another (`clearance.simulator.gymnasium_envs.env_server`).
+"""Run environment objects side by side, in this process or in another
+(`clearance.simulator.gymnasium_envs.env_server`).
 
-This file stands alone: Python 3.8 or newer, NumPy and the environment's own package, nothing of clearance. So the
-interpreter of an old package can run it, and both ends of a bridge read steps and costs by the same lines.
+This file stands alone: it needs Python 3.8 or newer, NumPy and the environment's own package, but nothing of clearance.
+So the interpreter of an old package can run it, and both sides read steps and costs with the same code.
 
-Two dialects are spoken, told apart by what the values are and never by their number alone (Gymnax gives six, too):
+Two forms of a step are accepted, recognised by the types of the values and not only by their number (Gymnax also
+returns six):
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
     Safety-Gymnasium   obs, reward, cost, terminated, truncated, info
@@ -19,7 +21,7 @@ import numpy as np
 
 
 class Fault(Exception):
-    """An environment did what it must not: in which lane, what, and with which value."""
+    """An error of an environment: its lane, a description, and the wrong value."""
 
     def __init__(self, lane: int, what: str, value: Any = None) -> None:
         super().__init__(what)
@@ -41,12 +43,12 @@ class Row:
 
 
 class EnvLanes:
-    """n environment objects in a loop, which costs less per step than Gymnasium's own vector environment.
+    """n environment objects stepped in a loop, which costs less per step than Gymnasium's own vector environment.
 
-    names  of the costs [I]
-    own    where costs come from: None for the environment's own, or f(obs, action, next_obs, info)
-    given  the observations [n] as the environments gave them, in copies: environments often return an array that they
-           change in the next step, and rules and cost functions may change what they are handed
+    names  the names of the costs [I]
+    own    the user's cost function f(obs, action, next_obs, info); None: the environment reports its costs
+    given  the observations [n] as the environments returned them, copied: environments often return an array that they
+           change in the next step, and rules and cost functions may change their arguments
     """
 
     def __init__(self, envs: Any, names: Any, own: Any = None) -> None:
@@ -60,7 +62,7 @@ class EnvLanes:
         self.obs = np.zeros((self.n, *self.obs_shape), self.dtype)
 
     def reset(self, seeds: Any, which: Any = None) -> Any:
-        """Begin an episode in the lanes `which` [n] (all unless given), each with its seed; the observations [n, …]."""
+        """Reset the lanes `which` [n] (default: all), each with its seed, and return the observations [n, …]."""
         for i, env in enumerate(self.envs):
             if which is None or which[i]:
                 try:
@@ -74,7 +76,7 @@ class EnvLanes:
         return self.obs
 
     def step(self, actions: Any, live: Any) -> Row:
-        """One step in the lanes that are `live` [n]."""
+        """Step the lanes that are `live` [n]."""
         native = self.native(actions)
         self.row.valid[:] = live
         for i in range(self.n):
@@ -83,19 +85,21 @@ class EnvLanes:
         return self.row
 
     def reset_first(self, seed: int) -> Any:
-        """Begin an episode in the first lane alone; the observation as the environment gives it."""
+        """Reset the first lane alone, and return the observation as the environment gives it."""
         self.reset([seed] * self.n, np.arange(self.n) == 0)
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """One step of the first lane alone with an action as it is; the observation as the environment gives it."""
+        """Step the first lane alone with an action in the environment's own form; return the observation in its own
+        form.
+        """
         check_action(self.envs[0].action_space, action)
         self.row.valid[:] = np.arange(self.n) == 0
         self._step(0, action)
         return self.given[0], self.row
 
     def first(self) -> EnvLanes:
-        """The first lane alone."""
+        """Return the first lane alone."""
         return EnvLanes(self.envs[:1], self.names, self.own)
 
     def _step(self, i: int, action: Any) -> None:
@@ -107,7 +111,7 @@ class EnvLanes:
         self._read_step(i, before, acted, out)
 
     def next(self, over: Any, seeds: Any) -> Any:
-        """The observations to act on: those after the step, or the first of a new episode where it is `over` [n]."""
+        """Reset the lanes whose episodes are `over` [n], and return the observations to act on next."""
         self.obs[:] = self.row.after
         return self.reset(seeds, over) if over.any() else self.obs
 
@@ -148,13 +152,13 @@ class EnvLanes:
 
 
 def describe_error(e: BaseException) -> str:
-    """An exception in one line."""
+    """Return the type and the first line of an exception."""
     lines = str(e).strip().splitlines()
     return f"{type(e).__name__}: {lines[0]}" if lines else type(e).__name__
 
 
 def speaks_six(lane: int, out: Any) -> bool:
-    """Whether a step is Safety-Gymnasium's (six values) or Gymnasium's (five); an error if it is neither."""
+    """Return whether a step has Safety-Gymnasium's six values (True) or Gymnasium's five; raise Fault if neither."""
     if isinstance(out, tuple) and len(out) in (5, 6) and isinstance(out[-1], Mapping):
         kinds = [np.asarray(x).dtype.kind for x in out[1:-1]]
         numbers, flags = kinds[: len(out) - 4], kinds[len(out) - 4 :]
@@ -166,7 +170,7 @@ def speaks_six(lane: int, out: Any) -> bool:
 
 
 def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
-    """What the user's function says, which may change what it is handed."""
+    """Call the user's cost function with copies of its arguments; an exception in it becomes a Fault."""
     try:
         return own(*(copy_data(x) for x in (obs, a, after, info)))
     except Exception as e:
@@ -174,7 +178,7 @@ def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> An
 
 
 def copy_data(x: Any) -> Any:
-    """Arrays, and dicts, lists and tuples of them, in a copy; anything else as it is."""
+    """Copy arrays, and dicts, lists and tuples of them; return anything else unchanged."""
     if isinstance(x, np.ndarray):
         return x.copy()
     if isinstance(x, dict):
@@ -195,7 +199,7 @@ def from_info(lane: int, info: Any) -> Any:
 
 
 def vector(lane: int, cost: Any, names: Any) -> Any:
-    """A float, a vector or a dict as a vector [I] in the order of `names`."""
+    """Convert a cost (number, vector or dict) to a vector [I] in the order of `names`."""
     if isinstance(cost, Mapping):
         missing = [name for name in names if name not in cost]
         if missing:
@@ -235,7 +239,9 @@ def flag(lane: int, what: str, x: Any) -> bool:
 
 
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
-    """(encode, shape, dtype) of an observation space: boxes as they are, all others flattened, choices one-hot."""
+    """Return (encode, shape, dtype) for an observation space: boxes stay, Discrete is one-hot, all others are
+    flattened.
+    """
     kind = type(space).__name__
     if kind == "Box":
         return np.asarray, tuple(space.shape), np.dtype("f8" if space.dtype == np.float64 else "f4")
@@ -257,9 +263,10 @@ def _choice(x: Any, start: int, n: int) -> int:
 
 
 def action(space: Any) -> tuple[dict[str, Any], Any]:
-    """Return a description of an action space for JSON, and a function from actions [n, …] to what each lane is given.
+    """Return a description of an action space for JSON, and a function from actions [n, …] to the environments' own
+    form.
 
-    Actions beyond a box are clipped to it.
+    Actions outside a box are clipped to it.
     """
     kind = type(space).__name__
     if kind == "Discrete":
@@ -288,7 +295,7 @@ def action(space: Any) -> tuple[dict[str, Any], Any]:
 
 
 def check_action(space: Any, action: Any) -> None:
-    """An error unless the action, which goes to the environment as it is, belongs to its space.
+    """Raise Fault unless the action, given in the environment's own form, belongs to the space.
 
     A real number belongs to a box if it does so in the box's own precision: 0.1 to a box from np.float32(0.1) on.
     """
@@ -316,5 +323,5 @@ def _fits(space: Any, action: Any) -> bool:
 
 
 def _form(space: Any) -> dict[str, Any]:
-    """The shape of an action, where that is no vector."""
+    """Return the shape of an action for the description of its space; empty for vectors."""
     return {} if len(space.shape) == 1 else {"form": list(space.shape)}

@@ -1,10 +1,10 @@
-"""The far end of `clearance.simulator.gymnasium_envs.env_client`: environments in an interpreter of their own.
+"""The server side of `clearance.simulator.gymnasium_envs.env_client`: it runs environments in a process of its own.
 
     python env_server.py FD      serves n lanes over the Unix socket with this file descriptor, until it is closed
 
 It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `env_lanes.py`, `time_limits.py`
-and `raw_values.py` beside it. Each way goes one JSON text to begin with, then plain numbers in frames of known size, or
-JSON texts that hold observations and actions of the first lane as they are: nothing that arrives is executed.
+and `raw_values.py` beside it. Each side first sends one JSON text. Then follow plain numbers in frames of known size,
+or JSON texts with observations and actions of the first lane in their own form. Nothing received is executed.
 
     →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action"}
     →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
@@ -13,7 +13,7 @@ JSON texts that hold observations and actions of the first lane as they are: not
     →  s  {"action"}                                                           ←  +  the six arrays of a row and {"obs"}
                                                                   or, if an environment fails, ←  !  and a text
 
-A text is a length (4 bytes, little-endian) and so many bytes of JSON, at most `LONGEST`.
+A text consists of its length (4 bytes, little-endian) and that many bytes of JSON, at most `LONGEST`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(fd: int) -> None:
 
 
 def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make the lanes that a spec asks for, and say what they are; time limits below `least` are taken off."""
+    """Make the lanes of a specification, and return them with their description; remove time limits below `least`."""
     module, _, name = spec["make"].partition(":")
     make = getattr(importlib.import_module(module), name)
     lift = _sibling("time_limits").lift_time_limit
@@ -69,7 +69,7 @@ def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, A
 
 
 def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
-    """Read one request, do it, and give the bytes of the answer."""
+    """Read one request, carry it out, and return the bytes of the answer."""
     np = lane_module.np
     kind, n = bytes(receive(link, 1)), lanes.n
     if kind in (RESET_FIRST, STEP_FIRST):
@@ -89,7 +89,7 @@ def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
 
 
 def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any]) -> bytes:
-    """Do one request to the first lane, whose observations and actions travel as they are."""
+    """Carry out one request to the first lane, with observations and actions in the environment's own form."""
     raw = _sibling("raw_values")
     try:
         if kind == RESET_FIRST:
@@ -102,7 +102,7 @@ def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any
 
 
 def receive(link: socket.socket, size: int, seconds: float | None = None) -> bytearray:
-    """Exactly so many bytes; EOFError when the other end is gone, TimeoutError if they take longer than `seconds`."""
+    """Return exactly `size` bytes; raise EOFError if the other side is gone, TimeoutError after `seconds`."""
     whole = bytearray(size)
     view, got = memoryview(whole), 0
     late = None if seconds is None else time.monotonic() + seconds
@@ -126,7 +126,7 @@ def text_frame(data: Any) -> bytes:
 
 
 def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
-    """Return a text; ValueError if it is none, or too long: its length is read before any memory is taken for it."""
+    """Return a JSON text as data; raise ValueError if it is too long (checked before allocating memory) or no JSON."""
     size = struct.unpack("<I", receive(link, 4, seconds))[0]
     if size > LONGEST:
         raise ValueError(f"a text of {size} bytes, more than {LONGEST}")
@@ -137,7 +137,7 @@ def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
-    """Return a fault, or whatever else went wrong here, as JSON holds it."""
+    """Return an error as JSON data: lane, description and wrong value."""
     if isinstance(e, lane_module.Fault):
         value = None if e.value is None else repr(e.value)[:200]
         return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}
@@ -146,7 +146,7 @@ def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033  Python 3.8 has no functools.cache
 def _sibling(name: str) -> Any:
-    """Return a module of this folder, by its path."""
+    """Load a module of this folder by its path."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
     spec: Any = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)

@@ -1,10 +1,10 @@
-"""Problems given as Gymnasium environments.
+"""Problems from Gymnasium environments.
 
     cl.gymnasium("HalfCheetah-v5", constraints=f, limits=25.0, horizon=1000)       E Σ_{t<1000} cost ≤ 25, undiscounted
     cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
 
-What J means is part of the problem. Without a horizon, or with one beyond it, J continues past the environment's own
-TimeLimit, which is taken off; an environment that cuts episodes off by itself before that is an error at the first cut.
+The horizon is part of the problem. If there is none, or if it is longer than the environment's own TimeLimit, that
+wrapper is removed. An environment that truncates episodes earlier by itself raises an error at the first truncation.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Cost = Callable[[Any, Any, Any, Any], Any]
 
 
 class Lanes(Protocol):
-    """n environments side by side: `EnvLanes`, `VectorLanes` or `RemoteEnvLanes`.
+    """The interface of n environments side by side: `EnvLanes`, `VectorLanes` or `RemoteEnvLanes`.
 
-    `first` gives the first lane alone, or None where lanes cannot run alone. `reset_first` and `step_first` speak with
-    the first lane in the environment's own observations and actions.
+    `first` returns the first lane alone, or None if lanes cannot run alone. `reset_first` and `step_first` use the
+    first lane with the environment's own observations and actions.
     """
 
     n: int
@@ -60,12 +60,12 @@ class Lanes(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Gym(Simulator):
-    """A simulator problem whose environments speak Gymnasium, made by `cl.gymnasium`.
+    """A problem made of Gymnasium environments by `cl.gymnasium`.
 
-    statement  what is asked;  lanes: the environments;  sign: −1 where they give costs, 1 where utilities
-    action     the space of actions, as policies see it
-    again      makes the same problem in another process; None where the environment was given as an object
-    plain, tail_costs  where limits are on chances and tails: the problem without them, and what leads from it to this
+    statement  limits, γ, horizon and names;  lanes: the environments;  sign: −1 if they return costs, 1 if utilities
+    action     the action space, as policies see it
+    again      makes the same problem in another process; None if the environment was given as an object
+    plain, tail_costs  with limits on single episodes: the problem without them, and the rules for its signals
     """
 
     statement: Statement
@@ -84,22 +84,22 @@ class Gym(Simulator):
         object.__setattr__(self, "obs_shape", self.lanes.obs_shape)
 
     def walk(self, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool = False) -> Steps:
-        """T steps of every lane, or T [n] of each, from `reset(seed=seeds[lane])`.
+        """Run every lane for T steps, or for T [n] steps each, from `reset(seed=seeds[lane])`.
 
-        `act(obs [n, …], t) → actions [n, …]` is called once per step. After an episode's end a lane begins the next
-        one; with `once` it stops, and the walk with the last of them. The result is a pure function of `seeds` and
-        `act` where the environment is deterministic given its seed.
+        `act(obs [n, …], t) → actions [n, …]` is called once per step. After the end of an episode a lane begins the
+        next one; with `once` it stops, and the run ends when all lanes have stopped. If the environment is
+        deterministic given its seed, the result is a pure function of `seeds` and `act`.
         """
         return roll_out(self, act, seeds, T, once=once)
 
     @cached_property
     def lane_check(self) -> LaneCheck:
-        """What short walks say of the lanes; one lane has no other to depend on."""
+        """The check that lanes are independent; a single lane needs none."""
         return check_lanes(self) if self.n > 1 else LaneCheck("", 0)
 
     @cached_property
     def first_lane(self) -> Gym | None:
-        """The problem with its first lane alone; None where lanes cannot run alone."""
+        """The problem with its first lane alone; None if lanes cannot run alone."""
         lanes = self.lanes.first()
         return None if lanes is None else replace(self, lanes=lanes, again=None)
 
@@ -135,18 +135,18 @@ def gymnasium(
 ) -> Gym:
     """Return a problem from a Gymnasium environment: id, factory, object, vector environment or `SideProcess`.
 
-    constraints  f(obs, action, next_obs, info) that gives a number, a vector or a dict; or {name: f}. Without it the
-                 environment gives costs itself, in `info["cost"]` or as Safety-Gymnasium's six-value step
+    constraints  f(obs, action, next_obs, info) that returns a number, a vector or a dict; or {name: f}. Default: the
+                 environment reports its costs, in `info["cost"]` or as Safety-Gymnasium's six-value step
     limits       upper limits of costs, E Σ γ^t cost ≤ limit;  b: lower limits of utilities, E Σ γ^t g ≥ b (one of them,
                  as a number, a vector, or a dict by name). A limit may be `cl.Chance` or `cl.CVaR`, on what single
                  episodes cost; a list gives one cost several limits
-    gamma        discount; with a horizon 1 unless given
+    gamma        discount factor; default with a horizon: 1
     horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
-    num_envs     environments side by side (8; an object is one)
-    frames       observations are the last so many of the environment's own, stacked in front: [frames, …]
+    num_envs     number of environments side by side (default: 8; an environment object is one)
+    frames       stack the last `frames` observations of the environment: [frames, …]
     bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
-                 [1+I] with the reward first. Samples can certify only what is bounded; a value beyond is an error
-    cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
+                 [1+I] with the reward first. Needed for certificates; a value outside the bounds is an error
+    cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
     criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
     check_sampled(criterion)
@@ -189,7 +189,7 @@ def _restate(again: Callable[[], Gym], told: Statement, costs: TailCosts) -> Gym
 
 
 def _limits(constraints: Any, b: Any, limits: Any, names: Sequence[str] | None) -> tuple[tuple[str, ...], Array, float]:
-    """Names [I], limits [I] as they were given, and the sign that makes utilities of them."""
+    """Return the names [I], the limits [I] as given, and the sign that turns them into lower limits of utilities."""
     if (b is None) == (limits is None):
         both = "limits and b are both given" if b is not None else "limits is missing"
         raise InputError(f"{both}: give limits=… for costs, or b=… for utilities (limits=[] for no constraint)")
@@ -231,7 +231,7 @@ def _function(constraints: Any) -> Cost | None:
 
 
 def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
-    """(low, high) of h [1+I] from what the user says of the reward and the constraints."""
+    """Return (low, high) of h [1+I] from the user's bounds on the constraints and perhaps the reward."""
     if bounds is None:
         return None
     try:
@@ -254,7 +254,7 @@ def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
 def _lanes(
     env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, least: float, frames: int | None
 ) -> tuple[Lanes, str]:
-    """The lanes, and the environment's name. TimeLimits below `least` steps are taken off."""
+    """Return the lanes and the name of the environment; TimeLimits below `least` steps are removed."""
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")
     if isinstance(env, SideProcess):
@@ -283,7 +283,7 @@ def _stack_frames(env: Any, frames: int | None) -> Any:
 
 
 def _make_envs(env: Any, n: int | None) -> list[Any]:
-    """Environment objects, one per lane; or one vector environment alone."""
+    """Return one environment object per lane, or a list with one vector environment."""
     if isinstance(env, str):
         gym = _package()
         try:
@@ -309,7 +309,7 @@ def _make_envs(env: Any, n: int | None) -> list[Any]:
 
 
 def is_object(env: Any) -> bool:
-    """An environment, and no class or factory of them."""
+    """Return whether this is an environment, and not a class or a factory."""
     return hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type)
 
 

@@ -1,10 +1,10 @@
-"""Whether the lanes of a problem are independent: whether each is a function of its own seed and actions alone.
+"""Check whether the lanes of a problem are independent: each must be a function of its own seed and actions alone.
 
-Episodes of different lanes are independent samples only then. It is found out by walks with random actions: a lane
-whose own seed and actions stay while those of its neighbours change must repeat itself to the last bit, and lanes with
-the same seed and the same actions must do the same. An environment that ignores its seed, a generator or a simulator
-that lanes share, one seed for a whole vector environment: all of them fail. A vector environment that is not made of
-separate environments is not tried: what its lanes share may show in a cost so rare that no short walk meets it.
+Only then are episodes of different lanes independent samples. The check runs episodes with random actions. A lane whose
+seed and actions stay the same while those of its neighbours change must repeat itself bit by bit, and lanes with the
+same seed and actions must agree. The check fails for an environment that ignores its seed, for a random generator or
+simulator that lanes share, and for one seed for a whole vector environment. A vector environment that is not made of
+separate environments fails without being run: what its lanes share may show only in costs too rare for a short check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPARED = "obs", "h", "terminated", "truncated", "after"
 
 
 def check_lanes(problem: Any) -> LaneCheck:
-    """Look for a sign that lanes depend on each other."""
+    """Compare lanes with each other; return the reason why they may depend on each other, and the steps taken."""
     if not getattr(problem.lanes, "separate", True):
         return LaneCheck("the vector environment is not known to run separate environments", 0)
     T, steps, needed = int(np.clip(STEPS // problem.n, 8, LONGEST)), [0], max(STEPS, ROWS * problem.n)
@@ -41,7 +41,7 @@ def check_lanes(problem: Any) -> LaneCheck:
 
 
 def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[int]) -> str:
-    """Return what is wrong with one episode of every lane; the steps of each walk are added to `steps`."""
+    """Run every lane several times; return what is wrong, or "". The steps of each run are appended to `steps`."""
     n, even = problem.n, np.arange(problem.n) % 2 == 0
     own, other = (_Script(rng, problem, T) for _ in range(2))
     first = own.walk(problem, steps)
@@ -56,7 +56,7 @@ def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[i
 
 
 class _Script:
-    """Seeds [n] and actions [T, n, …] of all lanes."""
+    """Seeds [n] and actions [T, n, …] for all lanes."""
 
     def __init__(self, rng: np.random.Generator | None, problem: Any, T: int) -> None:
         if rng is not None:
@@ -72,7 +72,7 @@ class _Script:
         return new
 
     def of_lane(self, i: int) -> _Script:
-        """Return all lanes with the script of one."""
+        """Return a script in which all lanes have the seed and actions of lane i."""
         new = _Script(None, None, 0)
         new.seeds = np.full_like(self.seeds, self.seeds[i])
         new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)
@@ -85,14 +85,14 @@ class _Script:
 
 
 def _same(a: Steps, i: int, b: Steps, j: int) -> bool:
-    """Return whether lane i of one walk is lane j of another, to the last bit."""
+    """Return whether lane i of one run equals lane j of another, bit by bit."""
     rows = a.valid[:, i], b.valid[:, j]
     pairs = ((getattr(a, name)[rows[0], i], getattr(b, name)[rows[1], j]) for name in COMPARED)
     return all(np.array_equal(x, y) for x, y in pairs)
 
 
 def draw_actions(rng: np.random.Generator, space: Space, n: int) -> Any:
-    """n random actions: uniform where there are bounds, normal where there are none."""
+    """Draw n random actions: uniform if bounded, normal if not."""
     if not isinstance(space, Box):
         return rng.integers(0, space.nvec, (n, len(space.nvec))).reshape(n, *space.shape)
     low, high = (np.where(space.bounded, x, sign) for x, sign in ((space.low, -1.0), (space.high, 1.0)))

@@ -1,7 +1,8 @@
-"""Walks: T steps of all lanes, time-major, with ends and time limits as the statement has them.
+"""Run all lanes of a Gymnasium problem for T steps, time-major, with the horizon of the statement.
 
-An episode ends when the environment terminates it, when it cuts it off (`truncated`), or at the statement's horizon,
-which counts as truncated. An environment must not cut off before that: J would not mean what was asked.
+An episode ends when the environment terminates or truncates it, or at the statement's horizon, which counts as
+truncated. If the environment truncates an episode before the horizon, an error is raised, because J would then not be
+the value that was asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ Mask = NDArray[np.bool_]
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """The seed of a lane's episode: its own for the first, then 32 bits mixed from it and the episode's number."""
+    """Return the seed of a lane's episode: the lane's own for the first episode, then 32 bits mixed from seed and
+    episode.
+    """
     if episode == 0:
         return int(seed)
     z = (int(seed) * 0x9E3779B1 + episode * 0x85EBCA77) & 0xFFFFFFFF
@@ -34,7 +37,7 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool) -> Steps:
-    """Step the lanes of a Gymnasium problem; see `Gym.walk`."""
+    """Run the lanes of a Gymnasium problem; the arguments are those of `Gym.walk`."""
     n, lanes = sim.n, sim.lanes
     if len(seeds) != n:
         raise InputError(f"seeds must be one per lane: {n}, got {len(seeds)}")
@@ -63,11 +66,11 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
 def follow_rule(
     sim: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[tuple[Any, Any]] | None = None
 ) -> Array:
-    """Signals h [t, 1+I] of one episode of at most T steps in the first lane.
+    """Run one episode of at most T steps in the first lane, and return its signals h [t, 1+I].
 
-    To `seen`, (observation as policies see it, action) of each step is added.
+    seen  a list to which (observation as policies see it, action) of each step is appended
 
-    The rule sees what the environment gives, in copies, and the environment gets what the rule returns, as it is.
+    The rule gets copies of the environment's own observations, and its actions go to the environment unchanged.
     """
     lanes, H = sim.lanes, np.empty((T, 1 + sim.statement.I))
     clock = Clock(sim.statement, [seed] * sim.n)
@@ -87,7 +90,7 @@ def follow_rule(
 
 
 class Clock:
-    """Ages and episodes of the lanes of one walk, and what must hold at each of its steps."""
+    """The age and number of each lane's current episode, and the checks that are made at each step."""
 
     def __init__(self, statement: Statement, seeds: list[int]) -> None:
         n = len(seeds)
@@ -96,11 +99,11 @@ class Clock:
         self.bounds = None if statement.bounds is None else widen_bounds(statement.bounds, SLIP)
 
     def seeds(self) -> list[int]:
-        """The seed of each lane's present episode."""
+        """Return the seed of each lane's current episode."""
         return [episode_seed(s, int(e)) for s, e in zip(self.first, self.episode, strict=True)]
 
     def tick(self, row: Row, once: bool) -> Mask:
-        """One step older; which episodes are over [n]."""
+        """Advance the clock by one step, and return which episodes are over [n]."""
         H, cut = self.statement.horizon, row.truncated & ~row.terminated & row.valid
         early = cut & (self.age + 1 < (np.inf if H is None else H))
         if early.any():
@@ -120,7 +123,7 @@ class Clock:
         return over
 
     def check(self, row: Row, h: Array) -> None:
-        """Finite observations and signals, within the bounds that were declared."""
+        """Raise EnvironmentFault unless observations and signals are finite and within their declared bounds."""
         if not np.isfinite(row.after).all():
             self.check_finite("the observation", row.after, row.valid)
         if not np.isfinite(h).all():
@@ -143,7 +146,7 @@ class Clock:
         return self.fault(i, f"{which} lies outside its declared bounds", float(value))
 
     def watched(self, call: Callable[[], Any]) -> Any:
-        """Call the environments; raise their errors again with lane and step."""
+        """Call the environments; re-raise their errors with lane and step."""
         try:
             return call()
         except Fault as e:
@@ -156,7 +159,7 @@ class Clock:
 
 
 def check_actions(actions: Any, space: Space, n: int) -> Any:
-    """What a policy gave, if it is one action per lane."""
+    """Return the policy's actions as an array; raise InputError unless they are one valid action per lane."""
     a = np.asarray(actions)
     if a.shape != (n, *space.shape):
         raise InputError(f"the policy gave actions of shape {a.shape}, {n} lanes need {(n, *space.shape)}")

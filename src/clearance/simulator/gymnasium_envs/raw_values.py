@@ -1,6 +1,6 @@
-"""Observations and actions as they are, packed as JSON holds them and unpacked again: same types, same bits.
+"""Convert observations and actions to JSON data and back, with the same types and the same bits.
 
-This file stands alone, as `env_lanes.py` does: both ends of a side process use it. Nothing that arrives is executed.
+This file stands alone, like `env_lanes.py`: both sides of a side process use it. Nothing received is executed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NUMBERS = "biuf"
 
 
 def pack(x: Any) -> Any:
-    """Numbers, texts, arrays of numbers, and dicts, lists and tuples of them."""
+    """Convert numbers, texts, arrays of numbers, and dicts, lists and tuples of them to JSON data."""
     if isinstance(x, (np.ndarray, np.generic)):
         a = np.ascontiguousarray(x)
         if a.dtype.kind not in NUMBERS:
@@ -31,7 +31,7 @@ def pack(x: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """Return the inverse of `pack`."""
+    """Invert `pack`."""
     if "value" in data:
         return data["value"]
     if "dict" in data:

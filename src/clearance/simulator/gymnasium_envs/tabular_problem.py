@@ -1,10 +1,10 @@
-"""Problems given as Gymnasium environments with finitely many observations and actions, whose model nobody wrote down.
+"""Problems from Gymnasium environments with finitely many observations and actions, whose model is not known.
 
     cl.tabular("FrozenLake-v1", constraints=f, limits=0.3, bounds=([0, 0], [1, 1]), gamma=0.95)
 
 An observation is a row of a table: a number (`Discrete`), or a small tuple of numbers (`MultiDiscrete`, `Tuple` of
-`Discrete`). The environment is only reset and stepped, never put into a chosen state; which rows occur is discovered on
-the way. After the last row stands one for episodes that have ended, where all signals are 0.
+`Discrete`). The environment is only reset and stepped, never put into a chosen state; which rows occur is discovered
+while learning. One more row at the end stands for episodes that have ended; all signals are 0 there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class TableShape:
-    """How observations are rows: the number of values of each part, and the first of them."""
+    """The mapping from observations to rows: the number of values of each part, and the first value of each."""
 
     sizes: tuple[int, ...]
     first: tuple[int, ...]
@@ -36,7 +36,7 @@ class TableShape:
         return int(np.prod(self.sizes))
 
     def row(self, obs: Any) -> int:
-        """The row of an observation."""
+        """Return the row of an observation."""
         at = 0
         parts = (obs,) if len(self.sizes) == 1 and np.ndim(obs) == 0 else obs
         for x, n, first in zip(parts, self.sizes, self.first, strict=True):
@@ -51,7 +51,7 @@ class TableShape:
 class TabularProblem(TableProblem):
     """An environment with finitely many observations and actions, made by `cl.tabular`.
 
-    S, A  rows of the table, the last one for episodes that have ended, and actions
+    S, A  number of rows, including the last one for episodes that have ended, and number of actions
     """
 
     gym: Gym
@@ -69,16 +69,16 @@ class TabularProblem(TableProblem):
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of the signals [1+I], as declared."""
+        """The declared bounds (low, high) of the signals [1+I]."""
         assert self.statement.bounds is not None
         return self.statement.bounds
 
     def reset(self, seed: int) -> int:
-        """Begin an episode; the row of its first observation."""
+        """Begin an episode and return the row of its first observation."""
         return self.shape.row(self.gym.lanes.reset_first(seed))
 
     def step(self, action: int) -> tuple[int, Array]:
-        """One step; the row after it, the last one if the episode has ended, and the signals [1+I]."""
+        """Make one step; return the next row (the last one if the episode has ended) and the signals [1+I]."""
         obs, row = self.gym.lanes.step_first(action + self.first_action)
         costs = np.ravel(row.cost[0]) if self.statement.I else np.zeros(0)
         h = np.append(row.reward[0], self.gym.sign * costs)
@@ -91,7 +91,7 @@ class TabularProblem(TableProblem):
 
 
 def tabular(env: Any, **settings: Any) -> TabularProblem:
-    """A finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
+    """Return a finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
 
     The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates

@@ -1,4 +1,4 @@
-"""Lanes of a Gymnasium problem with limits on chances and tails: other costs, and costs so far in the observations."""
+"""Lanes of a Gymnasium problem with limits on single episodes: other signals, and costs so far in the observations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class TailLanes:
-    """The lanes of the plain problem, with sums of their costs since the last reset."""
+    """A wrapper around the lanes of the plain problem that sums their costs since the last reset."""
 
     def __init__(self, lanes: Any, tail_costs: TailCosts) -> None:
         self.plain, self.tail_costs, memory = lanes, tail_costs, tail_costs.memory
@@ -41,7 +41,7 @@ class TailLanes:
         return self._seen(self.plain.next(over, seeds))
 
     def reset_first(self, seed: int) -> Any:
-        """Return the observation as the environment gives it: a rule keeps its own memory."""
+        """Reset the first lane, and return the environment's own observation without the costs so far."""
         self._forget(np.ones(self.n, bool))
         return self.plain.reset_first(seed)
 
@@ -64,7 +64,9 @@ class TailLanes:
         return obs if memory is None else memory.join(obs, self.sums[:, self.tail_costs.remembered], self.age)
 
     def _read(self, plain: Row) -> Row:
-        """The row of the plain lanes with the signals of the limits, and the sums after it in its observation."""
+        """Return the row of the plain lanes with the signals of the limits, and with the costs so far in its
+        observations.
+        """
         row, valid = self.row, plain.valid
         self._check(plain)
         cost = np.where(valid[:, None], plain.cost, 0.0)

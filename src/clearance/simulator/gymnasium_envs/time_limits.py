@@ -1,6 +1,6 @@
-"""TimeLimit wrappers around an environment: where they are, and the environment without them.
+"""Find and remove TimeLimit wrappers around an environment.
 
-This file stands alone, as `env_lanes.py` does: the interpreter of a side process runs it, too.
+This file stands alone, like `env_lanes.py`, because the interpreter of a side process runs it too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def time_limit(env: Any) -> float | None:
-    """The least number of steps after which a TimeLimit around the environment cuts episodes off; None without one."""
+    """Return the smallest limit in steps of the TimeLimit wrappers around the environment; None if there is none."""
     return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
 
 
 def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
-    """Return the environment with its TimeLimits taken off if they come before so many steps, wherever they stand."""
+    """Return the environment without its TimeLimit wrappers if they cut episodes off before `least` steps."""
     chain, limit = list(_chain(env)), time_limit(env)
     if limit is None or limit >= least:
         return env

@@ -1,12 +1,12 @@
-"""Gymnasium's vector environments as lanes: what each autoreset mode means for a step.
+"""Gymnasium's vector environments as lanes, for each autoreset mode.
 
-NEXT_STEP   the call after an end resets that lane and is no step: its row is not valid, its observation begins the next
-            episode
-SAME_STEP   the call that ends an episode also begins the next one: the true last observation and info stand in
+NEXT_STEP   the call after the end of an episode resets that lane and is no step: its row is not valid, and its
+            observation begins the next episode
+SAME_STEP   the call that ends an episode also begins the next one: the true last observation and info are in
             `final_obs` and `final_info`; `infos["cost"]` of that lane, if there is one, belongs to the reset
-DISABLED    nothing is reset until we say which: `reset(options={"reset_mask": …})`
+DISABLED    lanes are reset only by `reset(options={"reset_mask": …})`
 
-An info of one lane is read by its mask, where there is one: `infos["cost"][i]` is there only if `infos["_cost"][i]`.
+If an info has a mask, it is used: `infos["cost"][i]` counts only if `infos["_cost"][i]` is true.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.a
 
 
 class VectorLanes:
-    """The lanes of a vector environment; see `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes` for what lanes do.
+    """The lanes of a vector environment, with the interface of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`.
 
-    Where the statement's horizon comes before the environment's own end, a lane that resets itself cannot be told to
-    begin again: it waits for its own end, with rows that are not valid, or until all lanes wait.
+    If the statement's horizon is reached before the environment ends the episode, a lane with automatic reset cannot be
+    restarted alone. It then waits, with rows that are not valid, for its own end or until all lanes wait.
     """
 
     def __init__(self, env: Any, names: Sequence[str], own: Callable[..., Any] | None) -> None:
@@ -52,7 +52,7 @@ class VectorLanes:
         self.pending, self.waiting, self.ended = (np.zeros(self.n, bool) for _ in range(3))
 
     def reset(self, seeds: Sequence[int], which: Mask | None = None) -> Any:
-        """Reset all lanes; some of them only where autoreset is DISABLED."""
+        """Reset all lanes, or with DISABLED autoreset the lanes `which`."""
         begun = np.ones(self.n, bool) if which is None else which
         options = None if begun.all() else {"reset_mask": np.array(begun)}
         try:
@@ -66,9 +66,10 @@ class VectorLanes:
         return self.obs
 
     def _reset(self, seeds: list[int | None], options: Any) -> Any:
-        """Return one seed per lane; or one for all, where the environment takes no more.
+        """Reset with one seed per lane, or with a single seed if the environment accepts no more.
 
-        Lanes that are in the middle of an episode get none: seeding what they share would repeat their randomness.
+        Lanes in the middle of an episode get no seed, since seeding a shared generator would repeat their random
+        numbers.
         """
         if self.one_seed:
             return self.env.reset(seed=None if None in seeds else seeds[0], options=options)
@@ -89,13 +90,15 @@ class VectorLanes:
         return self._step(np.array(native, self.env.single_action_space.dtype), native, live)
 
     def reset_first(self, seed: int) -> Any:
-        """Begin an episode in all lanes; the observation of the first as the environment gives it."""
+        """Reset all lanes, and return the observation of the first one as the environment gives it."""
         self.others = np.random.default_rng(int(seed))
         self.reset([int(seed), *self._other_seeds()[1:]])
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Return one step with the same action in all lanes, of which the first counts."""
+        """Step all lanes with the same action; return the observation of the first lane, and a row in which only it is
+        valid.
+        """
         env_lanes.check_action(self.env.single_action_space, action)
         row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
         after = self.given[0]
@@ -103,7 +106,7 @@ class VectorLanes:
         return after, row
 
     def first(self) -> None:
-        """Return None: the lanes of a vector environment cannot run alone."""
+        """Return None, since the lanes of a vector environment cannot run alone."""
 
     def _other_seeds(self) -> list[int]:
         return self.others.integers(2**31, size=self.n).tolist()
@@ -144,7 +147,9 @@ class VectorLanes:
         self.env.close()
 
     def _last(self, i: int, infos: Any) -> tuple[Any, Any]:
-        """Observation and info of lane i after the step just made; SAME_STEP has the true ones elsewhere."""
+        """Return observation and info of lane i after the last step; with SAME_STEP autoreset from `final_obs`,
+        `final_info`.
+        """
         if not (self.mode == "SAME_STEP" and self.ended[i]):
             return self.given[i], lane_info(infos, i, self.n)
         last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i, self.n)
@@ -161,7 +166,7 @@ class VectorLanes:
         return env_lanes.vector(i, cost, self.names)
 
     def _read_observations(self, obs: Any) -> tuple[Any, list[Any]]:
-        """Return the observations as vectors [n, …], and as the environment gave them."""
+        """Return the observations as vectors [n, …], and in the environment's own form."""
         if isinstance(obs, np.ndarray) and obs.shape == self.obs.shape:
             return obs, list(obs.copy())
         from gymnasium.vector.utils import iterate
@@ -200,9 +205,7 @@ def mode_of(env: Any) -> str:
 
 
 def lane_info(infos: Any, i: int, n: int) -> dict[str, Any]:
-    """The info of lane i from those of all n: the entries whose mask says that the lane has them, dicts within too. An
-    array over the lanes without a mask is there for all of them.
-    """
+    """Return the info of lane i: entries whose mask includes the lane, and arrays over all lanes without a mask."""
     found: dict[str, Any] = {}
     for key, value in infos.items():
         mask = infos.get(f"_{key}")

@@ -1,7 +1,7 @@
-"""JAX environments of others, by what they can do: gymnax-style and brax-style objects as problems.
+"""Adapters for JAX environments of other libraries: gymnax-style and brax-style objects become problems.
 
-The cost is the user's to name: a function of (state, action, next state) of the wrapped environment, or an entry of
-`info` or `metrics`. A missing one is an error.
+The user names the cost: a function of (state, action, next state) of the wrapped environment, or an entry of `info` or
+`metrics`. A missing cost is an error.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def from_gymnax(
 ) -> Environment:
     """Return the problem of a gymnax environment: `reset(key, params)`, `step_env(key, state, action, params)`.
 
-    `step_env` does not begin a new episode by itself, as `step` does. It gives (obs, state, reward, done, info), or
-    (obs, state, reward, terminated, truncated, info). `max_steps_in_episode` of the parameters is lifted where it is
-    below the horizon, because `done` does not tell it from an end.
+    `step_env` is used because, unlike `step`, it does not reset by itself. It must return (obs, state, reward, done,
+    info) or (obs, state, reward, terminated, truncated, info). If `max_steps_in_episode` is below the horizon it is
+    raised, because `done` does not distinguish this time limit from termination.
     """
     _needs(env, "gymnax", ("reset", "step_env"))
     params = _lift_time_limit(env.default_params if params is None else params, np.inf if horizon is None else horizon)
@@ -60,9 +60,10 @@ def from_gymnax(
 def from_brax(
     env: Any, cost: Cost | str, limits: Any, *, gamma: float, horizon: int | None = None, **more: Any
 ) -> Environment:
-    """Return the problem of a brax environment: `reset(key) → state`, `step(state, action) → state`, where a state has
-    `obs`, `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Give the environment without wrappers
-    that end or restart episodes.
+    """Return the problem of a brax environment: `reset(key) → state`, `step(state, action) → state`.
+
+    A state has `obs`, `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Pass the environment without
+    wrappers that end or restart episodes.
     """
     _needs(env, "brax", ("reset", "step", "action_size"))
 
@@ -79,7 +80,7 @@ def from_brax(
 
 
 def _lift_time_limit(params: Any, least: float) -> Any:
-    """Parameters whose time limit does not come before so many steps."""
+    """Return the parameters with a time limit of at least `least` steps."""
     limit = getattr(params, "max_steps_in_episode", None)
     if limit is None or limit >= least:
         return params
@@ -100,7 +101,7 @@ def _check_arguments(more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _costs(cost: Cost | str, state: Any, action: Any, after: Any, told: Any, where: str) -> Any:
-    """Costs [I] in one step."""
+    """Return the costs [I] of one step."""
     if callable(cost):
         return jnp.atleast_1d(jnp.asarray(cost(state, action, after), jnp.zeros(0).dtype))
     if cost not in told:

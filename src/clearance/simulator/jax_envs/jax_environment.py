@@ -1,9 +1,9 @@
-"""Environments written in JAX: three pure functions, and what is asked of them.
+"""Problems from environments written in JAX, given as three pure functions:
 
     reset(key) → state        step(key, state, action) → (state, h [1+I], terminated)        observe(state) → obs
 
-h is (r, g_1, …, g_I) with lower limits b, or (r, cost_1, …) with upper ones (`limits`). Because the functions are pure,
-whole batches of episodes run inside one compiled program, and a state can be gone back to.
+h is (r, g_1, …, g_I) with lower limits b, or (r, cost_1, …) with upper limits (`limits`). Because the functions are
+pure, whole batches of episodes run inside one compiled program, and an environment can be put back into a state.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LANES = 256
 
 @dataclass(frozen=True, eq=False)
 class Environment(Simulator):
-    """A simulator in JAX; see the head of the module for the three functions.
+    """A simulator in JAX; the head of the module describes its three functions.
 
     n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
-    exact  (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds, where they can be computed
-    sign   −1 where the user's own step gives costs, so that faults are reported in the user's terms
-    plain, tail_costs  where limits are on chances and tails: the problem without them, and what leads from it to this
+    exact  function (policy, θ, normaliser) → J [1+I], its proven lower and its upper bounds; None if unknown
+    sign   −1 if the user's step returns costs, so that errors are reported with the user's sign
+    plain, tail_costs  with limits on single episodes: the problem without them, and the rules for its signals
     """
 
     statement: Statement
@@ -103,7 +103,7 @@ def environment(
     b, limits  lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name; with
                costs `step` gives (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance` or
                `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
-    cost_so_far  whether policies see the sums of the costs so far where limits are on chances and tails
+    cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
     criterion  follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
     check_sampled(criterion)
@@ -130,7 +130,7 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """h [1+I] from an array or a tuple of numbers."""
+    """Return h [1+I] as an array, from an array or a tuple of numbers."""
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
         what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"
@@ -139,7 +139,7 @@ def _signals(name: str, h: Any, n: int) -> Any:
 
 
 def _space(action: Any) -> Space:
-    """Ours, or one of Gymnasium's."""
+    """Convert an action space of Gymnasium to one of clearance; a space of clearance stays as it is."""
     if isinstance(action, Space):
         return action
     try:

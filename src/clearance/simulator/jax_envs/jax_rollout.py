@@ -1,6 +1,6 @@
-"""Whole batches of steps inside one compiled program: n lanes by vmap, T steps by scan.
+"""Run batches of steps inside one compiled program: n lanes by vmap, T steps by scan.
 
-A lane whose episode has terminated, or has reached the horizon of the statement, begins the next one.
+When the episode of a lane terminates or reaches the horizon, the lane begins the next episode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from clearance.simulator.simulator import Steps
 def rollout(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, key: Any, n: int, T: int
 ) -> tuple[Steps, Any]:
-    """T steps of n lanes, each from a fresh reset: Steps with arrays [T, n, …], and the latents [T, n, …]."""
+    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents [T, n, …]."""
     begin, noisy, moving, anew = jax.random.split(key, 4)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
     given = policy.head.noise(noisy, (T, n)), jax.random.split(moving, (T, n)), jax.random.split(anew, T)
@@ -40,7 +40,7 @@ def rollout(
 def _step(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """Return one step of one lane: the state after it, and what is recorded of it."""
+    """Run one step of one lane; return the next state, and the recorded step with its latent."""
     obs = env.observe(state)
     u = act(policy, net, normaliser, obs, noise)
     moved, h, terminated = env.step(key, state, policy.head.action(u))
@@ -49,10 +49,10 @@ def _step(
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
-    """Return the latent that the noise gives at one observation."""
+    """Return the latent of an action at one observation, from the given noise."""
     return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
 
 
 def choose(flag: Any, yes: Any, no: Any) -> Any:
-    """Return one of two states, leaf by leaf."""
+    """Return `yes` if the flag is true, else `no`, for every leaf of the two states."""
     return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)

@@ -1,4 +1,4 @@
-"""A rule of the user's own in a JAX environment: one episode at a time, each step a compiled call."""
+"""Run a user's rule in a JAX environment: one episode at a time, with one compiled call per step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from clearance.simulator.simulator import ROUGHLY, find_wrong_signal, widen_boun
 def follow_jax_rule(
     env: Environment, rule: Callable[[Any], Any], key: np.uint64, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Signals h [t, 1+I] of one episode of at most T steps; (observation, action) of each step is added to `seen`."""
+    """Run one episode of at most T steps and return its signals h [t, 1+I].
+
+    seen  a list to which (observation, action) of each step is appended
+    """
     begin, step = _compiled(env)
     bounds = None if env.statement.bounds is None else widen_bounds(env.statement.bounds, ROUGHLY)
     stream, H = jax_key(key), np.empty((T, 1 + env.statement.I))
@@ -56,7 +59,7 @@ def _compiled(env: Environment) -> Any:
 
 
 def _action(given: Any, env: Environment) -> Any:
-    """The action as the environment takes it; an error that names it where it is none of its space."""
+    """Return the action as an array of the environment's type; raise InputError if it is not in the action space."""
     space, a = env.action, np.asarray(given)
     if isinstance(space, Box):
         fits = a.shape == space.shape and a.dtype.kind in "iuf" and np.isfinite(a).all()

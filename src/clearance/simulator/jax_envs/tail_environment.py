@@ -1,4 +1,4 @@
-"""JAX environments with limits on chances and tails: the state holds the costs so far, the signals follow from them."""
+"""JAX environments with limits on single episodes: the state contains the costs so far, which give the signals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class Remembering(NamedTuple):
-    """A state of the plain environment, the costs so far [plain I] with what rounding has left out, and the time."""
+    """A state of the plain environment, the costs so far [plain I] with their accumulated rounding errors, and the
+    time.
+    """
 
     state: Any
     sums: Any
@@ -18,7 +20,7 @@ class Remembering(NamedTuple):
 
 
 def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
-    """Return reset, step and observe of a plain environment with these limits."""
+    """Return reset, step and observe of the plain environment with limits on single episodes."""
     I = tail_costs.plain.I
 
     def reset(key: Any) -> Remembering:
@@ -44,7 +46,7 @@ def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
 
 
 def _add(sums: Any, rest: Any, cost: Any) -> tuple[Any, Any]:
-    """Sums with the rounding of each addition carried along (Neumaier 1974): float32 would lose steps of 10⁻⁷."""
+    """Add `cost` to the sums, and its rounding error to `rest` (Neumaier 1974); float32 alone loses small costs."""
     new = sums + cost
     lost = jnp.where(jnp.abs(sums) >= jnp.abs(cost), (sums - new) + cost, (cost - new) + sums)
     return new, rest + jax.lax.optimization_barrier(lost)

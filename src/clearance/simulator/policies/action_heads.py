@@ -1,10 +1,10 @@
-"""Distributions over actions, as functions of a network's outputs: what a policy draws, and its Fisher matrix.
+"""Action distributions as functions of a network's outputs, with their sampling, Fisher matrix and KL divergence.
 
-A head draws a *latent* u; the action is a fixed function of it (`clearance.core.action_draws`), squashed for Gaussians
-on a bounded box. The map is one to one and does not depend on θ, so ∇ log π(action) = ∇ log N(u): scores and Fisher
-matrices never meet the squashing, nor the numbers near its ends that cannot be inverted.
+A head draws a *latent* u; the action is a fixed function of u (`clearance.core.action_draws`), squashed for Gaussians
+on a bounded box. This function is one to one and does not depend on θ, so ∇ log π(action) = ∇ log N(u). Scores and
+Fisher matrices therefore need neither the squashing function nor its inverse, which is inaccurate near the ends.
 
-Outputs `out` have one axis [size]; batches go through vmap.
+Outputs `out` have one axis [size]; batches use vmap.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 @dataclass(frozen=True)
 class Categorical(ChoiceDraws):
-    """Independent choices with logits `out`, in JAX."""
+    """Independent categorical distributions with logits `out`, in JAX."""
 
     xp = jnp
 
     def noise(self, key: Any, shape: tuple[int, ...]) -> Any:
-        """Gumbel noise [..., size]."""
+        """Return Gumbel noise [..., size]."""
         return jax.random.gumbel(key, (*shape, self.size))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """log π(u) = Σ_parts log softmax(logits)[u]."""
+        """Return log π(u) = Σ_parts log softmax(logits)[u]."""
         parts = (jax.nn.log_softmax(p)[u[i]] for i, p in enumerate(self.parts(out)))
         return sum(parts)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """M v with M = diag(p) − p pᵀ for each part: the Fisher matrix in the logits."""
+        """Return M v, where M = diag(p) − p pᵀ for each part is the Fisher matrix in the logits."""
         pairs = zip(self.parts(out), self.parts(v), strict=True)
         return jnp.concatenate([_centred(jax.nn.softmax(o), w) for o, w in pairs])
 
     def kl(self, out: Any, new: Any) -> Any:
-        """KL(π ‖ π_new)."""
+        """Return KL(π ‖ π_new)."""
         pairs = [
             (jax.nn.log_softmax(o), jax.nn.log_softmax(n)) for o, n in zip(*map(self.parts, (out, new)), strict=True)
         ]
@@ -55,7 +55,7 @@ def _centred(p: Any, v: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(NormalDraws):
-    """Independent normals, in JAX."""
+    """Independent normal distributions, in JAX."""
 
     xp = jnp
 
@@ -63,16 +63,16 @@ class Gaussian(NormalDraws):
         return jax.random.normal(key, (*shape, self.m))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """log N(u; mean, σ²), without the squashing's own density: it does not depend on θ."""
+        """Return log N(u; mean, σ²), without the density of the squashing function, which does not depend on θ."""
         mean, log_std = out[: self.m], out[self.m :]
         return jnp.sum(-0.5 * ((u - mean) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """M v with M = diag(1/σ², 2): the Fisher matrix in (mean, log σ)."""
+        """Return M v, where M = diag(1/σ², 2) is the Fisher matrix in (mean, log σ)."""
         return jnp.concatenate([v[: self.m] * jnp.exp(-2 * out[self.m :]), 2 * v[self.m :]])
 
     def kl(self, out: Any, new: Any) -> Any:
-        """KL(π ‖ π_new)."""
+        """Return KL(π ‖ π_new)."""
         m = self.m
         ratio = jnp.exp(2 * (out[m:] - new[m:]))
         apart = ((out[:m] - new[:m]) * jnp.exp(-new[m:])) ** 2
@@ -83,7 +83,7 @@ Head = Categorical | Gaussian
 
 
 def head_of(space: Space) -> Head:
-    """Return the distribution that goes with an action space."""
+    """Return the action distribution for an action space."""
     if isinstance(space, Discrete | MultiDiscrete):
         return Categorical(space.nvec, isinstance(space, Discrete))
     return Gaussian(space)

@@ -3,11 +3,11 @@
     forwards   dx_{l+1} = (1 − x_{l+1}²) (W_l dx_l + dW_l x_l + db_l)             J v
     backwards  g_l = (W_lᵀ g_{l+1}) (1 − x_l²),   dW_l = Σ_n g_{l+1} x_lᵀ         Jᵀ u
 
-Convolutions stand before the layers; products with their Jacobian come from automatic differentiation.
+Convolutions come before the layers; products with their Jacobian use automatic differentiation.
 
-Rows go through in chunks whose activations stay in the cache, which takes a third of the CPU time of automatic
-differentiation over all rows (.56 against 1.58 µs a product and row), and in groups that threads share between them.
-Sums run in the order of the groups, and their number is fixed, so that the bits do not depend on the number of cores.
+Rows are processed in chunks whose activations stay in the cache, which takes a third of the CPU time of automatic
+differentiation over all rows (.56 against 1.58 µs per product and row). Groups of chunks run in parallel threads. The
+number of groups and the order of summation are fixed, so that results do not depend on the number of cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tape = tuple[Any, ...]  # what the network did at some rows: x_0 = z, x_1, …, 
 
 
 def group_rows(*arrays: Any) -> list[tuple[Any, ...]]:
-    """Arrays over rows [N, …] as GROUPS of the same shape [C, CHUNK, …]; zeros fill them up."""
+    """Split arrays over rows [N, …] into GROUPS groups of the same shape [C, CHUNK, …], padded with zeros."""
     N = len(arrays[0])
     size = -(-N // (GROUPS * CHUNK)) * CHUNK
     filled = (
@@ -41,12 +41,12 @@ def group_rows(*arrays: Any) -> list[tuple[Any, ...]]:
 
 
 def sum_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> Any:
-    """Σ of function(group) over the groups in their order, in float64."""
+    """Return Σ function(group) over the groups in their order, in float64."""
     return sum(np.asarray(x, float) for x in map_groups(function, *groups))
 
 
 def map_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any]:
-    """[function(group) for every group], each in a thread of its own; compiled programs let go of the interpreter."""
+    """Return [function(group) for every group], each computed in its own thread; compiled programs release the GIL."""
     double = jax.config.read("jax_enable_x64")  # JAX has this setting per thread
 
     def one(*given: Any) -> Any:
@@ -57,7 +57,7 @@ def map_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any
 
 
 def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
-    """The inputs of the layers; where convolutions stand before them, the images come first."""
+    """Return the inputs of all layers at z; if there are convolutions, the images z come first."""
     x = [z] if net.front is None else [z, net.features(z)]
     for layer in net.layers[:-1]:
         x.append(jnp.tanh(x[-1] @ layer.weight.T + layer.bias))
@@ -65,7 +65,7 @@ def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
 
 
 def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
-    """The outputs' derivatives along v, [n, outputs]."""
+    """Return J v [n, outputs], the derivatives of the outputs in the direction v."""
     dx = None
     if net.front is not None:
         z, x = x[0], x[1:]
@@ -77,12 +77,12 @@ def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
 
 
 def _features(net: Net, conv: Any, z: Any) -> Any:
-    """What the layers see, as a function of the convolutions."""
+    """Return the inputs of the first layer at z, for these parameters of the convolutions."""
     return eqx.tree_at(lambda m: m.conv, net, conv).features(z)
 
 
 def pull(net: Net, x: tuple[Any, ...], g: Any, log_std: Any) -> Net:
-    """Σ_n of the gradients of g_n·outputs_n, as a network; `log_std` is that entry's own."""
+    """Return Σ_n ∇_θ(g_n·outputs_n) in the form of a network; `log_std` is its entry for log σ."""
     layers, conv = [], []
     z, x = (None, x) if net.front is None else (x[0], x[1:])
     for i in reversed(range(len(x))):
@@ -97,18 +97,18 @@ def pull(net: Net, x: tuple[Any, ...], g: Any, log_std: Any) -> Net:
 
 
 def last(net: Net, x: tuple[Any, ...]) -> Any:
-    """The network's outputs [n, outputs]."""
+    """Return the network's outputs [n, outputs]."""
     return x[-1] @ net.layers[-1].weight.T + net.layers[-1].bias
 
 
 @partial(jax.jit, static_argnums=0)
 def record(policy: NetworkPolicy, theta: Any, z: Any) -> Tape:
-    """The tape at z [C, CHUNK, inputs]."""
+    """Return the tape, the inputs of all layers, at z [C, CHUNK, inputs]."""
     return jax.lax.map(partial(layer_inputs, policy.net(theta)), z)
 
 
 def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) -> Any:
-    """Σ over the chunks of a network-shaped sum, as a flat vector [d]."""
+    """Return Σ one(chunk) over the chunks as a flat vector [d]; `one` returns a network-shaped gradient."""
 
     def add(total: Any, chunk: Any) -> Any:
         return jax.tree.map(jnp.add, total, one(*chunk)), None
@@ -119,7 +119,7 @@ def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) ->
 
 @partial(jax.jit, static_argnums=0)
 def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficient: Any) -> Any:
-    """Σ_n coefficient_n ∇ log π(u_n|z_n) [d]."""
+    """Return Σ_n coefficient_n ∇ log π(u_n|z_n) [d]."""
     net = policy.net(theta)
 
     def one(z: Any, u: Any, coefficient: Any) -> Net:
@@ -134,7 +134,7 @@ def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficien
 
 @partial(jax.jit, static_argnums=0)
 def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v: Any) -> Any:
-    """Σ_n weight_n J_nᵀ M_n J_n v [d], M the head's Fisher matrix at its parameters."""
+    """Return Σ_n weight_n J_nᵀ M_n J_n v [d], where M_n is the Fisher matrix of the action distribution."""
     net, along = policy.net(theta), policy.net(v)
 
     def one(x: Any, share: Any) -> Net:
@@ -147,7 +147,7 @@ def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v
 
 @partial(jax.jit, static_argnums=0)
 def kl_divergence(policy: NetworkPolicy, theta: Any, tape: Tape, z: Any, weight: Any, new: Any) -> Any:
-    """Σ_n weight_n KL(π_θ ‖ π_new) at z_n."""
+    """Return Σ_n weight_n KL(π_θ ‖ π_new) at z_n."""
     old, net = policy.net(theta), policy.net(new)
 
     def one(x: Any, z: Any, share: Any) -> Any:

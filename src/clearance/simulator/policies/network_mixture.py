@@ -1,4 +1,4 @@
-"""A network policy drawn once per episode from weighted θ's, with the normaliser that they were learned with."""
+"""A mixture of network policies: weighted θ's, of which one is drawn per episode, and their observation normaliser."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkMixture:
-    """Policies theta [M, d], component m with probability weights[m]; M = 1 is a single policy.
+    """A mixture of policies theta [M, d]; component m has probability weights[m]. M = 1 is a single policy.
 
-    What is measured is what is saved: θ and the normaliser are rounded to float32 here, before anything uses them.
+    θ and the normaliser are rounded to float32 here, before anything uses them, so that the measured policy is the
+    saved one.
     """
 
     policy: NetworkPolicy
@@ -62,33 +63,33 @@ class NetworkMixture:
         return len(self.weights)
 
     def part(self, weights: Array) -> NetworkMixture:
-        """Return the components with positive new weights [M], in proportion to them."""
+        """Return the mixture of the components with positive new weights [M], with weights in proportion to these."""
         used = np.flatnonzero(weights)
         return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """For each component, obs [n, …] → the head's parameters [n, size] in NumPy."""
+        """For each component a function obs [n, …] → parameters of the action distribution [n, size], in NumPy."""
         return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
 
     def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Return the components of n episodes."""
+        """Draw the components of n episodes."""
         return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
 
     def reset(self, rng: np.random.Generator) -> NetworkActor:
-        """Draw the component for one episode."""
+        """Draw a component and return its actor for one episode."""
         memory = self.policy.memory
         tracker = None if memory is None else CostTracker(memory, None)
         return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng, tracker)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what a policy file holds: weights [M], theta [M, d], the description as JSON, and the normaliser."""
+        """Return the arrays of a policy file: weights [M], theta [M, d], description as JSON, and normaliser."""
         texts = {"schema": np.array("clearance/policy/1"), "policy": np.array(self.policy.description())}
         normaliser = {f"obs_{k}": v for k, v in self.normaliser._asdict().items()}
         return {**texts, "weights": self.weights, "theta": self.theta, **normaliser}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
-        """Write `policy.npz`, with the certificate of this policy if there is one: `clearance.load_policy` reads it."""
+        """Write `policy.npz`, with the certificate of this policy if given; `clearance.load_policy` reads the file."""
         save_npz(path, self.arrays() | certificate_array(certificate))
 
     @classmethod
@@ -108,7 +109,7 @@ class NetworkMixture:
 
 @dataclass(frozen=True, eq=False)
 class NetworkActor:
-    """One component at work during one episode; `record` gives it the cost so far where it needs that."""
+    """A component that acts during one episode; if it needs the costs so far, call `record` after every step."""
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]
@@ -116,12 +117,12 @@ class NetworkActor:
     tracker: CostTracker | None = None
 
     def record(self, costs: Any) -> None:
-        """Say what the last step has cost: a number, or a dict by name."""
+        """Record what the last step has cost: a number, or a dict by name."""
         if self.tracker is not None:
             self.tracker.record(costs)
 
     def act(self, obs: Any) -> Any:
-        """Return an action, as the environment's own space has it, at one observation."""
+        """Return an action at one observation, in the form of the environment's own action space."""
         policy, head = self.policy, self.policy.head
         shape = policy.obs_shape if policy.memory is None else policy.memory.obs_shape
         if np.shape(obs) != shape:

@@ -1,9 +1,9 @@
-"""π_θ on simulators: a network (or a linear map) from observations to a distribution over actions, with a flat θ.
+"""Network policies π_θ on simulators: a network (or linear map) from observations to an action distribution.
 
     z = (obs − mean)/sd of the frozen normaliser,     out = network_θ(z),     u ~ head(out),     action = head.action(u)
 
-The network is an Equinox module; θ [d] is its leaves in order, float64 between iterations, and the numbers that JAX
-computes with (float32 as shipped) inside.
+The network is an Equinox module, and the flat vector θ [d] contains its leaves in order. θ is float64 between
+iterations; inside JAX it has JAX's float type (default: float32).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ FEW = 5  # discrete actions, of which each is a constant policy
 
 
 class Normaliser(NamedTuple):
-    """Mean and variance of each entry of the observation, and how many observations they rest on; 0: as it is."""
+    """Mean and variance of each entry of the observation, and the number of observations behind them (0: no
+    normalisation).
+    """
 
     mean: Any
     var: Any
@@ -45,7 +47,9 @@ class Normaliser(NamedTuple):
         return normalise(obs, *self, xp)
 
     def joined(self, obs: Any, weight: Any) -> Normaliser:
-        """The same after more observations [N, size], those with weight 0 left out (parallel variance, Chan 1979)."""
+        """Return the normaliser after more observations [N, size]; those with weight 0 are ignored (parallel variance,
+        Chan 1979).
+        """
         n = jnp.sum(weight)
         mean = weight @ obs / n
         var = weight @ (obs - mean) ** 2 / n
@@ -56,7 +60,9 @@ class Normaliser(NamedTuple):
 
 
 class Net(eqx.Module):
-    """Convolutions if there are any, layers with tanh between them, log σ where that does not depend on the state."""
+    """A network: optional convolutions, linear layers with tanh between them, and log σ if it does not depend on the
+    state.
+    """
 
     conv: list[Any]
     layers: list[Any]
@@ -64,7 +70,7 @@ class Net(eqx.Module):
     front: Front | None = eqx.field(static=True, default=None)
 
     def features(self, z: Any) -> Any:
-        """What the layers see [n, features] of observations z [n, inputs]."""
+        """Return the inputs of the first layer [n, features] for observations z [n, inputs]."""
         if self.front is None:
             return z
         return apply_convolutions(z, self.front, self.conv, jnp)
@@ -77,7 +83,7 @@ class Net(eqx.Module):
 
 
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
-    """Linear layers with orthogonal weights, gain √2, the last one with gain `last`; biases 0."""
+    """Return linear layers with orthogonal weights and biases 0; the gain is √2, for the last layer `last`."""
     layers = []
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
@@ -88,7 +94,7 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
 
 
 def kernels(key: Any, front: Front | None) -> list[Any]:
-    """Kernels with orthogonal weights, gain √2, and biases 0."""
+    """Return convolution kernels with orthogonal weights of gain √2, and biases 0."""
     found = []
     for i, shape in enumerate([] if front is None else front.shapes):
         rows = shape[0], int(np.prod(shape[1:]))
@@ -98,12 +104,14 @@ def kernels(key: Any, front: Front | None) -> list[Any]:
 
 
 class Design(Architecture):
-    """A policy before it knows its simulator; see `categorical` and `gaussian`."""
+    """A policy class before its simulator is known; made by `categorical` and `gaussian`."""
 
     def fitted(
         self, obs_shape: tuple[int, ...], space: Space, seed: int = 0, memory: CostMemory | None = None
     ) -> NetworkPolicy:
-        """The policy for these observations and actions; `memory`: what they hold of the costs so far."""
+        """Return the policy for these observations and actions; `memory` describes the costs so far in the
+        observations.
+        """
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
@@ -117,7 +125,7 @@ class Design(Architecture):
 def categorical(
     hidden: Sequence[int] = (64, 64), normalise: bool | None = None, conv: Sequence[Layer] | None = None
 ) -> Design:
-    """Softmax over discrete or multi-discrete actions; `hidden=()` is linear in the observation.
+    """Return a softmax policy class for discrete or multi-discrete actions; `hidden=()` is linear in the observation.
 
     conv  convolutions (channels, kernel, stride) for images; unless given, two small layers for observations [height,
           width, channels] or [frames, height, width] of 8 pixels or more, none for others; () for none
@@ -133,10 +141,10 @@ def gaussian(
     normalise: bool | None = None,
     conv: Sequence[Layer] | None = None,
 ) -> Design:
-    """Return a Gaussian policy class for real actions, squashed where they are bounded; `hidden=()` is linear.
+    """Return a Gaussian policy class for real actions, squashed if they are bounded; `hidden=()` is linear.
 
     scale  "free": σ is learned, the same in all states;  "state": σ is a second output of the network;  "fixed"
-    std    σ at the beginning, in units of the squashed box's half width, or of the action where it is not bounded
+    std    initial σ, in units of half the width of the box, or of the action if it is not bounded
     conv   convolutions for images, as in `categorical`
     """
     layers = None if conv is None and hidden else tuple(conv or ())
@@ -145,14 +153,14 @@ def gaussian(
 
 @dataclass(frozen=True, eq=False)
 class NetworkPolicy(NetworkForm):
-    """π_θ for observations of one shape and one action space."""
+    """A policy class π_θ for observations of one shape and one action space."""
 
     design: Design
     seed: int = 0
     architecture = Design
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Once in every process: what is compiled for a policy there is compiled once."""
+        """Pickle the policy so that each process has one copy of it, and compiles its programs once."""
         return _restore, (self.description(), self.seed)
 
     @cached_property
@@ -161,7 +169,7 @@ class NetworkPolicy(NetworkForm):
 
     @property
     def _template(self) -> Net:
-        """The network at its beginning: a last layer near 0, so that no action is preferred."""
+        """The network with its initial parameters: the last layer is near 0, so that no action is preferred."""
         d, head = self.design, self.head
         layers = network(jax.random.key(self.seed), self.layer_sizes, 0.01 if d.hidden else 0.0)
         free = isinstance(head, Gaussian) and d.scale == "free"
@@ -175,12 +183,12 @@ class NetworkPolicy(NetworkForm):
             return np.asarray(flat, float), back
 
     def init(self) -> Array:
-        """θ¹ [d], from the policy's own seed."""
+        """Return the initial θ [d], drawn with the policy's seed."""
         return self._ravelled[0].copy()
 
     def constants(self) -> dict[str, Array]:
-        """θ of policies that always do the same but for a hair, by name: nothing, the lowest or the highest of every
-        entry, or one of a few discrete actions; none where σ cannot be chosen by θ.
+        """Return θ of nearly constant policies, by name: doing nothing, always the lowest or highest action, or always
+        one of a few discrete actions. Empty if θ does not determine σ, or if the actions are not bounded.
         """
         head, d = self.head, self.design
         if isinstance(head, Gaussian):
@@ -194,7 +202,7 @@ class NetworkPolicy(NetworkForm):
         return {f"always action {a}": self._constant(SURE * np.eye(n)[a]) for a in range(n)} if n <= FEW else {}
 
     def _constant(self, bias: Array) -> Array:
-        """θ of the policy whose outputs are `bias` in every state, with a σ of nearly 0."""
+        """Return θ of the policy whose outputs are `bias` in every state, with σ near 0."""
         net = self.net(self.init())
         last = net.layers[-1]
         net = eqx.tree_at(
@@ -205,7 +213,7 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
-        """θ of the same policy with another normaliser: the first layer takes up the difference."""
+        """Return θ of the same policy for another normaliser, by changing the first layer."""
         net = self.net(theta)
         first = net.layers[0]
         ratio, shift = jnp.sqrt(new.var / old.var), (new.mean - old.mean) / jnp.sqrt(old.var)
@@ -214,7 +222,7 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def with_noise(self, theta: Array, least: float, most: float) -> Array:
-        """θ with σ between these shares of what it was at first, where σ is learned and the same in all states."""
+        """Return θ with σ clipped to [least, most] times its initial value, if one learned σ serves all states."""
         head, d = self.head, self.design
         if not isinstance(head, Gaussian) or d.scale != "free":
             return theta
@@ -225,11 +233,11 @@ class NetworkPolicy(NetworkForm):
         return self._ravelled[1](real(theta))
 
     def out(self, net: Net, z: Any) -> Any:
-        """The head's parameters [size] at one normalised observation [inputs]."""
+        """Return the parameters of the action distribution [size] at one normalised observation [inputs]."""
         return self.complete(net(z), net.log_std, jnp)
 
     def plain(self, theta: Any, normaliser: Any, dtype: Any = None) -> Callable[[Any], Any]:
-        """obs [n, …] → head parameters [n, size] in NumPy, in the numbers that JAX computes with."""
+        """Return a NumPy function obs [n, …] → parameters of the action distribution [n, size], in JAX's float type."""
         return super().plain(theta, normaliser, real(0.0).dtype if dtype is None else dtype)
 
 

@@ -16,25 +16,28 @@ from clearance.simulator.policies.network_policy import NetworkPolicy
 
 
 class NetworkRows:
-    """Rows in groups, and what the network did at them: products with F, and KL."""
+    """Rows of a batch in groups, with the recorded activations, for products with the Fisher matrix F and KL
+    divergences.
+    """
 
     def __init__(self, policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> None:
         self.policy, self.theta, self.groups = policy, theta, group_rows(z, weight / weight.sum())
         self.tapes: list[Tape] = map_groups(lambda g: jacobian.record(policy, theta, g[0]), self.groups)
 
     def fisher(self, v: Array) -> Array:
-        """F v [d]."""
+        """Return F v [d]."""
         product, v = partial(jacobian.fisher_product, self.policy, self.theta), real(v)
         return sum_groups(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
 
     def kl_to(self, new: Array) -> float:
-        """Return the mean KL divergence of π_θ and π_new."""
+        """Return the mean KL divergence KL(π_θ ‖ π_new) over the rows."""
         apart, new = partial(jacobian.kl_divergence, self.policy, self.theta), real(new)
         return float(sum_groups(lambda group, tape: apart(tape, *group, new), self.groups, self.tapes))
 
 
 class NetworkScore(LinearOperator):
-    """∇ log π_θ(u_n|z_n) [N, d] of a network, as a linear operator: products by JVP and VJP, no matrix.
+    """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator: products by JVP and VJP, without a
+    matrix.
 
     z [N, inputs] normalised observations, latent [N, …], weight [N]; JAX arrays.
     """
@@ -50,20 +53,20 @@ class NetworkScore(LinearOperator):
         return np.asarray(_pull(self.policy, self.theta, self.z, self.latent, real(np.ravel(x))), float)
 
     def toarray(self) -> Array:
-        """Return the scores as they are: N times d numbers, for the paper's regression on few draws."""
+        """Return the scores as a dense matrix [N, d], for the paper's regression on few draws."""
         return np.asarray(_each_score(self.policy, self.theta, self.z, self.latent), float)
 
     def gradient(self, A: Array) -> Array:
-        """Σ_n weight_n A_n score_n [d]."""
+        """Return Σ_n weight_n A_n score_n [d]."""
         groups = group_rows(self.z, self.latent, self.weight * real(A))
         return sum_groups(lambda group: jacobian.score_sum(self.policy, self.theta, *group), groups)
 
     def every(self, stride: int) -> NetworkRows:
-        """Every stride-th row."""
+        """Return every stride-th row."""
         return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
 
     def bound_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with a learned σ between these shares of what it was at first."""
+        """Return θ with a learned σ clipped to between these multiples of its initial value."""
         return self.policy.with_noise(theta, least, most)
 
 

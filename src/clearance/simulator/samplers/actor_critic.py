@@ -1,9 +1,10 @@
-"""The practical sampler: whole steps of n lanes, advantages by GAE with a critic per signal.
+"""The actor-critic sampler: batches of steps in n lanes, and advantages by GAE with one critic per signal.
 
-Biased where the critic is wrong, where γ = 1 is stood in for by a discount inside the advantages, and where the horizon
-is long (H (1 − discount) ≥ 2): there advantages continue past it, as if the episode did. Never in Ĵ of limits per
-episode, which is the mean over whole first episodes, with the discount of the statement. Certificates do not depend
-on any of it. The critic's bias matters most on long tasks (docs/research/gymnasium_log.md): hence its many short steps.
+Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside the advantages, and if the
+horizon is long (H (1 − discount) ≥ 2), where advantages continue past it as if the episode did. Ĵ of limits per episode
+is unbiased: it is the mean over whole first episodes, with the discount of the statement. Certificates do not depend on
+any of this. The critic's bias matters most on long tasks (docs/research/gymnasium_log.md); many short steps of
+learning reduce it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the adv
 
 
 class Past(NamedTuple):
-    """Rows of the last batches, a ring: observations, times within the horizon, targets [M·N, 1+I], which are steps."""
+    """A ring buffer of rows of the last batches, from which the critics learn.
+
+    obs    observations;  clock: time within the horizon;  R: targets [rows, 1+I];  valid: whether a row is a step
+    """
 
     obs: Any
     clock: Any
@@ -47,13 +51,14 @@ class Past(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What is carried from batch to batch, all of it arrays.
+    """The state that is carried from batch to batch, as arrays.
 
-    values      the critic;  past  what it learns from;  normaliser  of the observations, frozen after `warm` batches
+    values      the critics;  past: the rows that they learn from
+    normaliser  of the observations; frozen after `warm` batches
     size        root mean square of the advantages [1+I]: the units in which r and g_i are weighed against each other
     spread      standard deviation of one episode's sum [1+I]
     miss        root mean square distance of one episode's sum from its limit [I]
-    batches     so far
+    batches     number of batches so far
     """
 
     values: Values
@@ -66,8 +71,12 @@ class Memory(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Steps as rows [N, …]: normalised observations, latents, weights as draws from d_ρ^π, advantages and returns
-    [N, 1+I], observations, whether a row is a step, and its time within the horizon, −1 to 1.
+    """Steps as rows [N, …].
+
+    z       normalised observations;  obs: the observations;  latent: the latents of the actions
+    weight  weights of the rows as draws from d_ρ^π
+    A, R    advantages and returns [N, 1+I]
+    valid   whether a row is a step;  clock: its time within the horizon, from −1 to 1
     """
 
     z: Any
@@ -81,8 +90,10 @@ class Rows(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """Rows, and the sums X [n, 1+I] over the first episode of every lane; the first row in which an observation or a
-    signal is not what was declared, −1 without one, and its signals.
+    """The rows of a batch, the sums X [n, 1+I] over the first episode of every lane, and errors.
+
+    wrong  the first row with an observation or signal that is not finite or out of bounds, −1 if none
+    h      the signals in that row
     """
 
     rows: Rows
@@ -93,12 +104,12 @@ class Digest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Practical(Sampler):
-    """Draws for a network policy, from a JAX environment or from anything with `walk`.
+    """The actor-critic sampler for a network policy, on a JAX environment or any simulator with `walk`.
 
-    discount  inside the advantages where the statement's own is 1; else that one
+    discount  discount inside the advantages if the statement's γ is 1; otherwise γ is used
     decay   λ of GAE
-    warm    batches after which the normaliser is frozen
-    kept    batches that the critics learn from: with more than this one they see more of a rare cost
+    warm    number of batches after which the normaliser is frozen
+    kept    number of batches that the critics learn from; more than one shows them more of a rare cost
     """
 
     stepwise: ClassVar[bool] = True
@@ -116,7 +127,7 @@ class Practical(Sampler):
 
     @property
     def statement(self) -> Statement:
-        """The problem, as far as a method asks for it: γ, b and I."""
+        """The limits, γ and horizon of the problem."""
         return self.simulator.statement
 
     @property
@@ -125,14 +136,14 @@ class Practical(Sampler):
 
     @property
     def steps_per_lane(self) -> int:
-        """T: the horizon, or until what is left of the discounted sums is small."""
+        """T, the steps of a lane in a batch: the horizon, or until the rest of the discounted sums is small."""
         H, gamma = self.statement.horizon, self.statement.gamma
         rest = np.inf if gamma == 1 else np.log(REST) / np.log(gamma)
         return int(np.ceil(min(rest, np.inf if H is None else H)))
 
     @property
     def smallest_batch(self) -> int:
-        """Lanes that step together walk together; of a JAX environment there are as many as a batch asks for."""
+        """The smallest number of steps in a batch: those of one JAX lane, or of all lanes of another simulator."""
         return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
 
     def lanes(self, N: int) -> int:
@@ -140,7 +151,7 @@ class Practical(Sampler):
 
     @property
     def timed(self) -> bool:
-        """Whether the end at the horizon is part of the advantages, and the time an input of the critics."""
+        """Whether advantages end at the horizon and the critics get the time as input; true for short horizons."""
         H = self.statement.horizon
         return H is not None and H * (1 - self.gamma) < SHORT
 
@@ -160,20 +171,20 @@ class Practical(Sampler):
         return Memory(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32), past)
 
     def normaliser(self, memory: Memory) -> Normaliser:
-        """What a policy's observations go through, as of now."""
+        """Return the current normaliser of the observations."""
         return memory.normaliser
 
     def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
-        """Return θ of the same policy for the normaliser of another memory.
+        """Return θ of the same policy for the normaliser in the memory `after`.
 
-        Convolutions cannot take up the difference: θ stays, as a policy near it, and is judged as that.
+        With convolutions the change cannot be expressed in θ. θ then stays the same, and the policy changes slightly.
         """
         if after.normaliser is before.normaliser or self.policy.front is not None:
             return theta
         return self.policy.renormalised(theta, before.normaliser, after.normaliser)
 
     def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
-        """About N steps: draws, Ĵ [1+I], the memory after them, and the steps they cost."""
+        """Draw about N steps; return the draws, Ĵ [1+I], the next memory, and the environment steps taken."""
         rows, X = self.walked(key, memory, theta, N)
         weight = rows.weight / rows.weight.sum()
         memory = self._measure(memory, weight, rows.A, X)
@@ -183,14 +194,14 @@ class Practical(Sampler):
         return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
 
     def walked(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Rows, Array]:
-        """The rows of about N steps, and the sums over first episodes."""
+        """Return the rows of about N steps, and the sums over first episodes."""
         parts = self._rollouts(key, memory, theta, N)
         self._check(parts)
         rows = Rows(*(np.concatenate(x) for x in zip(*(p.rows for p in parts), strict=True)))
         return rows, np.concatenate([p.X for p in parts])
 
     def _rollouts(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> list[Digest]:
-        """Steps and what the critic says of them; of a JAX environment in groups of lanes, each a job of one thread."""
+        """Run the steps and compute advantages; on a JAX environment in groups of lanes, one thread each."""
         if not isinstance(self.simulator, Environment):
             return [self._digested(memory, *self._walk(key, memory, theta, N))]
         n, stream, theta = self.lanes(N), jax_key(key), real(theta)
@@ -237,7 +248,7 @@ class Practical(Sampler):
         return self.critics(memory.values, seen)
 
     def _following(self, memory: Memory, steps: Steps, V: Any, after: Any, t: Any) -> Any:
-        """V of the next observation [T, n, 1+I]: that of the next row, unless an episode was cut off in between."""
+        """Return V of the next observation [T, n, 1+I]: V of the next row, unless an episode was cut off in between."""
 
         def V_of(obs: Any, t: Any) -> Any:
             return self._values(memory, memory.normaliser(obs), t)
@@ -255,7 +266,7 @@ class Practical(Sampler):
         return jnp.where(wrong.any(), jnp.argmax(wrong.ravel()), -1)
 
     def _check(self, parts: list[Digest]) -> None:
-        """Environments in JAX cannot raise where they go wrong; those of Gymnasium have done so."""
+        """Raise EnvironmentFault for the first wrong row; JAX environments cannot raise it themselves."""
         lanes = np.cumsum([0, *(len(p.X) for p in parts)])
         for first, part in zip(lanes, parts, strict=False):
             if part.wrong >= 0:
@@ -268,9 +279,10 @@ class Practical(Sampler):
                 raise EnvironmentFault(self.statement.name, int(first) + lane, t, what, value)
 
     def _learn(self, key: np.uint64, memory: Memory, rows: Rows) -> Memory:
-        """The critic fitted to the returns, and the normaliser moved while it is warming up.
+        """Fit the critics to the returns, and update the normaliser during the first `warm` batches.
 
-        Two programs: the next walk needs the normaliser at once, while the critic keeps learning beside it.
+        These are two programs: the next rollout needs the normaliser at once, while the critics still learn in
+        parallel.
         """
         N, past = len(rows.R), memory.past
         order = self.critics.order(key, min(int(memory.batches) * N, len(past.R)), N)
@@ -289,7 +301,7 @@ class Practical(Sampler):
         return jax.jit(fit)
 
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
-        """The running sizes after this batch: mean squares with memory 1/MEMORY batches."""
+        """Return the memory with updated running mean squares, averaged over about 1/MEMORY batches."""
         gain = max(MEMORY, 1 / (int(memory.batches) + 1.0))
         new = weight @ A**2, X.var(0), ((X[:, 1:] - self.statement.b) ** 2).mean(0)
         old = (np.asarray(x) for x in (memory.size, memory.spread, memory.miss))
@@ -297,7 +309,7 @@ class Practical(Sampler):
         return memory._replace(size=size, spread=spread, miss=miss, batches=memory.batches + 1)
 
     def _walk(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Steps, Any]:
-        """Steps of a simulator in groups of lanes, and the latents behind its actions; groups side by side as lanes."""
+        """Run a simulator in groups of lanes; return steps and latents, with the groups side by side as lanes."""
         T, n = self.steps_per_lane, self.simulator.n
         frozen = Normaliser(*(np.asarray(x) for x in memory.normaliser))
         acting, groups = Acting(self.policy, theta, frozen, T), max(1, round(N / (T * n)))
@@ -307,7 +319,7 @@ class Practical(Sampler):
 
 
 def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
-    """The rows of the last batches with this one in place of the oldest; `memory.batches` counts it already."""
+    """Return the rows of the last batches with the oldest batch replaced; `memory.batches` counts the new one."""
     new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
     if len(memory.past.R) < N:  # the first one: room for all that will be kept
         return Past(*(np.concatenate([np.asarray(x)] * max(1, min(kept, MOST_ROWS // N))) for x in new))

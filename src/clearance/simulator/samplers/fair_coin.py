@@ -1,14 +1,14 @@
-"""Algorithm 2 on a simulator that cannot be put back to a chosen state: unbiased draws by a fair coin.
+"""Algorithm 2 on a simulator that cannot be put back into a chosen state: unbiased draws with a fair coin.
 
-    walk from ρ, stop with probability 1−γ before each further step: the last pair (s, a) is a draw of d_ρ^π
+    run from ρ, stop with probability 1−γ before each further step: the last pair (s, a) is a draw of d_ρ^π
     toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: continue from (s, a),   Â = +2 Σ_{t<T} h
                                    tails: take a fresh action at s instead of a,         Â = −2 Σ_{t<T} h
 
-E Â = Q(s, a) − V(s) = A(s, a), also where h_t + γ V(s_{t+1}) − V(s_t) stands for h_t, with any function V that does
-not know these walks: the control variate. Every walk begins with `reset(seed)`; no other reset is needed. The
-environment's seeds and the sampler's own numbers come from two streams: with one stream for both, an environment that
-draws by the same generator would see the very numbers that decide T, the coin and the actions, and nothing would be
-unbiased.
+Then E Â = Q(s, a) − V(s) = A(s, a). This also holds with h_t + γ V(s_{t+1}) − V(s_t) in place of h_t, for any function
+V that does not depend on these episodes: the control variate. Every episode begins with `reset(seed)`; no other reset
+is needed. The seeds of the environment and the random numbers of the sampler come from two separate streams. With a
+single stream, an environment with the same generator would see the numbers that decide T, the coin and the actions,
+and the estimate would be biased.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Signals = Callable[[Steps], Array]
 
 
 class CoinDraws(NamedTuple):
-    """N draws: obs [N, …] and action [N, …] with Â [N, 1+I], and the environment steps they took.
+    """N draws: obs [N, …] and action [N, …] with Â [N, 1+I], and the environment steps taken.
 
-    alive [N]  False where the walk had ended before: such a draw is of the state after the end, where A = 0
-    heads [N]  what the coin showed: where it is tails, −Â/2 is a sum from s on, of a fresh action
+    alive [N]  False if the episode had ended before: the draw is then of the state after the end, where A = 0
+    heads [N]  whether the coin showed heads; with tails, −Â/2 is a sum from s on, with a fresh action
     """
 
     obs: Any
@@ -45,7 +45,7 @@ class CoinDraws(NamedTuple):
 
 
 class Returns(NamedTuple):
-    """N estimates of J [N, 1+I], the observations they begin with [N, …], and the environment steps they took."""
+    """N estimates of J [N, 1+I], the first observations of their episodes [N, …], and the environment steps taken."""
 
     X: Array
     obs: Any
@@ -53,14 +53,14 @@ class Returns(NamedTuple):
 
 
 def plain(steps: Steps) -> Array:
-    """h as it is, without a control variate."""
+    """Return h unchanged, without a control variate."""
     return steps.h
 
 
 def coin_draws(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> CoinDraws:
-    """At least N reset-free draws of (s, a, Â), in rounds of one draw per lane."""
+    """Return at least N draws of (s, a, Â) without resets to chosen states, in rounds of one draw per lane."""
     parts = [_round(sim, sample, seed, k, signals, action) for k in range(-(-N // sim.n))]
     obs, chosen, A, alive, heads = (np.concatenate([p[j] for p in parts]) for j in range(5))
     return CoinDraws(obs, chosen, A, alive, heads, sum(p.steps for p in parts))
@@ -69,7 +69,7 @@ def coin_draws(
 def geometric_returns(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> Returns:
-    """At least N unbiased estimates X = Σ_{t<T} h of J, with T ~ Geo(1−γ) on {1, 2, …}."""
+    """Return at least N unbiased estimates X = Σ_{t<T} h of J, with T ~ Geo(1−γ) on {1, 2, …}."""
     drawn = []
     for k in range(-(-N // sim.n)):
         seeds, rng = streams(seed, k, sim.n)
@@ -82,7 +82,7 @@ def geometric_returns(
 
 
 def streams(seed: int, k: int, n: int) -> tuple[list[int], np.random.Generator]:
-    """Round k: a seed for each of n environments, and the sampler's generator; two streams of one seed."""
+    """Return the seeds of n environments and the sampler's generator for round k, as two independent streams."""
     theirs, ours = np.random.SeedSequence([seed, k]).spawn(2)
     return [int(s) for s in theirs.generate_state(n, np.uint32)], np.random.default_rng(ours)
 
@@ -114,7 +114,7 @@ def _horizons(sim: Gym, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _sums(steps: Steps, begin: NDArray[np.int64], T: NDArray[np.int64], signals: Signals) -> Array:
-    """Σ of the signals over steps begin .. begin + T − 1 of each lane's first episode [n, 1+I]; none after its end."""
+    """Return the sums of the signals over steps begin .. begin + T − 1 of each lane's first episode [n, 1+I]."""
     t = np.arange(len(steps.valid))[:, None]
     within = (t >= begin) & (t < begin + T) & steps.valid
     return np.einsum("tn,tnh->nh", within.astype(float), np.where(within[..., None], signals(steps), 0.0))

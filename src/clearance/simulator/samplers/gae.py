@@ -1,9 +1,9 @@
-"""From steps to advantages and to J, for every signal at once.
+"""Compute advantages and estimates of J from steps, for all signals at once.
 
     δ_t = h_t + γ V(s_{t+1}) − V(s_t),     A_t = δ_t + γλ A_{t+1}                   (Schulman et al. 2016)
 
-A terminated episode has V = 0 behind it, one that was cut off continues with V of the true next observation; neither
-passes advantages on to the next episode of its lane. Arrays are time-major, [T, n, 1+I] for signals.
+After a terminated episode V = 0; after a truncated one V of the true next observation is used. Neither passes
+advantages on to the next episode of its lane. Arrays are time-major, [T, n, 1+I] for signals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clearance.simulator.simulator import Steps
 
 
 def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
-    """Return a [T, n, 1+I] with λ = `decay`; 0 in rows that are no step."""
+    """Return the advantages A [T, n, 1+I] with λ = `decay`; 0 in rows that are no step."""
     alive, joined = ~steps.terminated, ~(steps.terminated | steps.truncated)
     delta = (steps.h + gamma * V_after * alive[..., None] - V) * steps.valid[..., None]
 
@@ -28,7 +28,7 @@ def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
 
 
 def episode_times(steps: Steps) -> Any:
-    """Return the step t of its own episode, of every row [T, n]."""
+    """Return the time t within its episode of every row [T, n]."""
     done = (steps.terminated | steps.truncated) & steps.valid
 
     def count(t: Any, row: Any) -> Any:
@@ -39,14 +39,14 @@ def episode_times(steps: Steps) -> Any:
 
 
 def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
-    """Weights [T, n] of the rows as draws from d_ρ^π, up to a factor: γ^t within an episode."""
+    """Return the weights [T, n] of the rows as draws from d_ρ^π, up to a factor: γ^t within an episode."""
     return gamma ** t.astype(steps.h.dtype) * steps.valid
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:
-    """X [n, 1+I] = Σ_t γ^t h_t over the first episode of every lane; V stands for what was cut off at the batch's end.
+    """Return X [n, 1+I] = Σ_t γ^t h_t over the first episode of every lane; if it is unfinished, V replaces the rest.
 
-    The first one alone, because those that end within a batch are the short ones: to take them all would be biased.
+    Only first episodes count: those that also end within a batch are the short ones, so using all would be biased.
     """
     done = (steps.terminated | steps.truncated) & steps.valid
     before = jnp.cumsum(done, axis=0) - done  # episodes ended before this row

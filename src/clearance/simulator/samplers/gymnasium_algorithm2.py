@@ -1,7 +1,7 @@
-"""Algorithm 2 for network policies on Gymnasium problems: the coin's draws, with a critic as control variate.
+"""Algorithm 2 for network policies on Gymnasium problems: draws by `fair_coin`, with a critic as control variate.
 
-Nothing is put back to a chosen state. The critic was fitted to earlier batches, so that draws stay unbiased whatever it
-says; the better it is, the less they spread.
+The environment is never put back into a chosen state. The critic was fitted to earlier batches, so draws are unbiased
+whatever its values are; a better critic only reduces their variance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from clearance.simulator.simulator import Steps
 
 @dataclass(frozen=True, eq=False)
 class ResetFree(Algorithm2):
-    """The paper's sampler where no state can be gone back to; observations go in as they are."""
+    """The paper's sampler for environments that cannot be put into a chosen state; observations are not normalised."""
 
     simulator: Gym
     policy: NetworkPolicy
@@ -41,7 +41,9 @@ class ResetFree(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """About N draws for the direction (lines 3–7), Ĵ [1+I] from as many walks (lines 11–15), and their steps."""
+        """Return about N draws for the direction (lines 3–7), Ĵ [1+I] from as many episodes (lines 11–15), memory and
+        steps.
+        """
         head, out = self.policy.head, self.policy.plain(theta, self.normaliser(memory))
 
         def sample(rng: np.random.Generator, obs: Any) -> Any:
@@ -70,7 +72,9 @@ class ResetFree(Algorithm2):
         return draws, X.mean(0), memory, pairs.steps + walks.steps
 
     def V(self, memory: Values, obs: Any) -> Array:
-        """Return the critic at observations [..., *shape], as float64; in few sizes, each of which is compiled once."""
+        """Return the critic at observations [..., *shape] in float64; sizes are padded so that few programs are
+        compiled.
+        """
         z = self.policy.flat(np.asarray(obs, np.float32))
         rows = z.reshape(-1, z.shape[-1])
         filled = np.zeros((max(256, 1 << (len(rows) - 1).bit_length()), z.shape[-1]), np.float32)

@@ -1,14 +1,15 @@
-"""Algorithm 2 on a JAX environment: unbiased draws of (s, a, Â) and of Ĵ by geometric walks (Bai et al. 2023).
+"""Algorithm 2 on a JAX environment: unbiased draws of (s, a, Â) and of Ĵ by walks of geometric length (Bai et al.
+2023).
 
-(s, a) ~ d_ρ^π     walk from ρ, stop with probability 1−γ before each further step; the last pair
-Â = Q̂ − V̂          `resets=True`: the environment is put back to s
-Â = ±2 (X − V(s))  `resets=False`: a fair coin decides whether the walk continues from (s, a), giving +, or takes
-                   a fresh action at s, giving −; no state is gone back to
+(s, a) ~ d_ρ^π     run from ρ, stop with probability 1−γ before each further step; the last pair
+Â = Q̂ − V̂          `resets=True`: the environment is put back into s
+Â = ±2 (X − V(s))  `resets=False`: a fair coin decides whether the episode continues from (s, a), giving +, or takes
+                   a fresh action at s, giving −; the environment is not put back into a state
 X = V(s_0) + Σ_{t<T} (h_t + γ V(s_{t+1}) − V(s_t)),   T ~ Geo(1−γ) on {1, 2, …}
 
-V is any function that does not know these walks: 0, or a critic that was fitted to earlier batches (`control=True`). X
-has the mean of Σ_{t<T} h_t whatever V is; the better V, the less it spreads. A walk that has terminated has come to a
-state with no signals: its draw has Â = 0 and no weight.
+V is any function that does not depend on these episodes: 0, or a critic fitted to earlier batches (`control=True`). X
+has the same mean as Σ_{t<T} h_t for any V; a better V reduces its variance. After termination there are no signals: a
+draw there has Â = 0 and weight 0.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from clearance.simulator.samplers.value_networks import Critics, Values
 
 
 class Walked(NamedTuple):
-    """Of N walks: the sums X [N, 1+I], the states they stopped in, whether they terminated [N], and steps in all."""
+    """The result of N walks: sums X [N, 1+I], last states, whether they terminated [N], and the number of steps."""
 
     X: Any
     state: Any
@@ -42,7 +43,7 @@ class Walked(NamedTuple):
 
 
 class Algorithm2(Sampler):
-    """What its samplers share: the problem, the critic as control variate, and observations that go in as they are."""
+    """The base class of samplers of Algorithm 2: a critic is the control variate, observations are not normalised."""
 
     simulator: Any
     policy: NetworkPolicy
@@ -50,7 +51,7 @@ class Algorithm2(Sampler):
 
     @property
     def statement(self) -> Statement:
-        """The problem, as far as a method asks for it: γ, b and I."""
+        """The limits and γ of the problem."""
         return self.simulator.statement
 
     @cached_property
@@ -61,7 +62,7 @@ class Algorithm2(Sampler):
         return self.critics.begin(self.policy.seed + 1)
 
     def normaliser(self, memory: Values) -> Normaliser:
-        """Observations go in as they are."""
+        """Return the identity, since observations are not normalised."""
         return Normaliser.identity(self.policy.inputs)
 
     def check_policy(self) -> None:
@@ -86,7 +87,7 @@ class Unbiased(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), and the steps they cost."""
+        """Return N draws for the direction (lines 3–7), Ĵ [1+I] from N episodes (lines 11–15), memory and steps."""
         z, u, weight, A, J_hat, steps, memory = self._compiled(
             jax_key(key), memory, real(theta), N, self.critics.order(key, 2 * N)
         )
@@ -120,7 +121,9 @@ class Unbiased(Algorithm2):
         return z, u, alive / N, A, J.X.mean(0), steps, fitted
 
     def _continue(self, net: Net, memory: Values, keys: Any, s: Any, u: Any, alive: Any, heads: Any) -> Any:
-        """The walks from (s, a) and from s; without resets only the one that the coin shows."""
+        """Run the walks from (s, a) and from s; without resets, only the one that the coin selects has a positive
+        length.
+        """
         one, two = jax.random.split(keys[0])
         T1, T2 = (self._geometric(k, len(alive)) * alive for k in jax.random.split(keys[1]))
         if not self.resets:
@@ -128,7 +131,7 @@ class Unbiased(Algorithm2):
         return self._walk(net, memory, one, s, T1, u), self._walk(net, memory, two, s, T2)
 
     def _geometric(self, key: Any, N: int) -> Any:
-        """T on {1, 2, …} with P(T > t) = γ^t."""
+        """Draw T on {1, 2, …} with P(T > t) = γ^t."""
         U = jax.random.uniform(key, (N,), minval=np.finfo(np.float32).tiny)
         return 1 + jnp.floor(jnp.log(U) / np.log(self.statement.gamma)).astype(jnp.int32)
 
@@ -140,7 +143,7 @@ class Unbiased(Algorithm2):
         return self.critics(memory, z) if self.control else jnp.zeros((len(z), 1 + self.statement.I))
 
     def _walk(self, net: Net, memory: Values, key: Any, state: Any, length: Any, first: Any = None) -> Walked:
-        """Walks of so many steps [N] from states [N, …], with the latents `first` in the first step if given."""
+        """Run walks of `length` [N] steps from states [N, …]; `first` are the latents of the first actions, or None."""
         env, N, gamma = self.simulator, len(length), self.statement.gamma
 
         def step(carry: Any) -> Any:
@@ -162,7 +165,7 @@ class Unbiased(Algorithm2):
         return Walked(X, state, ended, steps)
 
     def _fit_critics(self, memory: Values, order: Any, z: Any, X: Any, valid: Any, start: Any, X_J: Any) -> Values:
-        """The critic after this batch: fitted to the sums from s and from the starts. It serves the next one."""
+        """Return the critics fitted to the sums from s and from the initial states, for use in the next batch."""
         if not self.control:
             return memory
         first = self.policy.flat(jax.vmap(self.simulator.observe)(start))

@@ -1,6 +1,6 @@
-"""Whole episodes of any policy as they are seen: the sums of their signals and their lengths.
+"""Run whole episodes of any policy, and return the sums of their signals and their lengths.
 
-Where J has no horizon, an episode is followed until discounting leaves `REST` of a signal.
+Without a horizon, an episode is followed until the discount factor γ^t falls to `REST`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LANES = 64  # episodes that run side by side in a JAX environment
 
 
 class Observed(NamedTuple):
-    """X [n, 1+I], the sums Σ γ^t h_t of n episodes, and their lengths [n]."""
+    """The sums X [n, 1+I] of Σ γ^t h_t over n episodes, and the lengths of the episodes [n]."""
 
     X: Array
     length: NDArray[np.int64]
@@ -38,12 +38,12 @@ class Observed(NamedTuple):
 
 
 def longest(s: Statement) -> int:
-    """The steps until an episode is left: its horizon, or until γ^t ≤ REST."""
+    """Return the largest number of steps in an episode: its horizon, or the first t with γ^t ≤ REST."""
     return int(s.horizon) if s.horizon is not None else math.ceil(math.log(REST) / math.log(s.gamma))
 
 
 def observe_episodes(simulator: Any, policy: Any, n: int, key: np.uint64) -> Observed:
-    """n episodes of a mixture of networks, or of a rule `observation -> action` (one after the other)."""
+    """Run n episodes of a mixture of networks, or of a rule `observation -> action` (one after the other)."""
     s = simulator.statement
     if isinstance(policy, NetworkMixture):
         found = _of_networks(simulator, policy, n, key)
@@ -95,7 +95,7 @@ def _walked(simulator: Any, mixture: NetworkMixture, n: int, key: np.uint64) -> 
 
 
 def _first_episodes(steps: Steps, gamma: float) -> Observed:
-    """The first episode of every lane."""
+    """Return the sums and lengths of the first episode of every lane."""
     ended = (steps.terminated | steps.truncated) & steps.valid
     before = np.cumsum(ended, axis=0) - ended == 0
     counted = steps.valid & before

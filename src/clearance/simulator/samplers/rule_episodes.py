@@ -1,4 +1,4 @@
-"""Episodes of a rule of the user's own, and of networks in lanes that may depend on each other."""
+"""Sources of episodes for certificates: of a user's rule, and of networks in lanes that may depend on each other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from clearance.simulator.simulator import Simulator
 def follow_any_rule(
     simulator: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Signals h [t, 1+I] of one episode of a rule in this process; `seen` gets (observation, action) of each step."""
+    """Run one episode of a rule in this process and return its signals h [t, 1+I].
+
+    seen  a list to which (observation, action) of each step is appended
+    """
     if isinstance(simulator, Environment):
         return follow_jax_rule(simulator, rule, key_of(seed), T, seen)
     return follow_rule(simulator, rule, seed, T, seen)
@@ -37,9 +40,9 @@ def follow_any_rule(
 class OwnRuleEpisodes(NetworkEpisodes):
     """Episodes of a rule `observation -> action`, one after the other in one lane of this process.
 
-    The rule is never copied: copies of a rule that draws its own random numbers would all draw the same ones. It sees
-    observations as the environment gives them, and the environment gets its actions as they are. Its method `reset`,
-    if there is one, is called at the beginning of every episode.
+    The rule is never copied, because copies of a rule with its own random generator would all draw the same numbers. It
+    gets the environment's own observations, and its actions go to the environment unchanged. Its method `reset`, if it
+    has one, is called at the beginning of every episode.
     """
 
     simulator: Gym | Environment
@@ -65,8 +68,9 @@ class OwnRuleEpisodes(NetworkEpisodes):
 
 @dataclass(frozen=True, eq=False)
 class RoundEpisodes(NetworkEpisodes):
-    """One sample is the mean over all lanes of one round, which follow one component: whatever the lanes share, rounds
-    are independent, and the mean is as bounded as one episode.
+    """Samples that are means over all lanes of one round, in which all lanes follow the same mixture component.
+
+    Rounds are independent even if lanes depend on each other, and a mean has the same bounds as one episode.
     """
 
     @property
@@ -85,10 +89,10 @@ class RoundEpisodes(NetworkEpisodes):
 
 
 def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEpisodes:
-    """Episodes of a mixture that are independent, whatever the lanes of the simulator share.
+    """Return a source of independent episodes of a mixture, even if the lanes of the simulator depend on each other.
 
-    In many lanes where each is a function of its own seed; else in one lane, or as means over lanes that cannot run
-    alone or are not all the same.
+    Independent lanes are all used. Otherwise one lane is used, or means over lanes that cannot run alone or that
+    differ.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:
@@ -99,7 +103,7 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
 
 
 def describe_lanes(simulator: Simulator) -> str:
-    """What is assumed of the lanes of a simulator, and what was done because it was not."""
+    """Return the assumption about the lanes that a certificate makes, or what was done without it, in words."""
     if not simulator.shared_randomness:
         return "lanes are independent, as a short check confirmed"
     how = f"the mean over the {simulator.n} lanes is one sample" if _needs_rounds(simulator) else "one lane was used"

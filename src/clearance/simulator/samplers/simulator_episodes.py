@@ -1,12 +1,12 @@
-"""Bounded unbiased estimates of J from whole episodes of a simulator, for certificates and for the choice.
+"""Bounded unbiased estimates of J from whole episodes of a simulator, for certificates and for the choice of a policy.
 
     horizon H     X = Σ_{t<H} γ^t h_t
     horizon None  X = Σ_{t<T} (γ/q)^t h_t,     P(T > t) = q^t,  q = √γ,  so that E X = J and X is bounded
 
-Termination ends the sum. The bounds of h are declared; a value outside them is an error, because a certificate would be
-worth nothing then. What rounding may carry over them is let through, and the bounds of X are wider by as much. Sums are
-taken in float64, also where the simulator computes in float32. A reward without bounds is allowed: it is estimated, and
-has no confidence bound.
+Termination ends the sum. The bounds of h are declared; a value outside them is an error, because it would make a
+certificate invalid. Values that exceed them by rounding alone are accepted, and the bounds of X are widened by as much.
+Sums are taken in float64, even if the simulator computes in float32. A reward may have no bounds: it is then estimated
+without a confidence bound.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CHUNK = 256  # steps whose signals a compiled program keeps before they are summ
 
 
 def episode_steps(s: Statement) -> float:
-    """Steps of an episode that does not terminate, on average."""
+    """Return the mean number of steps of an episode that does not terminate."""
     return 1 / (1 - math.sqrt(s.gamma)) if s.horizon is None else float(s.horizon)
 
 
 def total_weight(s: Statement) -> float:
-    """Σ_t of the weights of h_t in X, over an episode that never ends: the scale of X against that of h."""
+    """Return the sum of the weights of h_t in X over an episode without termination: the scale of X relative to h."""
     return s.length if s.horizon is not None else 1 / (1 - math.sqrt(s.gamma))
 
 
 def signal_bounds(s: Statement) -> tuple[Array, Array]:
-    """(low, high) of h [1+I]; an error where constraints have none."""
+    """Return (low, high) of h [1+I]; raise InputError if a constraint has no bounds."""
     if s.bounds is None and not s.I:
         return np.array([-np.inf]), np.array([np.inf])
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
@@ -58,7 +58,7 @@ def signal_bounds(s: Statement) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class NetworkEpisodes:
-    """Episodes of a mixture of network policies: the source of `statistical.gather`."""
+    """Episodes of a mixture of network policies, as a source of samples for `statistical.gather`."""
 
     simulator: Simulator
     mixture: NetworkMixture
@@ -69,7 +69,7 @@ class NetworkEpisodes:
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """Which limits the episodes can confirm and not refute [I]: those on tails (`core.tail_limits`)."""
+        """The limits [I] that episodes can confirm but not refute: those on CVaR (`core.tail_limits`)."""
         return self.statement.one_sided
 
     @property
@@ -78,18 +78,20 @@ class NetworkEpisodes:
 
     @property
     def factor(self) -> float:
-        """What a signal's weight is multiplied by in every step: γ, or γ/q."""
+        """The factor by which the weight of a signal changes in every step: γ, or γ/q without a horizon."""
         return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """(low, high) of X [1+I]; episodes may end, so 0 belongs to every range."""
+        """Bounds (low, high) of X [1+I]; they include 0, since episodes may end at once."""
         weight = total_weight(self.statement) * (1 + self._rounding)
         return self.statement.sum_ranges(*self._signal_bounds, weight, self._near.slip)
 
     @property
     def bias(self) -> Array:
-        """By how much E X may differ from J [1+I]: rounded weights and sums, NumPy's horizons (2⁻⁴⁵), the mixture."""
+        """Bound on |E X − J| [1+I] from rounding, from NumPy's geometric random numbers (2⁻⁴⁵) and from drawing
+        components.
+        """
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
         share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
@@ -98,19 +100,20 @@ class NetworkEpisodes:
 
     @property
     def _near(self) -> Simulator:
-        """The simulator itself, where a fleet runs it."""
+        """The simulator itself; for a fleet, the one that its workers run."""
         return getattr(self.simulator, "near", self.simulator)
 
     @cached_property
     def _signal_bounds(self) -> tuple[Array, Array]:
-        """(low, high) of h [1+I] with all that is let through."""
+        """Bounds (low, high) of h [1+I], widened by the accepted rounding errors."""
         low, high = widen_bounds(signal_bounds(self.statement), self._near.slip)
         return np.clip(low, -UNBOUNDED, UNBOUNDED), np.clip(high, -UNBOUNDED, UNBOUNDED)
 
     @property
     def _rounding(self) -> float:
-        """By how much, as a share of the largest sum, float64 may be off: each weight grows by its own rounding, and so
-        does the sum with every term that counts (e⁻³⁷ < 2⁻⁵³).
+        """Bound on the rounding error of X in float64, relative to the largest sum.
+
+        Each weight and each addition contributes its own rounding error, for all terms that matter (e⁻³⁷ < 2⁻⁵³).
         """
         terms = min(self.statement.horizon or np.inf, 40 / max(1 - self.factor, 2.0**-53))
         return (2 * terms + 16) * 2.0**-53
@@ -120,12 +123,12 @@ class NetworkEpisodes:
         return episode_steps(self.statement)
 
     def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Return the steps of n episodes that do not terminate."""
+        """Draw the lengths of n episodes that do not terminate."""
         H = self.statement.horizon
         return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Episodes begin .. begin + n − 1 of the stream `key`."""
+        """Draw episodes begin .. begin + n − 1 of the stream `key`."""
         return join(map_jobs(self.simulator, _draw_block, (self.mixture, key), blocks(begin, n, self.simulator.n)))
 
     def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
@@ -141,7 +144,7 @@ class NetworkEpisodes:
         return self.mixture.components(rng, n)
 
     def _acting(self, rng: np.random.Generator, component: Any) -> Any:
-        """Actions of all components are computed, and each lane takes its own."""
+        """Return a function act(obs, t) in which each lane follows its own component."""
         n, head = self.simulator.n, self.mixture.policy.head
         lanes, outs = np.arange(n), self.mixture.outs
 
@@ -169,7 +172,7 @@ class NetworkEpisodes:
         return X, int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
-        """Return the same through `walk`."""
+        """Run the episodes of a block by stepping the simulator; return X [n, 1+I] and the steps taken."""
         sim: Any = self.simulator
         steps = sim.walk(
             self._acting(rng, component), rng.integers(2**31, size=sim.n), np.maximum(length, 1), once=True
@@ -182,13 +185,13 @@ class NetworkEpisodes:
 
 
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
-    """Return one block of episodes, wherever it is drawn."""
+    """Draw one block of episodes, in this process or in a worker."""
     mixture, key = shared
     return NetworkEpisodes(simulator, mixture)._block(key, *job)
 
 
 def _episodes(env: Any, policy: Any) -> Any:
-    """Return the compiled beginning of a block of episodes and its compiled chunks; made once for both."""
+    """Return compiled functions that begin and advance a block of episodes; cached per environment and policy."""
     made = env.__dict__.setdefault("_compiled_episodes", {})
     if id(policy) not in made:
         chunk = jax.jit(lambda *x: _chunk(env, policy, *x))
@@ -197,8 +200,10 @@ def _episodes(env: Any, policy: Any) -> Any:
 
 
 def _begin(env: Environment, key: Any, length: Any) -> Any:
-    """What is carried from step to step: the state, t, who is alive [n], the first step [n] whose signals are not what
-    was declared (−1 without one), its signals [n, 1+I], the steps taken, and the stream.
+    """Return the initial state of a block of episodes.
+
+    It holds the states, t, which lanes are alive [n], the first step with wrong signals [n] (−1: none), these signals
+    [n, 1+I], the steps taken, and the random stream.
     """
     n, H = len(length), 1 + env.statement.I
     begin, going = jax.random.split(key)
@@ -207,7 +212,9 @@ def _begin(env: Environment, key: Any, length: Any) -> Any:
 
 
 def _chunk(env: Environment, policy: Any, norm: Any, theta: Any, component: Any, length: Any, carry: Any) -> Any:
-    """CHUNK more steps at most: what is carried, and their signals [CHUNK, n, 1+I], 0 where no step was taken."""
+    """Advance a block by at most CHUNK steps; return its state, and the signals [CHUNK, n, 1+I], 0 where no step was
+    taken.
+    """
     nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H, start = len(length), 1 + env.statement.I, carry[1]
     low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))

@@ -1,4 +1,4 @@
-"""ν of limits on tails, from episodes that no test will see: the quantile of what they cost."""
+"""Choose the threshold ν of CVaR limits as a quantile of the costs of separate episodes, which no test uses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SHARE = 0.05  # of the budget, at most
 def fit_nu(
     simulator: Simulator, episodes: Callable[[Simulator], Episodes], key: np.uint64, budget: float
 ) -> tuple[Any, int]:
-    """Return the problem with every ν that was not given at its quantile, and the environment steps that it took.
+    """Return the problem with every ν that was not given set to its quantile, and the environment steps taken.
 
-    episodes  the source of episodes of the policy that will be tested, on a problem with other ν
+    episodes  function from a problem with other ν to the source of episodes of the policy that will be tested
     """
     s = simulator.statement
     free = [i for i, tail in enumerate(s.tails) if tail is not None and getattr(tail.rule, "at", 0.0) is None]
@@ -43,7 +43,7 @@ def fit_nu(
 
 
 def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
-    """Return the same problem with other ν, by the number of the constraint."""
+    """Return the same problem with other ν, given by the index of the constraint."""
     s, costs = simulator.statement, simulator.tail_costs
     assert costs is not None
     tails: list[Any] = list(s.tails)
@@ -54,7 +54,7 @@ def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
 
 
 def cost_range(simulator: Simulator, i: int) -> tuple[float, float]:
-    """(low, high) of the sum over an episode of the cost that constraint i is about."""
+    """Return (low, high) of the sum over an episode of the cost in constraint i."""
     costs, s = simulator.tail_costs, simulator.plain.statement
     assert costs is not None
     if s.bounds is None or not np.all(np.isfinite([x[1 + costs.columns[i]] for x in s.bounds])):

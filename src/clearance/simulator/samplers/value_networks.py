@@ -1,7 +1,7 @@
-"""A critic per signal: networks V_j(s), j = 0..I, side by side, trained by Adam on returns in units of their own.
+"""Critics: one network V_j(s) per signal, j = 0..I, trained by Adam on returns with normalised targets.
 
-Targets are normalised by their running mean and spread, which move as the policy learns; with every move the last layer
-is rescaled so that the values stay what they were (van Hasselt et al. 2016).
+Targets are normalised by their running mean and standard deviation, which change as the policy learns. After each
+change the last layer is rescaled so that the values stay the same (van Hasselt et al. 2016).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FLOOR = 1e-6  # the least spread of a target, so that a constant signal divides 
 
 
 class Values(NamedTuple):
-    """What the critic carries: parameters [1+I, d], Adam's state, mean and spread of the targets [1+I], batches."""
+    """The state of the critics: parameters [1+I, d], Adam's state, mean and spread of targets [1+I], batches seen."""
 
     theta: Any
     adam: Any
@@ -34,7 +34,7 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class Critics:
-    """1+I networks of the same shape.
+    """1+I value networks of the same shape.
 
     epochs, batch  passes over the data of one iteration (.25: a quarter of its rows), and rows per step of Adam
     """
@@ -53,7 +53,7 @@ class Critics:
             return ravel_pytree(self._net(jax.random.key(0)))[1]
 
     def _net(self, key: Any) -> Net:
-        """A network that begins at V = 0, whatever the units of the signals are."""
+        """Return a network with initial output V = 0."""
         front = None if self.front is None else self.front._replace(rest=self.inputs - self.front.image.size)
         inputs = self.inputs if front is None else front.features
         return Net(kernels(key, front), network(key, (inputs, *self.hidden, 1), 0.0), None, front)
@@ -69,12 +69,12 @@ class Critics:
         return Values(theta, self.adam.init(theta), zero, zero + 1, jnp.zeros((), jnp.int32))
 
     def _raw(self, theta: Any, z: Any) -> Any:
-        """Values in units of the targets [N, 1+I] at z [N, inputs]."""
+        """Return normalised values [N, 1+I] at z [N, inputs]."""
         nets = [self._unravel(theta[j]) for j in range(self.signals)]  # vmap over nets would be four times slower
         return jnp.stack([jax.vmap(net)(z)[:, 0] for net in nets], axis=1)
 
     def __call__(self, values: Values, z: Any) -> Any:
-        """V [..., 1+I] at normalised observations z [..., inputs]."""
+        """Return V [..., 1+I] at normalised observations z [..., inputs]."""
         flat = z.reshape(-1, self.inputs)
         whole = len(flat) // CHUNK * CHUNK  # in chunks, whose activations stay in the cache: twice as fast
         chunks = jax.lax.map(lambda rows: self._raw(values.theta, rows), flat[:whole].reshape(-1, CHUNK, self.inputs))
@@ -82,7 +82,7 @@ class Critics:
         return (raw * values.spread + values.mean).reshape(*z.shape[:-1], self.signals)
 
     def rescaled(self, values: Values, R: Any, valid: Any) -> Values:
-        """The mean and spread of the targets moved towards those of R [N, 1+I], and the same values as before."""
+        """Move the mean and spread of the targets towards those of R [N, 1+I], and keep the values unchanged."""
         n = jnp.sum(valid)
         mean = valid @ R / n
         spread = jnp.sqrt(valid @ (R - mean) ** 2 / n) + FLOOR
@@ -103,8 +103,10 @@ class Critics:
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
     def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
-        """Rows [steps of Adam, batch] out of `total`, as many as some epochs over N of them (all) have; each pass over
-        the rows is in an order of its own. NumPy shuffles ten times as fast.
+        """Return the rows [steps of Adam, batch] to train on, out of `total`, for `epochs` passes over N rows (default:
+        all).
+
+        Each pass is shuffled anew; NumPy shuffles ten times as fast as JAX.
         """
         N = total if N is None else N
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
@@ -114,11 +116,13 @@ class Critics:
         return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """The critic after new rows z [N, inputs] with targets R [N, 1+I]: rescaled, then fitted in that order."""
+        """Return the critics after training on rows z [N, inputs] with targets R [N, 1+I]; rescale them first."""
         return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
 
     def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Steps of Adam on Σ_j (V_j(z) − R_j)², rows z [N, inputs] with targets R [N, 1+I], in that order."""
+        """Take steps of Adam on Σ_j (V_j(z) − R_j)² over rows z [N, inputs] with targets R [N, 1+I], in the given
+        order.
+        """
         y = (R - values.mean) / values.spread
 
         def loss(theta: Any, rows: Any) -> Any:
