@@ -1,1 +1,1 @@
-"""Policies in use: run with NumPy alone, exported to other runtimes, watched while they run."""
+"""Policies in use: run them with NumPy alone, export them to other runtimes, and monitor their costs."""

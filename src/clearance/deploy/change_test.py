@@ -1,10 +1,11 @@
-"""A test by betting, over all time, of a mean that may rise at any moment.
+"""A sequential test by betting, valid over all time, of a mean that may rise at any moment.
 
 The costs of episodes are X_1, X_2, … ≥ best, and the hypothesis is E[X_t | past] ≤ limit for every t. With
 z = (X − limit)/(limit − best) ≥ −1 and bets c on a grid in (0, 1), a gambler who begins at episode k and bets c has the
-capital Π_{i=k..t} (1 + c z_i) after episode t. One who began long ago has lost nearly all of it in the good time before
-a change, so that many gamblers share the stake: start k has 1/(k(k+1)) of it, which sums to 1, split evenly over the B
-bets. All starts of one bet gain by the same factor, and so one number for each bet is all there is to keep:
+capital Π_{i=k..t} (1 + c z_i) after episode t. A gambler who began long before a change has lost nearly everything in
+the good episodes before it. Therefore many gamblers share the stake: start k has 1/(k(k+1)) of it, which sums to 1,
+split evenly over the B bets. All starts with the same bet gain by the same factor, so one number for each bet is
+enough:
 
     S_t(c) = (S_{t−1}(c) + 1/(t(t+1))) · (1 + c z_t),     M_t = mean_c S_t(c) + 1/(t+1)
 
@@ -16,8 +17,9 @@ Proof. M_0 = 1 and M_t ≥ 0. No bet gains on average, E[1 + c z_t | past] ≤ 1
 1/(t(t+1)) + 1/(t+1) = mean_c S_{t−1}(c) + 1/t = M_{t−1}: a nonnegative supermartingale, and Ville's inequality gives
 the rest. Neither independence nor an upper bound of the costs is needed.
 
-Delay. If the costs rise after k good episodes, M_t is at least the share 1/(B (k+1)(k+2)) of the start k + 1 times what
-its best bet has gained since: it must gain log(B/δ) + 2 log(k + 2), so that the delay grows with log k.
+Delay. If the costs rise after k good episodes, M_t is at least the share 1/(B (k+1)(k+2)) of the start k + 1 times the
+gain of its best bet since then. The logarithm of this gain must reach log(B/δ) + 2 log(k + 2), so the delay grows with
+log k.
 """
 
 from __future__ import annotations
@@ -34,13 +36,13 @@ LARGEST = 1e300  # capital beyond it has long raised the alarm
 
 
 class Scale(NamedTuple):
-    """The limit of a cost, and the least that an episode can cost."""
+    """The limit of a cost, and the smallest cost that an episode can have."""
 
     limit: float
     best: float
 
     def gain(self, x: Any) -> Any:
-        """z ≥ −1 of a cost; where only `best` itself meets the limit, any more refutes it."""
+        """Return z ≥ −1 of a cost x; if limit = best, any larger cost refutes the limit and has the largest z."""
         width = self.limit - self.best
         if width > 0:
             return np.minimum((np.asarray(x, float) - self.limit) / width, LARGEST)
@@ -48,16 +50,16 @@ class Scale(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """A bound of the relative error of S in one step: rounding of z, magnified where 1 + c z is near 0.01."""
+        """A bound on the relative error of S in one step: the rounding of z, magnified where 1 + c z is near 0.01."""
         width = self.limit - self.best
         return 1e-13 * (1 + (abs(self.limit) + abs(self.best)) / width) if width > 0 else 1e-13
 
 
 def advance(S: Array, z: Any, t: int) -> Array:
-    """S_t [..., B] from S_{t−1} and z_t [...], t = 1, 2, …; S_0 = 0."""
+    """Return S_t [..., B] from S_{t−1} and z_t [...], for t = 1, 2, …; S_0 = 0."""
     return np.minimum((S + 1 / (t * (t + 1))) * (1 + BETS * np.asarray(z)[..., None]), LARGEST)
 
 
 def evidence(S: Array, t: int, rounding: float) -> Any:
-    """M_t [...] lowered by what rounding may have added; the limit is refuted at level δ where it reaches 1/δ."""
+    """Return M_t [...], lowered by its rounding error; the limit is refuted at level δ if it reaches 1/δ."""
     return (np.mean(S, axis=-1) + 1 / (t + 1)) * math.exp(-rounding * (t + 10))

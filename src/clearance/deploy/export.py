@@ -1,4 +1,4 @@
-"""Policies for other runtimes: ONNX, and a plain JSON description. docs/how_to/deploy_a_policy.md describes both."""
+"""Export policies for other runtimes: as ONNX, or as plain JSON. docs/how_to/deploy_a_policy.md describes both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCHEMA = "clearance/policy-description/1"
 def export_policy(policy: Any, path: str | os.PathLike[str]) -> None:
     """Write a policy for other runtimes: `.onnx` (needs the extra `onnx`), or `.json`, a plain description.
 
-    policy  one by `load_policy`, whose certificate goes into the file, or a mixture in memory
+    policy  a policy from `load_policy`, whose certificate is written to the file too, or a mixture in memory
     """
     acting, kind = running(policy), Path(path).suffix
     if kind == ".json":
@@ -37,7 +37,7 @@ def export_policy(policy: Any, path: str | os.PathLike[str]) -> None:
 
 
 def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
-    """The policy as JSON holds it: everything that is needed to compute its actions in another language."""
+    """Return the policy as JSON data: everything that another language needs to compute its actions."""
     said = None if policy.certificate is None else json.loads(certificate_text(policy.certificate))
     common = {"schema": SCHEMA, "weights": policy.weights.tolist(), "certificate": said}
     if isinstance(policy, TablePolicy):
@@ -47,7 +47,7 @@ def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
 
 
 def _describe_front(front: Front | None) -> dict[str, Any] | None:
-    """Which axes of an observation are height, width and channels, and (channels, kernel, stride) of each layer."""
+    """Return the axes of an image observation, and (channels, kernel, stride) of each convolution; None if none."""
     if front is None:
         return None
     return {"shape": list(front.image.shape), "axes": list(front.image.axes), "layers": [list(x) for x in front.layers]}

@@ -1,4 +1,4 @@
-"""A monitor of a policy in use: counts what its episodes cost, and raises the alarm when the limits do not hold there.
+"""A monitor of a policy in use: it records the costs of episodes, and raises an alarm if a certified limit is broken.
 
 monitor = clearance.Monitor(policy, policy.certificate, state="monitor.json")
 monitor.record(cost)                                    # once per episode
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 
 
 class LimitAlarm(RuntimeError):
-    """Raised by `Monitor` when the observed costs show that a certified limit is broken in use."""
+    """An error that `Monitor` raises when the observed costs show that a certified limit is broken in use."""
 
 
 class Monitor:
-    """Test, episode by episode, whether the certified limits hold where the policy is used (episodic problems).
+    """A test, episode by episode, of whether the certified limits hold where the policy is used (episodic problems).
 
-    policy       the one that acts, or None where something else calls it
-    certificate  what is certified of it; values are given as its constraints are written, costs as costs
+    policy       the policy that acts; None if other code calls it
+    certificate  the certificate of the policy; costs are recorded with the sign that its constraints have
     delta        a policy that meets every limit raises an alarm with probability at most δ, over all time
-    best         the best value that an episode can have, for each limit: the least cost (0 unless given), or the
-                 largest utility, which must be given; a value beyond it is an error
-    gamma        the discount of J, for `step`;  horizon: the steps of an episode that J counts
-    fallback     a rule, observation → action, that acts after an alarm; without it the alarm is raised
-    state        a JSON file, written whole after every episode and read at the start: a restart continues the test
+    best         for each limit the best value that an episode can have: the smallest cost (default: 0), or the
+                 largest utility (no default); a better value is an error
+    gamma        the discount factor of J, for `step`;  horizon: the number of steps of an episode that J counts
+    fallback     a rule, observation → action, that acts after an alarm; without it, `LimitAlarm` is raised
+    state        a JSON file, written atomically after every episode and read at the start, to continue after a restart
 
     Theorem (`clearance.deploy.change_test`). If the expected sum of every episode, given all episodes before it, meets
     its limit, the probability of an alarm at any time is at most δ: each of the I limits is tested at level δ/I. A
@@ -82,7 +82,7 @@ class Monitor:
             self.policy.reset()
 
     def act(self, obs: Any) -> Any:
-        """Return the policy's action; after an alarm that of the fallback."""
+        """Return the policy's action; after an alarm, that of the fallback."""
         if not self.alarm:
             return self.policy.act(obs)
         return self._rule()(obs)
@@ -90,7 +90,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------ counting
 
     def record(self, costs: Any) -> None:
-        """Count one episode: its sums, as J means them, in the order of the limits or by their names."""
+        """Record one episode by its sums J, one per limit, in order or by name."""
         if self.alarm:
             self._rule()
             return
@@ -106,7 +106,7 @@ class Monitor:
         self._judge()
 
     def step(self, costs: Any) -> None:
-        """Count one step of the episode that runs: discounted by γ, nothing after the horizon."""
+        """Record one step of the current episode; it is discounted by γ, and steps after the horizon do not count."""
         if self.gamma is None:
             raise InputError("give gamma, the discount of J (1.0 for plain sums), to count single steps")
         values = self._values(costs)
@@ -116,7 +116,7 @@ class Monitor:
         self._steps += 1
 
     def end_episode(self) -> None:
-        """Record the episode whose steps were counted. One that a restart cut off is not counted."""
+        """Record the episode whose steps were given; an episode that a restart cut off is not recorded."""
         if self._open is None:
             raise InputError("no step of this episode was counted: call step(costs) after every step")
         costs, self._open, self._steps = self._open, None, 0
@@ -124,7 +124,7 @@ class Monitor:
 
     @property
     def evidence(self) -> Array:
-        """What the bets against each limit have made of their stakes of 1 [I]; the alarm is at I/δ."""
+        """The capital of the bets against each limit [I], each with a stake of 1; the alarm is at I/δ."""
         pairs = zip(self.capital, self.scales, strict=True)
         return np.array([evidence(S, self.episodes, scale.rounding) for S, scale in pairs])
 
@@ -167,7 +167,7 @@ class Monitor:
         return f"{self.sign[i] * self.scales[i].limit + 0.0:g}"
 
     def _values(self, costs: Any) -> Array:
-        """Values [I] from one number, from several in order, or by name."""
+        """Return the values [I] from one number, from several in order, or from a dict by name."""
         if isinstance(costs, Mapping):
             unknown = set(costs) ^ set(self.names)
             if unknown:
@@ -195,7 +195,7 @@ class Monitor:
 
     @property
     def _about(self) -> str:
-        """What the state belongs to: another statement must not continue it."""
+        """A digest of limits, names, best values and δ; a state file with another digest is refused."""
         return digest([[list(s) for s in self.scales], list(self.names), list(self.costs), self.delta, BETS.tolist()])
 
     def _restore(self) -> None:
@@ -217,7 +217,7 @@ class Monitor:
 
 
 def _statement(certificate: Certificate | None) -> tuple[list[float], list[str], list[bool]]:
-    """b, names and signs of what was certified."""
+    """Return the limits b, names, and whether each is a cost, of a certificate."""
     if not isinstance(certificate, Certificate):
         raise InputError("certificate must be the Certificate of the policy, got none: give policy.certificate")
     if certificate.verdict != "CERTIFIED" or not certificate.b:

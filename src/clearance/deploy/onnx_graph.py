@@ -1,7 +1,7 @@
-"""ONNX graphs of policies: normaliser, network, head and action in one file.
+"""Build ONNX graphs of policies: normaliser, network, action distribution and action in one file.
 
-Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n]; outputs are `action` [n, …] as the environment has
-it, and the parameters of the distribution. What is random stays outside: the caller draws the noise and the component.
+Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n]; outputs are `action` [n, …] in the environment's
+form, and the parameters of the distribution. The graph is deterministic: the caller draws the noise and the component.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPSET, IR = 17, 8  # read by every runtime since 2022
 
 
 class Graph:
-    """A graph in the making: every method adds a node and returns the name of its output."""
+    """A builder of an ONNX graph: every method adds a node and returns the name of its output."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -56,7 +56,7 @@ class Graph:
         self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *shape]))
 
     def columns(self, x: str, begin: int, end: int) -> str:
-        """x[:, begin:end]."""
+        """Add a node for x[:, begin:end]."""
         return self.node("Slice", x, *(self.constant(np.array([i], np.int64)) for i in (begin, end, 1)))
 
     def reshape(self, x: str, *shape: int) -> str:
@@ -64,7 +64,7 @@ class Graph:
 
 
 def build_model(policy: RunningPolicy) -> Any:
-    """Return the ONNX model of a policy, checked, with its weights and its certificate as metadata."""
+    """Return the ONNX model of a policy, validated, with weights and certificate as metadata."""
     graph = Graph()
     if isinstance(policy, TablePolicy):
         _add_table(graph, policy)
@@ -82,7 +82,7 @@ def build_model(policy: RunningPolicy) -> Any:
 
 
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
-    """Row m·S + s of π, and the action where a uniform number falls into its cumulative sums."""
+    """Add a policy table: take row m·S + s of π, and draw the action by inverting its cumulative sums at `noise`."""
     M, S, A = policy.pi.shape
     row = graph.input("obs", TensorProto.INT64)
     noise = graph.reshape(graph.input("noise", TensorProto.DOUBLE), 1)
@@ -115,7 +115,7 @@ def _add_network(graph: Graph, policy: NetworkRunner) -> None:
 
 
 def _normalised(graph: Graph, policy: NetworkRunner) -> str:
-    """Flat observations in standard deviations."""
+    """Add the flattened and normalised observations."""
     obs = graph.reshape(graph.input("obs", TensorProto.FLOAT, *policy.form.obs_shape), policy.form.inputs)
     mean, var, count = policy.normaliser
     z = graph.node("Div", graph.node("Sub", obs, graph.constant(mean)), graph.constant(np.sqrt(var)))
@@ -123,7 +123,7 @@ def _normalised(graph: Graph, policy: NetworkRunner) -> str:
 
 
 def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters], component: str | None) -> str:
-    """The vectors behind the convolutions; of a mixture all components are computed, and each row takes its own."""
+    """Add the convolutions; for a mixture all components are computed, and each row selects its own."""
     size, (height, width, channels) = front.image.size, front.image.pixels
     order = [*(a + 1 for a in front.image.axes[2:]), *(a + 1 for a in front.image.axes[:2])]
     x = graph.reshape(graph.columns(z, 0, size), *front.image.shape)
@@ -148,7 +148,7 @@ def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters],
 
 
 def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None) -> str:
-    """z [n, in] times weight [M, in, out] plus bias [M, out], each row by its component."""
+    """Add z [n, in] times weight [M, in, out] plus bias [M, out], with the component of each row."""
     if component is None:
         return graph.node("Add", graph.node("MatMul", z, graph.constant(weight[0])), graph.constant(bias[0]))
     a, b = weight.shape[1:]
@@ -158,7 +158,7 @@ def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None)
 
 
 def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
-    """The largest of logit + noise, part by part; as in the library the sum is of doubles."""
+    """Add the largest logit + noise of each part; the sum is computed in float64, as in the library."""
     head, space = policy.form.head, policy.form.space
     assert isinstance(space, Discrete | MultiDiscrete)
     noise = graph.input("noise", TensorProto.DOUBLE, head.size)
@@ -175,7 +175,7 @@ def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
 
 
 def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, component: str | None) -> None:
-    """mean + σ · noise, squashed where the box has both bounds, cut off where it has one."""
+    """Add mean + σ · noise, squashed if the box has both bounds, clipped if it has one."""
     head, design = policy.form.head, policy.form.design
     noise = graph.input("noise", TensorProto.FLOAT, head.m)
     start, mean = np.float32(np.log(design.std)), graph.columns(y, 0, head.m)

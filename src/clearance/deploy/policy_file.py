@@ -1,4 +1,4 @@
-"""Policy files, read for use: `policy.npz` by itself, or that of a run folder. Nothing in them is ever executed."""
+"""Load policies for use, from `policy.npz` or from a run folder. Nothing in the files is ever executed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NAMES = (*ARRAYS, "pi", "certificate")
 
 
 def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> RunningPolicy:
-    """Return a policy that acts, from `policy.npz` or from a run folder. It needs NumPy alone.
+    """Load a policy for use from `policy.npz` or from a run folder; it needs NumPy alone.
 
-    `policy.certificate` is what the file says of it, None where it says nothing; one that does not certify it is
-    reported as a warning.
+    `policy.certificate` is the certificate in the file, or None. A certificate with another verdict than CERTIFIED
+    causes a warning.
 
-    seed  of the policy's own random numbers; None draws one from the system
+    seed  seed of the policy's random numbers; None draws one from the system
     """
     given = Path(path)
     where = Inside(given, "policy.npz") if given.is_dir() else given
@@ -47,7 +47,7 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> Runnin
 def restore_policy(
     arrays: Mapping[str, NDArray[Any]], certificate: Certificate | None = None, seed: int | None = None
 ) -> RunningPolicy:
-    """Return the policy of a file's arrays, or of `arrays()` of a mixture in memory."""
+    """Return the policy for the arrays of a file, or for `arrays()` of a mixture in memory."""
     if "pi" in arrays:
         pi = arrays["pi"][None] if arrays["pi"].ndim == 2 else arrays["pi"]
         if "weights" not in arrays and len(pi) != 1:
@@ -64,7 +64,7 @@ def restore_policy(
 
 
 def running(policy: Any) -> RunningPolicy:
-    """Return a policy that acts: the one given, or a mixture in memory as its file would hold it."""
+    """Return a policy that can act: the given one, or a mixture in memory converted as if loaded from a file."""
     if isinstance(policy, RunningPolicy):
         return policy
     arrays = getattr(policy, "arrays", None)
@@ -74,7 +74,7 @@ def running(policy: Any) -> RunningPolicy:
 
 
 def _check_manifest(policy: Inside) -> None:
-    """The policy is there as the run wrote it."""
+    """Raise InputError unless the policy of a run folder matches its hash in the manifest."""
     manifest = load_json(Inside(policy.folder, "manifest.json"), "clearance/manifest/1")
     files = manifest.get("files")
     entry = files.get(policy.name) if isinstance(files, dict) else None
@@ -85,7 +85,7 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """That of the file; of a run of version 0.1, the one beside it."""
+    """Return the certificate in the policy file; for runs of version 0.1, the one in the run folder; None if none."""
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))
     if not isinstance(where, Inside):

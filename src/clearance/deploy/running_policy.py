@@ -1,13 +1,13 @@
-"""Policies that act, with NumPy alone: tables of finite models and networks, one of them or a mixture.
+"""Policies that act with NumPy alone: tables of finite models and networks, single or as a mixture.
 
     policy = clearance.load_policy("policy.npz")
     policy.reset()                        # once per episode: draws the component of a mixture
     action = policy.act(obs)              # or actions [n, …] for observations [n, …]
 
-    policy.record(cost)                   # after each step, where `policy.memory` says that it acts on the cost so far
+    policy.record(cost)                   # after each step, if `policy.memory` is set: it acts on the costs so far
 
-A mixture of M policies is drawn once per episode, as its certificate has it: `act` never draws another component by
-itself. In a batch, `reset(n)` draws one component for each row.
+The component of a mixture is drawn once per episode by `reset`, as in its certificate; `act` never draws another one.
+For a batch, `reset(n)` draws one component for each row.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Rng = np.random.Generator
 
 
 class NotCertifiedWarning(UserWarning):
-    """Warns that the policy is used in a way that its certificate does not cover."""
+    """A warning that the policy is used in a way that its certificate does not cover."""
 
 
 class RunningPolicy(ABC):
-    """A policy, or a mixture of M with probabilities weights [M]; `certificate` is what its file says of it, or None.
+    """A policy that acts, or a mixture of M with probabilities weights [M]; `certificate` is that of its file, or None.
 
-    seed    of the policy's own random numbers; None draws one from the system
-    memory  which costs it must be told of, because it acts on their sums so far; None: observations are enough
+    seed    seed of the policy's random numbers; None draws one from the system
+    memory  the costs whose sums so far the policy needs, given by `record`; None if it needs observations alone
     """
 
     obs_shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class RunningPolicy(ABC):
         self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
     def record(self, costs: Any) -> None:
-        """Tell a policy with a memory what the last step has cost: a number, an array [n], or a dict by name."""
+        """Give a policy with a memory the cost of the last step: a number, an array [n], or a dict by name."""
         if self.memory is not None:
             if self.tracker is None:
                 raise InputError(f"{self.memory.needed} after every step")
@@ -72,10 +72,10 @@ class RunningPolicy(ABC):
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """Return an action as the environment has it, or [n, …] of them for observations with one axis more.
+        """Return an action in the environment's form, or actions [n, …] for a batch of observations [n, …].
 
-        deterministic  take the most likely action, where the policy that was certified draws one
-        rng            the random numbers to use; the policy's own by default
+        deterministic  take the most likely action; the certificate covers sampled actions
+        rng            the random generator to use; default: the policy's own
         cost_so_far, t  the costs and steps of the episode so far, in place of `record`; each may be an array [n]
         """
         if self.components is None:
@@ -89,7 +89,7 @@ class RunningPolicy(ABC):
         return self._one(actions) if single else actions
 
     def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
-        """The inputs of the policy: the observations, and where it has a memory the costs so far and the time."""
+        """Return the inputs of the policy: the observations, and for a policy with memory the costs so far and time."""
         memory, given = self.memory, cost_so_far is not None
         if given != (t is not None):
             raise InputError("cost_so_far and t go together: the costs of the episode so far, and its steps so far")
@@ -110,9 +110,9 @@ class RunningPolicy(ABC):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """(actions, state), with the signature of Stable-Baselines3: `state` holds the component of every row.
+        """Return (actions, state), with the signature of Stable-Baselines3: `state` holds the component of every row.
 
-        Where episode_start is true, or there is no state yet, the component is drawn anew; `reset` is not needed.
+        A new component is drawn if there is no state yet or episode_start is true; `reset` is not needed.
         """
         if self.memory is not None:
             raise InputError(
@@ -136,7 +136,7 @@ class RunningPolicy(ABC):
         return np.asarray(rng.choice(self.M, size=n, p=self.weights / self.weights.sum()))
 
     def _rows(self, obs: Any) -> tuple[NDArray[Any], bool]:
-        """Observations [n, *obs_shape], and whether one without that axis was given."""
+        """Return the observations as a batch [n, *obs_shape], and whether a single one was given."""
         shape, k = np.shape(obs) if not isinstance(obs, dict) else None, len(self.obs_shape)
         if shape is None or shape[len(shape) - k :] != self.obs_shape or len(shape) not in (k, k + 1):
             many = f"({', '.join(map(str, ('n', *self.obs_shape)))})"
@@ -152,7 +152,7 @@ class RunningPolicy(ABC):
         return self._actions(components, rows, None if deterministic else rng)
 
     def _say_not_covered(self) -> None:
-        """Once: the certificate is about drawn actions, where the policy draws."""
+        """Warn once that the certificate covers sampled actions only, if the policy samples any."""
         seen = self.certificate
         if self._said or seen is None or not self.draws or seen.greedy_verdict == "CERTIFIED":
             return
@@ -166,22 +166,22 @@ class RunningPolicy(ABC):
     @property
     @abstractmethod
     def draws(self) -> bool:
-        """Whether the certified policy draws its actions anywhere."""
+        """Whether the certified policy samples actions in some state."""
 
     @abstractmethod
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the same rows as the policy computes with them; an error where they are no observations."""
+        """Return the rows in the policy's number type; raise InputError if they are no valid observations."""
 
     @abstractmethod
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        """Actions [n, …] in the environment's own space; without rng the most likely ones."""
+        """Return actions [n, …] in the environment's form; without rng, the most likely ones."""
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return actions[0]
 
 
 class TablePolicy(RunningPolicy):
-    """Policies pi [M, S, A] of a finite model; an observation is the number of a state."""
+    """Policy tables pi [M, S, A] of a finite model; an observation is the number of a state."""
 
     obs_shape = ()
 
@@ -213,7 +213,7 @@ class TablePolicy(RunningPolicy):
 
 
 class NetworkRunner(RunningPolicy):
-    """Networks theta [M, d] of one form, with the normaliser (mean, var, count) that they were learned with."""
+    """Network policies theta [M, d] of one architecture, with their observation normaliser (mean, var, count)."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class NetworkRunner(RunningPolicy):
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """For each component, obs [n, …] → the head's parameters [n, size]."""
+        """For each component a function obs [n, …] → parameters of the action distribution [n, size]."""
         return [self.form.plain(theta, self.normaliser) for theta in self.theta]
 
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -261,7 +261,7 @@ class NetworkRunner(RunningPolicy):
         return self.form.space.native_rows(head.action(head.latent(out, noise)))
 
     def _outputs(self, components: Components, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the head's parameters [n, size], each row by its own component."""
+        """Return the parameters of the action distribution [n, size], each row by its own component."""
         if not components.ndim or self.M == 1:
             return self.outs[int(components.flat[0]) if components.size else 0](rows)
         out = np.empty((len(rows), self.form.head.size), np.float32)

@@ -1,1 +1,1 @@
-"""Models in and out: tables, matrices, functions, PRISM, DRN, UMB; policies out."""
+"""Read and write models as tables, matrices, functions, PRISM, DRN and UMB files, and write policies."""

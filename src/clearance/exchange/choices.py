@@ -1,8 +1,8 @@
-"""Models in which a state has a list of choices, with labels that need not be unique, as model checkers write them.
+"""Models in which each state has a list of choices with labels that need not be unique, as in model checkers.
 
-A CMDP has one list of actions for all states. Labels become actions; a label that a state has twice becomes `label`,
-`label#2`. Choices without a label are numbered within their state if no choice has one, and are called "unlabelled"
-otherwise.
+A CMDP has one list of actions for all states, so labels become actions. If a state has the same label twice, its
+actions are `label` and `label#2`. Choices without a label are numbered within their state if no choice has a label;
+otherwise they are called "unlabelled".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNLABELLED = "unlabelled"
 
 
 def name_choices(states: Sequence[int], labels: Sequence[str]) -> tuple[list[int], tuple[str, ...] | None]:
-    """Return the action of each choice, and the names of the actions (None where they have only numbers).
+    """Return the action of each choice, and the names of the actions (None if they are only numbered).
 
     >>> name_choices([0, 0, 1], ["go", "go", "stop"])
     ([0, 1, 2], ('go', 'go#2', 'stop'))
@@ -39,7 +39,7 @@ def name_choices(states: Sequence[int], labels: Sequence[str]) -> tuple[list[int
 
 
 class ChoiceList:
-    """Collects the choices of one state after another, with their rewards and branches."""
+    """A collector of choices, state by state, with their rewards and branches."""
 
     def __init__(self) -> None:
         self.begun = False  # whether the present state has a choice
@@ -72,7 +72,7 @@ class ChoiceList:
         self, source: str, S: int, names: Sequence[str], state_rewards: Sequence[Sequence[float]],
         initial: Sequence[int], states: tuple[str, ...] | None, tolerance: float,
     ) -> ExplicitModel:  # fmt: skip
-        """Return the model; `state_rewards` [S] are added to those of every choice."""
+        """Return the model; `state_rewards` [S] are added to the rewards of every choice."""
         for s_next, line in zip(self._s_next, self._lines, strict=True):
             if s_next >= S:
                 raise InputError(f"{source}, line {line}: next state must be in 0..{S - 1}, got {s_next}")
@@ -91,7 +91,7 @@ class ChoiceList:
 
 
 def spread(S: int, A: int, s: Whole, a: Whole, values: Array) -> Array:
-    """Return values of choices as a table [S, A]; zero where there is no such choice."""
+    """Return the values of choices as a table [S, A]; 0 if a state has no such choice."""
     table = np.zeros((S, A))
     table[s, a] = values
     return table

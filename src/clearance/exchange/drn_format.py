@@ -10,8 +10,8 @@
             1 : 0.3
             0 : 0.7
 
-The rewards of a state and of an action stand in the order of @reward_models. Storm writes what it knows of a state (the
-values of its variables) as a comment below it; this is read and written as its name.
+The rewards of a state and of an action are in the order of @reward_models. Storm writes the values of a state's
+variables as a comment below the state; this comment is read and written as the name of the state.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ TOLERANCE = 1e-8
 
 
 def read_drn(path: str | Path) -> ExplicitModel:
-    """Return the model of a DRN file."""
+    """Read the model in a DRN file."""
     return _Reader(path).read()
 
 
 class _Reader:
-    """Reads a file once, line by line; a line means something by what came before it."""
+    """A reader that goes through a file once, line by line; the meaning of a line depends on the section before it."""
 
     def __init__(self, path: str | Path) -> None:
         self.text = TextFile(path)
@@ -180,7 +180,7 @@ class _Reader:
 
 
 def write_drn(cmdp: CMDP, path: str | Path) -> None:
-    """Write an MDP with one reward per signal; the states in which ρ starts are labelled init."""
+    """Write a model as MDP with one reward per signal; states with positive start probability are labelled init."""
     m = describe_cmdp(cmdp)
     starts = start_states(cmdp.rho)
     if starts is None:
@@ -198,7 +198,7 @@ def write_drn(cmdp: CMDP, path: str | Path) -> None:
 
 
 def start_states(rho: Array) -> set[int] | None:
-    """Return the states in which ρ starts if it is uniform over them, else None."""
+    """Return the states with positive start probability if ρ is uniform over them, else None."""
     at = np.flatnonzero(rho)
     return set(at.tolist()) if np.all(rho[at] == 1 / len(at)) else None
 

@@ -1,4 +1,4 @@
-"""Models from environments that carry their own transition table, as Gymnasium's toy text environments do."""
+"""Models of environments with their own transition table, such as Gymnasium's toy text environments."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def from_toy_text(
     """Return the model of an environment with a table `env.unwrapped.P`: FrozenLake, Taxi, CliffWalking, or your own.
 
     env      the environment, or its id ("FrozenLake-v1")
-    costs    functions f(s, a, s_next, reward, terminated) by name;  limits: an upper limit for each
+    costs    functions f(s, a, s_next, reward, terminated) by name;  limits: an upper limit for each cost
 
-    gamma, criterion, horizon  what J is, as in `CMDP`
+    gamma, criterion, horizon  the criterion, as in `CMDP`
 
-    Where an episode ends is an absorbing state without reward and costs; the start is the environment's own.
+    The end of an episode becomes an absorbing state without reward and costs; the start distribution is the
+    environment's own.
     """
     env = _make(env) if isinstance(env, str) else env
     costs, limits = match_limits(costs, limits)

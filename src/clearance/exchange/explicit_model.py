@@ -1,10 +1,10 @@
-"""A model as a list of transitions with named rewards: what every file format has, and a CMDP is built from.
+"""A model as a list of transitions with named rewards: the common form of all file formats, from which CMDPs are built.
 
     transition n:  s[n], a[n] → s_next[n] with probability prob[n]
     rewards[name][s, a]:  the expected reward of one step
 
-A file says which rewards there are. The user says which one is maximised, which ones are limited, and the discount
-factor: `build_cmdp`.
+A file lists the rewards. The user decides which one is maximised, which ones are limited, and the discount factor:
+`build_cmdp`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Whole = NDArray[np.int64]
 class ExplicitModel:
     """Transitions and named rewards of one model.
 
-    source   the file, for messages;  place: where transition n stands in it
-    rho      initial distribution [S]; None: uniform
-    states, actions   their names, where they have some
-    tolerance  how far the probabilities of a row may be off 1: files with few digits are normalised
+    source   the name of the file, for messages;  place: a function that returns the place of transition n in it
+    rho      start distribution [S]; None: uniform
+    states, actions   their names; None if they are only numbered
+    tolerance  how far the probabilities of a row may deviate from 1; files with few digits are normalised
     """
 
     source: str
@@ -71,7 +71,7 @@ def build_cmdp(
 ) -> CMDP:
     """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
 
-    gamma, criterion, horizon  what J is, as in `CMDP`
+    gamma, criterion, horizon  the criterion, as in `CMDP`
     """
     try:
         limits, b = (_full_names(model, check_limits(*given)) for given in (("limits", limits), ("b", b)))
@@ -92,12 +92,12 @@ def build_cmdp(
 
 
 def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
-    """Limits by the names in the file, where a unit may have been left out: `energy` for `energy [kWh]`."""
+    """Return the limits by the names in the file; a unit may be left out: `energy` for `energy [kWh]`."""
     return {find_name(name, model.rewards) or name: value for name, value in limits.items()}
 
 
 def check_limits(field: str, limits: Any) -> dict[str, float]:
-    """Limits by name; None is none."""
+    """Return the limits as {name: number}; None means no limits."""
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
@@ -106,7 +106,7 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
 
 
 def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Costs and their limits, both by name: each cost has one limit."""
+    """Return costs and limits by name; raise InputError unless each cost has one limit."""
     costs, limits = dict(costs or {}), check_limits("limits", limits)
     for name in (*costs, *limits):
         if name not in costs or name not in limits:
@@ -116,20 +116,20 @@ def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str
 
 
 def split_reward(reward: str, names: Sequence[str]) -> tuple[float, str]:
-    """Return the sign and the name of what is maximised: "-time" minimises `time`, unless that is a name itself."""
+    """Return sign and name of the reward to maximise: "-time" minimises `time`, unless it is a name itself."""
     minus = reward.startswith("-") and reward not in names
     return (-1.0, reward[1:]) if minus else (1.0, reward)
 
 
 def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> Array:
-    """Return r [S, A], what is maximised."""
+    """Return r [S, A], the signal to maximise."""
     sign, name = (1.0, None) if reward is None else split_reward(reward, list(model.rewards))
     name = None if name is None else find_name(name, model.rewards) or name
     return sign * model.rewards[choose_reward(model, name, limited)] + 0.0
 
 
 def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
-    """Return the name of what is maximised: the one given, the only one that is not limited, or "reward"."""
+    """Return the name of the reward to maximise: the given one, the only one without a limit, or "reward"."""
     if reward is not None:
         _require(model, "reward", reward)
         return reward
@@ -149,7 +149,7 @@ def _known(model: ExplicitModel) -> str:
 
 
 def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the probabilities, normalised where a file has few digits, and which actions exist [S, A]."""
+    """Return the probabilities, normalised if the file has few digits, and which actions exist [S, A]."""
     row = model.s * model.A + model.a
     bad = np.flatnonzero(~((model.prob >= 0) & (model.prob <= 1 + model.tolerance)))
     if len(bad):
@@ -174,7 +174,7 @@ def _at(model: ExplicitModel, n: int, what: str) -> InputError:
 
 
 def read_start(model: ExplicitModel | CMDP, initial: Any) -> Array | None:
-    """Return ρ [S] from a state, {state: probability}, a list [S], or the file's own where nothing is given."""
+    """Return ρ [S] from a state, {state: probability} or a list [S]; None means the file's own."""
     if initial is None:
         return model.rho
     if isinstance(initial, Mapping):
@@ -197,7 +197,7 @@ def _index(model: ExplicitModel | CMDP, state: Any) -> int:
 
 
 def check_pairs(source: str, S: int, A: int) -> None:
-    """Every signal is a table [S, A]: refuse what would not fit into the memory, before it is made."""
+    """Raise InputError if a table [S, A] would need more than a quarter of the free memory."""
     if free_memory() / 4 < 8.0 * S * A:
         raise InputError(
             f"{source}: has {S} states and {A} different actions, too many for a table of all pairs; "
@@ -206,7 +206,7 @@ def check_pairs(source: str, S: int, A: int) -> None:
 
 
 def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
-    """Return E value [S, A] over transitions; where all of a row are equal, that value to the bit."""
+    """Return the expected value [S, A] over transitions; exact if all values of a row are equal."""
     mean = np.bincount(row, prob * values, S * A)
     low, high = np.full(S * A, np.inf), np.full(S * A, -np.inf)
     np.minimum.at(low, row, values)
@@ -215,14 +215,14 @@ def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
 
 
 def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Return the index of each name, and the names; numbers 0..n−1 keep their value and are no names."""
+    """Return the index of each name, and the names; numbers 0..n−1 keep their value, and the names are then None."""
     if set(names) == {str(n) for n in range(len(names))}:
         return {name: int(name) for name in names}, None
     return {name: n for n, name in enumerate(names)}, tuple(names)
 
 
 def describe_cmdp(cmdp: CMDP, source: str = "model") -> ExplicitModel:
-    """Return a CMDP as a list of transitions; costs that were written as costs come back as costs."""
+    """Return a CMDP as a list of transitions; constraints that were given as costs are returned as costs."""
     from scipy import sparse
 
     entries = sparse.coo_array(cmdp.rows)

@@ -1,4 +1,4 @@
-"""A model as functions of states and actions, where a state is anything that can be a key of a dict."""
+"""Models given by functions of states and actions; a state is any object that can be a key of a dict."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def model(
 ) -> CMDP:
     """Return the finite model that these functions describe.
 
-    states       all states; unless given, those that can be reached from `initial`
-    actions      all actions, or a function of the state that lists those it has
+    states       all states; default: those that can be reached from `initial`
+    actions      all actions, or a function from a state to the list of its actions
     transitions  f(s, a) → {next state: probability}, or a list of (next state, probability)
     reward       f(s, a) or f(s, a, next state);  costs: such functions by name, each with an upper limit in `limits`
-    initial      the state to start in, or {state: probability}; with `states`, all of them alike unless given
+    initial      the state to start in, or {state: probability}; default, if `states` are given: uniform
 
-    gamma, criterion, horizon  what J is, as in `CMDP`
+    gamma, criterion, horizon  the criterion, as in `CMDP`
 
     A state without actions ends the process.
 
@@ -64,7 +64,7 @@ def _read_initial(initial: Any) -> dict[Any, float]:
 
 
 class _Listing:
-    """All transitions, with states and actions numbered in the order in which they are met."""
+    """A list of all transitions; states and actions are numbered in the order in which they are found."""
 
     def __init__(self, states: list[Any], actions: Any, transitions: Any, *, closed: bool) -> None:
         if not states:
@@ -169,7 +169,7 @@ def _value(name: str, f: Any, three: bool, s: Any, a: Any, s_next: Any) -> float
 
 
 def _texts(keys: list[Any]) -> tuple[str, ...]:
-    """Names of states or actions: as printed, or as written in code where two are printed alike (1 and "1")."""
+    """Return the names of states or actions: `str` of each, or `repr` if two have the same `str` (1 and "1")."""
     for show in (str, repr):
         texts = tuple(show(key) for key in keys)
         if len(set(texts)) == len(texts):

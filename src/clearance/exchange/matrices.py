@@ -1,4 +1,4 @@
-"""Models as one matrix per action, [P_0, …, P_A−1] or [A, S, S], as MDPtoolbox has them; QuantEcon's DiscreteDP."""
+"""Models given as one matrix per action, [P_0, …, P_A−1] or [A, S, S], as in MDPtoolbox, and QuantEcon's DiscreteDP."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def from_matrices(
     """Return the model of a list [P_0, …, P_A−1] of matrices [S, S], dense or sparse, or of an array [A, S, S].
 
     R, costs   rewards and costs by name: [S], [S, A], [A, S, S], or a list of A matrices [S, S] by (state, next state)
-    limits     an upper limit for each cost
-    order      needed where the shape leaves two readings: "action" for [A, S, S] or stacked rows a·S + s, "state" for
-               [S, A, S] or rows s·A + a
-    gamma, criterion, horizon  what J is, as in `CMDP`
+    limits     an upper limit for each cost, by name
+    order      needed if the shape is ambiguous: "action" for [A, S, S] or stacked rows a·S + s, "state" for [S, A, S]
+               or rows s·A + a
+    gamma, criterion, horizon  the criterion, as in `CMDP`
 
     >>> from_matrices([[[1.0, 0.0], [0.5, 0.5]]], [0.0, 1.0], gamma=0.9).A
     1
@@ -79,7 +79,7 @@ def _is_list_of_matrices(P: Any) -> bool:
 
 
 def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
-    """[A, S, S] and [S, A, S] are distinguished by their shape, unless S = A."""
+    """Read an array [A, S, S] or [S, A, S]; `order` is needed if S = A and the two readings differ."""
     n, m, S = P.shape
     if S == 0 or (m != S and n != S):
         raise InputError(f"P has shape {P.shape}, it must be [A, S, S] or a list of A matrices [S, S]")
@@ -96,7 +96,7 @@ def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
 
 
 def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
-    """A sparse stack [S·A, S]: every row is a distribution in both orders, so that only equal rows need no `order`."""
+    """Read a sparse stack [S·A, S]; `order` is needed unless both orders of its rows give the same matrix."""
     n, S = P.shape
     if S == 0 or n % S:
         raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S], or a list of A matrices [S, S]")
@@ -111,12 +111,12 @@ def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
 
 
 def _by_state(P: Any, S: int, A: int) -> Any:
-    """Rows a·S + s in the order s·A + a."""
+    """Return rows a·S + s in the order s·A + a."""
     return sparse.csr_array(P[np.arange(S * A).reshape(A, S).T.ravel()])
 
 
 def _signal(name: str, x: Any, rows: Any, S: int, A: int) -> Array:
-    """Return a signal [S, A]; one of (state, next state) is its expectation over the next state."""
+    """Return a signal [S, A]; a signal of (state, next state) is averaged over the next state."""
     if _is_list_of_matrices(x):
         x = np.stack([m.toarray() if sparse.issparse(m) else np.asarray(m, float) for m in x])
     elif sparse.issparse(x):
@@ -140,10 +140,12 @@ def from_quantecon(
     gamma: float | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the model of a `quantecon.markov.DiscreteDP`, read by its attributes R, Q, beta, s_indices and a_indices.
+    """Return the model of a `quantecon.markov.DiscreteDP`, from its attributes R, Q, beta, s_indices and a_indices.
 
-    costs    by name, in the form that R has: [S, A], or [L] for the state-action pairs;  limits: one for each
-    gamma    unless given, beta. Pairs with the reward −∞ do not exist
+    costs    by name, in the form of R: [S, A], or [L] for the state-action pairs;  limits: one for each cost
+    gamma    the discount factor (default: beta)
+
+    State-action pairs with the reward −∞ are left out.
     """
     for name in ("R", "Q", "beta"):
         if not hasattr(ddp, name):

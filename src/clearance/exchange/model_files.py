@@ -1,4 +1,4 @@
-"""From a file to a model and back: the suffix says the format, in this one place."""
+"""Load models from files and save them; the suffix of the file determines the format."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def load_model(
     b: Mapping[str, float] | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
+    """Load the model in a file: .npz, .csv, .drn (Storm), .umb, .tra (PRISM), or .prism and .nm with stormpy.
 
-    gamma, criterion, horizon  what J is, as in `CMDP`
-    reward   the name of what is maximised, or with a minus before it ("-time") minimised
+    gamma, criterion, horizon  the criterion, as in `CMDP`
+    reward   the name of the reward to maximise; with a minus before it ("-time"), it is minimised
     limits   upper limits of costs by name;  b: lower limits of utilities by name
-    initial  the state to start in, or {state: probability}; unless given, the file's own
+    initial  the state to start in, or {state: probability}; default: as in the file
 
-    An .npz file has its own of all of these but the reward; what is given replaces it, as in `restate_model`.
+    An .npz file contains all of these; arguments that are given replace them (`restate_model`). Its reward is fixed.
     """
     suffix = Path(path).suffix.lower()
     how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
@@ -80,9 +80,9 @@ def restate_model(
     b: Any = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return a model with another criterion, other limits or another start; an error names `source`.
+    """Return a model with another criterion, other limits or another start; errors name `source`.
 
-    limits   as they were written: by name, or numbers for the costs;  b: the same for the utilities
+    limits   upper limits of the costs, by name or in order;  b: lower limits of the utilities
     initial  a state, by name or number, or {state: probability}
     """
     if reward is not None:
@@ -99,7 +99,7 @@ def restate_model(
 
 
 def save_model(model: CMDP, path: str | Path) -> None:
-    """Write a model as .npz (all of it), .csv, .drn or .umb (without discount factor and limits)."""
+    """Write a model as .npz (complete), or as .csv, .drn or .umb (without discount factor and limits)."""
     suffix = Path(path).suffix.lower()
     if suffix not in WRITERS:
         raise InputError(f"{path}: must end in one of {', '.join(WRITERS)}")

@@ -1,4 +1,4 @@
-"""Policies out, by the names of states and actions: a table (.csv), JSON, or plain arrays (.npz)."""
+"""Write policies with the names of states and actions, as table (.csv) or JSON, or as plain arrays (.npz)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SUFFIXES = (".npz", ".csv", ".json")
 
 
 def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> None:
-    """Write a policy of a finite model by the names of its states and actions; without names, by their numbers.
+    """Write a policy of a finite model with the names of its states and actions, or with their numbers.
 
-    policy   probabilities [S, A], an action for each state [S], a Mixture, or what has a `policy` (Optimum, Solution)
+    policy   probabilities [S, A], an action for each state [S], a Mixture, an Optimum or a Solution
     path     .csv with the columns state, action, probability (of a mixture also component and weight, with a
              horizon also time), .json, or .npz
 
@@ -39,7 +39,7 @@ def save_policy(policy: Any, path: str | Path, model: CMDP | None = None) -> Non
 
 
 def read_policy(policy: Any, model: CMDP | None) -> Mixture:
-    """Return the mixture that a policy is, checked against its model where that is given."""
+    """Return the policy as a mixture, checked against the model if that is given."""
     policy = getattr(policy, "policy", policy)
     if not isinstance(policy, Mixture):
         if model is not None and np.ndim(policy) == 1:
@@ -52,7 +52,7 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
 
 
 def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, int | None, str, str, float]]:
-    """Yield component, time (None where the policy ignores it), state, action and probability."""
+    """Yield (component, time, state, action, probability); time is None if the policy does not depend on it."""
     S, A = mixture.pi.shape[-2:]
     states = model.states if model is not None and model.states else [str(s) for s in range(S)]
     actions = model.actions if model is not None and model.actions else [str(a) for a in range(A)]
@@ -72,9 +72,9 @@ def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
 
 
 def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
-    """`components`: each with its weight and {state: {action: probability}}; one of them is drawn per episode.
+    """Write `components`, each with its weight and {state: {action: probability}}; one is drawn per episode.
 
-    With a horizon: {time: {state: {action: probability}}}.
+    With a horizon, a policy is {time: {state: {action: probability}}}.
     """
     components: list[dict[str, Any]] = [{"weight": float(w), "policy": {}} for w in mixture.weights]
     for m, t, state, action, p in _rows(mixture, model):

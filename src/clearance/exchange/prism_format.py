@@ -8,9 +8,9 @@
                               3 1              states, entries      (.trew: states, choices, entries)
                               1 2.5            state, reward        (.trew: state, choice, next state, reward)
 
-Files with the stem of the .tra file are read with it. A model with several reward structures has `model.NAME.srew` and
-`model.NAME.trew`, or `model1.srew`, `model2.srew` as PRISM numbers them; the name that PRISM writes into the first line
-goes before that of the file.
+Files with the same stem as the .tra file are read with it. A model with several reward structures has `model.NAME.srew`
+and `model.NAME.trew`, or `model1.srew`, `model2.srew` as PRISM numbers them. If PRISM has written a name into the first
+line, that name is used in place of the file's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRUCTURE = re.compile(r'#.*reward structure.*"([^"]+)".*', re.IGNORECASE)
 
 
 def read_prism(path: str | Path) -> ExplicitModel:
-    """Return the model of a .tra file and the files beside it."""
+    """Read the model in a .tra file and in the files beside it."""
     tra = _Transitions(Path(path))
     action, actions = name_choices(*tra.labelled_choices())
     number = {key: n for n, key in enumerate(tra.labels)}
@@ -122,7 +122,7 @@ def _read_initial(path: Path, S: int) -> list[int]:
 
 
 def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int) -> dict[str, Array]:
-    """Return the rewards [S, A] of all structures beside the .tra file, of states and transitions together."""
+    """Return the rewards [S, A] of all reward structures by name, each the sum of state and transition rewards."""
     found: dict[str, Array] = {}
     for file, fallback in _reward_files(path):
         name, entries = _read_entries(file, tra)
@@ -140,7 +140,7 @@ def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int
 
 
 def _reward_files(path: Path) -> list[tuple[Path, str]]:
-    """Return the reward files of a .tra file, with the names that they have if they do not say it themselves."""
+    """Return the reward files of a .tra file, each with the name to use if the file contains none."""
     listed = []
     for file in sorted(path.parent.iterdir()):
         match = re.fullmatch(re.escape(path.stem) + r"(?:\.(.+)|(\d*))\.(?:srew|trew)", file.name)
@@ -150,7 +150,7 @@ def _reward_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _read_entries(file: Path, tra: _Transitions) -> tuple[str, list[tuple[int, float]]]:
-    """Return the name of the structure, if the file says it, and (state or transition, reward) of each entry."""
+    """Return the name of the reward structure ("" if the file has none), and (state or transition, reward) entries."""
     text = TextFile(file)
     name, head, entries = "", None, []
     fields = ("state", "choice", "next state") if file.suffix == ".trew" else ("state",)

@@ -1,4 +1,4 @@
-"""Models in PRISM's language, built by Storm through stormpy where it is installed."""
+"""Read models in PRISM's language, built by Storm through stormpy if it is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearance.exchange.umb_format import read_umb
 
 
 def read_prism_source(path: str | Path) -> ExplicitModel:
-    """Return all reachable states of a PRISM model, with all of its rewards; constants must have values in the file."""
+    """Build all reachable states of a PRISM model with all of its rewards; constants must have values in the file."""
     stormpy = _import_stormpy()
     read_bytes(path)  # a missing file is said in our words
     try:

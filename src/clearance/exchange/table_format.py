@@ -1,4 +1,4 @@
-"""Tables of transitions, one row each: state, action, next_state, probability, reward, and costs by name."""
+"""Tables with one transition per row: state, action, next_state, probability, reward, and one column per cost."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def from_table(
     table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
              and one column for each cost. A reward may differ between the next states of one action.
     reward   the column to maximise ("reward"), or with a minus before it to minimise
-    limits   upper limits of costs, by column;  b: lower limits of utilities
-    initial  the state to start in, or {state: probability}; unless given, the column `initial` (the probability to
-             start in `state`) if there is one, else all states alike
-    gamma, criterion, horizon  what J is, as in `CMDP`
-    terminal  states that end the process: they need no rows. A next state without rows is an error otherwise
+    limits   upper limits of costs, by column;  b: lower limits of utilities, by column
+    initial  the state to start in, or {state: probability}; default: the column `initial` (the probability to start in
+             `state`) if there is one, else uniform
+    gamma, criterion, horizon  the criterion, as in `CMDP`
+    terminal  states that end the process and need no rows; any other next state without rows is an error
 
     >>> table = {"state": ["up", "down"], "action": ["run", "run"], "next_state": ["down", "up"]}
     >>> from_table(table | {"probability": [1, 1], "reward": [1, 0]}, gamma=0.9).states
@@ -68,7 +68,7 @@ def from_table(
 
 
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
-    """Return the transitions of a table, with the wanted reward columns."""
+    """Return the transitions of a table, with the reward columns in `wanted`."""
     source, places, header, rows = _open(table)
     wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)
@@ -122,7 +122,7 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return where each column is; the message on a missing one names those that are there."""
+    """Return the index of each column; raise InputError if one is missing or there twice."""
     for name in (*KEYS, *wanted):
         if name not in header:
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
@@ -157,7 +157,7 @@ def _number(where: str, cell: Any) -> float:
 
 
 def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Return the name of the source, what its rows are called, the header and the numbered rows."""
+    """Return the name of the source, the word for its rows ("line" or "row"), the header and the numbered rows."""
     if isinstance(table, str | Path):
         return _open_csv(table)
     names = list(table.columns) if hasattr(table, "columns") else list(table) if isinstance(table, Mapping) else None
@@ -194,7 +194,7 @@ def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int
 
 
 def write_table(cmdp: CMDP, path: str | Path) -> None:
-    """Write one row per transition; numbers as their shortest text that reads back to the same bits."""
+    """Write one row per transition; numbers are written with the fewest digits that restore the same bits."""
     m = describe_cmdp(cmdp)
     taken = [name for name in m.rewards if name in (*KEYS, START)]
     if taken:

@@ -1,4 +1,4 @@
-"""Lines of text files, and numbers in them: an error names the file, the line and the field."""
+"""Read lines of text files and numbers in them; errors name the file, the line and the field."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MOST = 10**8
 
 
 class TextFile:
-    """A text file that is read line by line and knows where it is.
+    """A text file that is read line by line and keeps track of the line number.
 
-    path, line   the file, and the number of the line that is being read
+    path, line   the file, and the number of the current line
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -38,7 +38,7 @@ class TextFile:
         return InputError(f"{self.path}, line {self.line}: {field} {what}")
 
     def number(self, field: str, text: str) -> float:
-        """Return a finite number; a fraction as 1/3 will do."""
+        """Return a finite number; fractions such as 1/3 are accepted."""
         try:
             value = float(Fraction(text)) if "/" in text else float(text)
         except (ValueError, ZeroDivisionError, OverflowError):

@@ -1,4 +1,4 @@
-"""The files of a UMB archive, checked against its index before they are read; an error names archive and file."""
+"""Read the files of a UMB archive, checked against its index; errors name the archive and the file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Archive:
         return file in self._members
 
     def json(self, file: str) -> dict[str, Any]:
-        """Return the object in a file; no numbers beyond those that JSON has."""
+        """Return the JSON object in a file; NaN and infinities are refused."""
         try:
             found = json.loads(self._bytes(file, most=LARGEST_INDEX), parse_constant=_refuse_constant)
         except InputError:
@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """Return the content of a file, whose size is checked before it is read."""
+        """Return the content of a file, after checking its size."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)
@@ -142,7 +142,7 @@ class Archive:
         return found.astype(np.int64)
 
     def offsets(self, file: str, n: int, last: int) -> Any:
-        """Return where the entries of each of n begin; they end at `last`, and each has at least one."""
+        """Return the n + 1 offsets of n lists of entries: from 0 to `last`, strictly increasing."""
         found = self.whole(file, n + 1, "<u8", below=last + 1)
         if found[0] != 0 or found[-1] != last:
             raise self.error(f"must go from 0 to {last}, goes from {found[0]} to {found[-1]}", file)
@@ -152,14 +152,14 @@ class Archive:
         return found
 
     def bits(self, file: str, n: int) -> Any:
-        """Return one bit per entry; tools fill up to whole bytes or to words of 64 bits."""
+        """Return n bits as booleans; the file may be padded to whole bytes or to words of 64 bits."""
         data = self._bytes(file)
         if not (n + 7) // 8 <= len(data) <= (n + 63) // 64 * 8:
             raise self.error(f"has {len(data)} bytes for {n} bits", file)
         return np.unpackbits(np.frombuffer(data, np.uint8), count=n, bitorder="little").astype(bool)
 
     def numbers(self, file: str, kind: Any, n: int) -> Array:
-        """Numbers of the type that the index says: double, int, uint or rational."""
+        """Return n numbers of the type in the index: double, int, uint or rational."""
         name = kind.get("type") if isinstance(kind, dict) else None
         size = kind.get("size", 128 if name == "rational" else 64) if isinstance(kind, dict) else None
         if name == "double" and size == 64:
@@ -176,7 +176,7 @@ class Archive:
         return np.array(found, float)
 
     def _rationals(self, file: str, n: int, size: int) -> Array:
-        """Return a signed numerator and an unsigned denominator, half of the bytes each."""
+        """Return n rational numbers, each stored as signed numerator and unsigned denominator of half the bytes."""
         data, half, found = self._bytes(file, n * size), size // 2, np.empty(n)
         for i in range(n):
             top = int.from_bytes(data[i * size : i * size + half], "little", signed=True)
@@ -198,7 +198,7 @@ class Archive:
             raise self.error("is not UTF-8", file) from None
 
     def labels(self, C: int) -> list[str]:
-        """Return the label of each choice; empty texts where the archive has none."""
+        """Return the label of each choice; empty texts if the archive has none."""
         n = self.count("#choice-actions")
         if n == 0 or not self.has("actions/choices/values.bin"):
             return [""] * C
@@ -208,7 +208,7 @@ class Archive:
         return [names[i] for i in action.tolist()]
 
     def valuations(self, S: int) -> tuple[str, ...] | None:
-        """The values of the variables in each state, as its name; None where there are none, or none of plain types."""
+        """Return the values of each state's variables as its name; None if missing, not plain, or not unique."""
         about = self.index.get("valuations")
         states = about.get("states") if isinstance(about, dict) else None
         classes = states.get("classes") if isinstance(states, dict) else None
@@ -228,7 +228,7 @@ def _refuse_constant(text: str) -> None:
 
 
 def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
-    """First bit, end, name, type and offset of each variable; None if one of them is not of a plain type."""
+    """Return first bit, end, name, type and offset of each variable; None if one is not of a plain type."""
     at, found = 0, []
     for field in fields:
         kind = field.get("type") if isinstance(field, dict) else None
@@ -248,7 +248,7 @@ def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
 
 
 def _value(row: int, start: int, end: int, name: str, sort: str, offset: int) -> str:
-    """`name=value` of one variable, as Storm writes it: `done` or `!done` for truth values."""
+    """Return `name=value` of one variable in the form that Storm uses: `done` or `!done` for booleans."""
     raw = (row >> start) & ((1 << (end - start)) - 1)
     if sort == "bool":
         return name if raw else f"!{name}"

@@ -7,8 +7,8 @@
     actions/choices/values.bin [C]              uint32, with names in strings.bin and string-mapping.bin
     annotations/rewards/NAME/{states,choices,branches}/values.bin
 
-Numbers are little-endian. What UMB has no place for stands in a file of its own, `clearance.json`, which other tools
-pass over: the names of states, and an initial distribution that is not uniform.
+Numbers are little-endian. Data that UMB cannot express is in an extra file, `clearance.json`, which other tools
+ignore: the names of states, and a start distribution that is not uniform.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OWN = "clearance.json"
 
 
 def read_umb(path: str | Path) -> ExplicitModel:
-    """Return the model of a UMB file with discrete time and at most one player."""
+    """Read the model in a UMB file with discrete time and at most one player."""
     umb = Archive(path)
     umb.check_kind()
     S, C, B = umb.count("#states", least=1), umb.count("#choices", least=1), umb.count("#branches", least=1)
@@ -72,7 +72,7 @@ def _own_list(umb: Archive, own: dict[str, Any], key: str, n: int, kind: type) -
 
 
 def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a: Any, choice: Any, prob: Any) -> Any:
-    """Return a reward [S, A]: of the state, of the choice, and expected over its branches."""
+    """Return a reward [S, A]: the sum of state and choice rewards and the expected branch reward."""
     S, A = shape
     total = np.zeros(len(s))
     path = f"annotations/rewards/{key}"
@@ -90,7 +90,7 @@ def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a
 
 
 def write_umb(cmdp: CMDP, path: str | Path) -> None:
-    """Write an MDP with one reward per signal."""
+    """Write a model as MDP with one reward per signal."""
     m = describe_cmdp(cmdp)
     row = m.s * m.A + m.a
     s, a = np.nonzero(cmdp.available)
@@ -128,7 +128,7 @@ def _offsets(counts: Any) -> bytes:
 
 
 def _bits(flags: Any) -> bytes:
-    """Return one bit per entry, the lowest first, in whole words of 64 bits."""
+    """Return the flags as bits, lowest first, padded to words of 64 bits."""
     packed = np.packbits(flags, bitorder="little").tobytes()
     return packed + bytes(-len(packed) % 8)
 
@@ -140,7 +140,7 @@ def _strings(folder: str, texts: Any) -> dict[str, bytes]:
 
 
 def _write_archive(path: str | Path, files: dict[str, bytes]) -> None:
-    """Write a tar with the same bytes for the same model: no times, no owners."""
+    """Write a tar archive without times and owners, so that the same model always gives the same bytes."""
     with write_whole(path) as f:
         inner: Any = f
         try:

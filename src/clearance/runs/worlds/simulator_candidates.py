@@ -47,19 +47,13 @@ class LateIterates:
         return self.source(mixture)
 
 
-<<<<<<< HEAD
 def gather_candidates(
     sampler: Any, run: Run, b: Array, kappa: Array, extra: Array | None
 ) -> tuple[NetworkMixture, dict[str, int]]:
-    """Return the candidates of a run, and which of them are not iterates; `extra` [n, d] is what it began from.
-
-    kappa  the slack [I] that a test will ask for; a batch of few episodes may err by half of that
-=======
-def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
     """Return the candidates of a run, and {name: index} of those that are not iterates.
 
+    kappa  the slack [I] that a test is expected to need
     extra  θ [n, d] of the policies that the run began from, as further candidates
->>>>>>> main
     """
     K = len(run.trace)
     index = np.union1d(
@@ -80,16 +74,11 @@ def _safest(run: Run) -> dict[str, Array]:
     return {"the safest policy found": course.safe} if isinstance(course, Course) else {}
 
 
-<<<<<<< HEAD
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
-    """Return the iterates from `first` on that mixtures would use by running means of Ĵ [K, 1+I], with these margins.
+    """Return iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I], for each margin.
 
-    A margin has at most I + 1; where none keeps it, those of the safest mixture take their place.
+    A margin gives at most I + 1 iterates; if no mixture keeps it, those in the safest mixture.
     """
-=======
-def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
-    """Return at most I + 1 iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I]."""
->>>>>>> main
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)
