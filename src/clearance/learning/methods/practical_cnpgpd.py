@@ -9,7 +9,7 @@ iterations. Otherwise a rare reward could be given up before it is found. Certif
 looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for long. κ shrinks
 from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
 
-With fewer than 50 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
+With fewer than 100 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
 batches there are.
 
 Units: advantages are measured by their root mean square u, distances from a limit by theirs, v. Steps of λ are
@@ -37,7 +37,7 @@ from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.15  # weight of a new batch in the running slack
-PACED = 50  # iterations for which η₂ is meant, at least
+PACED = 100  # iterations for which η₂ is meant, at least
 LATEST = 0.15  # share of the iterations within which a run may turn back
 KEPT = "first", "safe"  # the policies that a course holds
 
@@ -68,7 +68,7 @@ class Course(NamedTuple):
 class PracticalCNPGPD(NaturalSteps):
     """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 50")
+    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
