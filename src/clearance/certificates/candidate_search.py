@@ -270,33 +270,37 @@ class CandidateSearch:
         with the shortest test that a mixture can pass.
         """
         low = self.J - pessimism * self.doubt
-        for part, errors in self._plans(parts):
-            episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = self._best_for(low, episodes, delta, errors)
+        careful = not self.certified and self.fallback is None
+        for part in parts:
+            w = None if careful and part >= LONG else self._best_for(low, part * left, delta, 0.0)
             if w is not None:
                 return w, part
+        return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
+
+    def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
+        """Solve the program for long tests, after which little is left for another one.
+
+        The mixture should pass even with bad luck in the test's own samples, if any can. Of several tests the shortest
+        is taken that loses at most 1 % of the reward: a shorter test needs more slack, and may have to mix in a policy
+        that earns nothing.
+        """
+        for errors in LUCK:
+            found = [(self._best_for(low, part * left, delta, errors), part) for part in parts]
+            tests = [(w, part, float(w @ low[:, 0])) for w, part in found if w is not None]
+            if tests:
+                most = max(J_r for _, _, J_r in tests)
+                least = most - tolerated_loss(low, self.b, most)
+                return next((w, part) for w, part, J_r in tests if J_r >= least)
         return None, 1.0
 
-    def _plans(self, parts: tuple[float, ...]) -> list[tuple[float, float]]:
-        """Return the tests that may be made, the preferred one first: the share of the remaining budget, and the
-        standard errors of the test's own samples by which a mixture should still pass.
-
-        After a long test little is left for another one. So while none has passed and there is no fallback, a long test
-        is planned to pass even with bad luck, if any mixture can.
-        """
-        if self.certified or self.fallback is not None:
-            return [(part, 0.0) for part in parts]
-        short = [(part, 0.0) for part in parts if part < LONG]
-        long = [(part, LUCK[0]) for part in parts if part >= LONG]
-        return [*short, *long, *((1.0, errors) for errors in LUCK[1:])]
-
-    def _best_for(self, low: Array, episodes: float, delta: float, errors: float) -> Array | None:
-        """Return the best weights that should pass a test with this number of episodes, by so many standard errors;
-        None if there are none.
+    def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
+        """Return the best weights that should pass a test with this number of steps, even if its samples are off by so
+        many standard errors; None if there are none.
 
         The spread of the episodes depends on the weights, because components differ. So the program is solved again
         with the spread of its own answer, until that is no larger than the assumed one.
         """
+        episodes = PLANNED * affordable_episodes(steps, self.episode)
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
             w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
