@@ -37,7 +37,8 @@ def lake(size: str) -> dict[str, Any]:
     holes = holes_of(env)
     limit = {"4x4": 0.04, "8x8": 0.02}[size]
     cost = lambda obs, action, after, info: fell(obs, action, after, info, holes)  # noqa: E731
-    return {"env": env, "cost": cost, "limit": limit, "bounds": ([0, 0], [1, 1]), "gamma": 0.95}
+    once = ([0, 0], [1, 1])  # in one step, and in a whole episode: a hole or the goal ends it
+    return {"env": env, "cost": cost, "limit": limit, "bounds": once, "totals": once, "gamma": 0.95}
 
 
 def cliff() -> dict[str, Any]:
@@ -101,7 +102,8 @@ def main() -> None:
             best = cl.optimum(model)
             asked = {"constraints": task["cost"], "limits": task["limit"], "bounds": task["bounds"]}
             began = time.process_time()
-            found = cl.solve(cl.tabular(task["env"], gamma=task["gamma"], **asked), budget=args.budget, seed=0)
+            asked |= {"totals": task.get("totals"), "gamma": task["gamma"]}
+            found = cl.solve(cl.tabular(task["env"], **asked), budget=args.budget, seed=0)
             J = found.policy.J(model)
             spent = f"{found.env_steps:.2g} | {time.process_time() - began:.0f}"
             at = f"{J[0]:.4f} | {J[0] / best.J_r:.2%} | {-J[1]:.4f} ≤ {task['limit']:g}"

@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ from clearance.cli.command_line import main as command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, NOTES = ROOT / "docs" / "research" / "reliability.md", "## Notes"
+TITLE = "# Reliability: faults, and how a run responds"
 # Exact evidence and samples, both methods, with a budget and without; many checkpoints.
 RUNS = (
     "two-state --K 200 --N 200 --checkpoint-every 10",
@@ -77,15 +79,17 @@ def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
 
 
 def bad_input(work: Path, quick: bool) -> str:
-    """Every entry of the tables of tests/cli/test_bad_input.py: exit 2, one line that names the place, nothing left."""
-    tests = _module(ROOT / "tests" / "test_bad_input.py")
+    """The study runs every bad input of tests/cli/test_bad_input.py. Each one must end with exit status 2,
+    print one line that names the place of the error, and leave no file behind.
+    """
+    tests = _module(ROOT / "tests" / "cli" / "test_bad_input.py")
     groups = {"model files": tests.MODEL_FILES, "policy files": tests.POLICY_FILES, "flags": tests.flag_kinds()}
     groups["commands, places and factories"] = tests.COMMANDS
     rows = [(name, len(kinds), sum(_refused(tests, k, work) for k in kinds.values())) for name, kinds in groups.items()]
     library = sum(_refused_by_library(call, message, work) for call, message in tests.LIBRARY.values())
     rows.append(("arguments of the library", len(tests.LIBRARY), library))
     rows.append(("all", sum(r[1] for r in rows), sum(r[2] for r in rows)))
-    return table(("kinds of bad input", "tried", "refused in one right line, nothing left behind"), rows)
+    return table(("kinds of bad input", "tried", "rejected with one correct line, nothing left behind"), rows)
 
 
 def _module(path: Path) -> Any:
@@ -129,7 +133,9 @@ def _refused_by_library(call: Callable[[], object], message: str, work: Path) ->
 
 
 def kills(work: Path, quick: bool) -> str:
-    """kill -9 at random instants of processes at work, the same command again until it ends by itself."""
+    """The study kills processes that are at work with kill -9 at random instants. Then it gives the same command
+    again, until the run ends by itself. The table counts the kills by what the process was doing.
+    """
     wanted, rng, hits, same, begun = (12 if quick else 120), random.Random(2023), Counter(), 0, 0
     whole, lasts = {}, {}
     for flags in RUNS:
@@ -153,8 +159,8 @@ def kills(work: Path, quick: bool) -> str:
         shutil.rmtree(folder)
     rows = [(phase, n) for phase, n in sorted(hits.items())]
     rows.append(("all", sum(hits.values())))
-    end = f"{begun} runs were killed, resumed and brought to their end; {same} of them have the trace, policy and "
-    return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of the undisturbed run, bit for bit."
+    end = f"{begun} runs were killed and resumed until they ended. {same} of them have the trace, policy and "
+    return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of an undisturbed run, bit for bit."
 
 
 MINE = """
@@ -193,7 +199,9 @@ ON_SIMULATORS = {
 
 
 def simulators(work: Path, quick: bool) -> str:
-    """kill -9 of runs on simulators at random instants of their work, the same command again until they end."""
+    """The study does the same to runs on simulators: kill -9 at random instants, then the same command again until
+    the run ends by itself.
+    """
     (work / "mine.py").write_text(MINE)
     kept = {"JAX_COMPILATION_CACHE_DIR": str(work / "compiled"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     how = {"cwd": work, "env": os.environ | kept}
@@ -212,11 +220,11 @@ def simulators(work: Path, quick: bool) -> str:
     for kind, seen in hits.items():
         where = ", ".join(f"{phase}: {n}" for phase, n in sorted(seen.items()))
         rows.append((kind, sum(seen.values()), where, f"{sum(ends[kind])} of {len(ends[kind])}"))
-    killed = table(("simulator", "instants", "killed while", "runs with the bits of the undisturbed one"), rows)
+    killed = table(("simulator", "instants", "killed while", "bit-identical to an undisturbed run"), rows)
     faults = [_mended(work, fault, how, whole["Gymnasium"][0]) for fault in ("raises", "gives NaN")]
-    heads = ("the environment", "what is said (exit 2)", "iterations saved", "once it is fixed, resumed")
-    note = "Processes are fresh ones (JAX must not be forked), and are killed after they have opened the run."
-    return f"{killed}\n\n{note}\n\n{table(heads, faults)}"
+    heads = ("fault of the environment", "message (exit status 2)", "iterations saved", "resumed after the fix")
+    note = "Each process is a new one, because JAX must not be forked. It is killed only after it has opened the run "
+    return f"{killed}\n\n{note}folder.\n\n{table(heads, faults)}"
 
 
 def _undisturbed(folder: Path, flags: str, how: dict[str, Any]) -> tuple[dict[str, str], float]:
@@ -285,7 +293,7 @@ def _phase(folder: Path) -> str:
     found = cl.run.load(folder)
     assert not found.damaged, found.damaged
     names = {"margin": "measuring the margin", "learning": "learning", "choice": "choosing and certifying"}
-    return names.get(found.manifest["phase"], "done, made again")
+    return names.get(found.manifest["phase"], "finished, and started again")
 
 
 @contextlib.contextmanager
@@ -302,7 +310,7 @@ def small_disk(work: Path, size: str) -> Iterator[Path | None]:
 
 
 def disks(work: Path, quick: bool) -> str:
-    """A disk that is full, one that may only be read, and files that may not grow."""
+    """The study writes runs to a full disk, to a read-only disk, and under a limit on the size of files."""
     flags, rows = RUNS[1], []
     finish(work / "undisturbed", flags)
     whole = bits(work / "undisturbed")
@@ -330,8 +338,8 @@ def disks(work: Path, quick: bool) -> str:
             finish(disk / "run", RUNS[0])
             finish(work / "other", RUNS[0])
             same = "the same bits" if bits(disk / "run") == bits(work / "other") else "OTHER BITS"
-            rows.append(("a folder that may only be read", says, k, same))
-    return table(("fault", "what is said (exit 2)", "iterations saved", "when it is gone, resumed"), rows)
+            rows.append(("a read-only folder", says, k, same))
+    return table(("fault", "message (exit status 2)", "iterations saved", "resumed after the fault"), rows)
 
 
 def _fails(folder: Path, flags: str, **how: Any) -> tuple[str, int]:
@@ -350,7 +358,7 @@ def _goes_on(folder: Path, flags: str, whole: dict[str, str]) -> str:
 
 
 def writers(work: Path, quick: bool) -> str:
-    """A second process on the folder of a running one, twenty times; then the first is killed."""
+    """A second process tries twenty times to write to the folder of a running process. Then the first one is killed."""
     flags = "two-state --K 100000000 --N 10 --checkpoint-every 1000"
     first = begin(work / "run", flags)
     while not (work / "run" / "checkpoint").exists():
@@ -371,16 +379,16 @@ def writers(work: Path, quick: bool) -> str:
     second.communicate()
     rows = [("second writers", n, f"{refused} refused, with the number of the first"),
             ("readers meanwhile", 1, "can read" if readable else "CANNOT READ"),
-            ("writer after the first was killed", 1, "goes on" if free else "CANNOT")]  # fmt: skip
+            ("writer after the first was killed", 1, "resumes the run" if free else "CANNOT")]  # fmt: skip
     return table(("two processes on one folder", "tried", "what happens"), rows)
 
 
 def clocks(work: Path, quick: bool) -> str:
-    """Runs with clocks that go back, stand still, or jump to and fro."""
+    """The study solves a problem while the system clock goes back, stands still, or jumps back and forth."""
     kinds: dict[str, Callable[[int], float]] = {
-        "goes back, a second at each look": lambda n: -float(n),
+        "goes back by a second whenever it is read": lambda n: -float(n),
         "stands still": lambda n: 0.0,
-        "jumps to and fro by thirty years": lambda n: 1e9 * (n % 2),
+        "jumps back and forth by thirty years": lambda n: 1e9 * (n % 2),
         "runs far too fast": lambda n: 1e3 * n,
     }
     methods = {"Algorithm 1": cl.CNPGPD(K=3000, N=20), "the default": cl.RegularisedCNPGPD(K=300, N=50)}
@@ -400,7 +408,7 @@ def clocks(work: Path, quick: bool) -> str:
 
 
 def overflow(work: Path, quick: bool) -> str:
-    """Settings that lead out of the finite numbers."""
+    """The study chooses settings with which the parameters overflow."""
     rows = []
     for flags in ("two-state --method cnpgpd --sampler exact --eta1 1e308 --kappa 0.1",
                   "altman-queue-discounted --method cnpgpd --sampler exact --eta1 1e307 --kappa 0",
@@ -409,7 +417,7 @@ def overflow(work: Path, quick: bool) -> str:
         finite = not k or bool(np.isfinite(cl.run.load(work / "run").trace.theta).all())
         rows.append((f"`{flags}`", says.replace(str(work) + "/", ""), k, "yes" if finite else "NO"))
         shutil.rmtree(work / "run", ignore_errors=True)
-    return table(("settings", "what is said (exit 2)", "iterations saved", "all finite"), rows)
+    return table(("settings", "message (exit status 2)", "iterations saved", "saved parameters finite"), rows)
 
 
 LONG = """
@@ -426,7 +434,7 @@ print(__import__("json").dumps([at, peak, s.certificate.verdict, s.seconds]))
 
 
 def memory(work: Path, quick: bool) -> str:
-    """The resident memory of a process over 10⁶ iterations."""
+    """The table shows the resident memory of a process during a run of 10⁶ iterations."""
     K = 10**5 if quick else 10**6
     argv = [sys.executable, "-c", LONG, str(K), str(work / "run")]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
@@ -434,9 +442,9 @@ def memory(work: Path, quick: bool) -> str:
     ks = sorted(int(k) for k in at)
     marks = [next(k for k in ks if k >= share * K) for share in (1e-3, 0.01, 0.1, 0.25, 0.5, 0.75, 1.0)]
     rows = [(f"{k:,}", f"{at[str(k)]:.0f}") for k in marks]
-    rows.append(("peak, with choice and certificate", f"{peak:.0f}"))
+    rows.append(("peak, including the choice of the policy and the certificate", f"{peak:.0f}"))
     stored = sum(p.stat().st_size for p in (work / "run").rglob("*") if p.is_file()) / 2**20
-    text = f"{verdict} after {seconds:.0f} s; the folder has {stored:.0f} MB."
+    text = f"The run is {verdict} after {seconds:.0f} s. Its folder has {stored:.0f} MB."
     return f"{table(('iterations done', 'resident memory, MB'), rows)}\n\n{text}"
 
 
@@ -452,6 +460,11 @@ STUDIES: dict[str, Callable[[Path, bool], str]] = {
 }
 
 
+def introduction(study: Callable[[Path, bool], str]) -> str:
+    """Return the docstring of a study as one paragraph."""
+    return textwrap.fill(" ".join((study.__doc__ or "").split()), 124)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true")
@@ -461,14 +474,15 @@ def main() -> None:
     found = {}
     for name in args.only or STUDIES:
         with tempfile.TemporaryDirectory() as work:
-            found[name] = f"{(STUDIES[name].__doc__ or '').splitlines()[0]}\n\n{STUDIES[name](Path(work), args.quick)}"
+            found[name] = f"{introduction(STUDIES[name])}\n\n{STUDIES[name](Path(work), args.quick)}"
         print(f"## {name}\n\n{found[name]}\n", flush=True)
     if args.write:
         old = PAGE.read_text() if PAGE.exists() else NOTES + "\n"
         kept = {name: old.split(f"## {name}\n\n")[1].split("\n\n## ")[0] for name in STUDIES if f"## {name}\n" in old}
         found = {name: (kept | found)[name] for name in STUDIES if name in kept | found}
         where = f"Python {platform.python_version()}, NumPy {np.__version__}, clearance {cl.__version__}."
-        head = f"# What goes wrong, and what happens\n\n    python benchmarks/reliability.py --write\n\n{where}\n\n"
+        top = f"{TITLE}\n\n    python benchmarks/reliability.py --write"
+        head = f'{top}\n\n{where} "The same bits" means bit-identical files.\n\n'
         body = "\n\n".join(f"## {name}\n\n{text}" for name, text in found.items())
         PAGE.write_text(f"{head}{body}\n\n{old[old.index(NOTES) :]}")
 

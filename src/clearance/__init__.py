@@ -1,4 +1,5 @@
-"""clearance: constrained reinforcement learning with zero constraint violation, and a certificate.
+"""Constrained reinforcement learning and MDP solving:
+policies that are proven, or statistically certified, to meet their limits in expectation.
 
 >>> import clearance as cl
 >>> best = cl.optimum(cl.zoo.two_state())

@@ -1,4 +1,4 @@
-"""`python -m clearance` is the command line."""
+"""Run the command line with `python -m clearance`."""
 
 import sys
 

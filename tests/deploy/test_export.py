@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed import HEADS, SHAPES, network_mixture, table_mixture
+from deployed import HEADS, SHAPES, network_mixture, table_mixture, timed_mixture
 
 import clearance as cl
 from clearance.deploy.policy_file import restore_policy, running
@@ -62,6 +62,19 @@ def test_onnx_acts_as_the_library(head: str, M: int, tmp_path: Path) -> None:
     still = run(tmp_path / "policy.onnx", obs=obs, noise=0 * noise, component=policy.components)["action"]
     same = np.isclose(still, policy.act(obs, deterministic=True), rtol=1e-4, atol=1e-4)
     assert same.mean() > 0.999
+
+
+@pytest.mark.parametrize("M", [1, 3])
+def test_onnx_tables_that_depend_on_the_step(M: int, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    policy: Any = running(timed_mixture(M))
+    cl.export_policy(policy, tmp_path / "policy.onnx")
+    policy.reset(N)
+    states, noise = np.random.default_rng(6).integers(0, 5, N), np.random.default_rng(7).random(N)
+    for t in range(4):
+        given = {"obs": states, "noise": noise, "component": policy.components, "t": np.full(N, t)}
+        action = policy.act(states, rng=np.random.default_rng(7))
+        np.testing.assert_array_equal(run(tmp_path / "policy.onnx", **given)["action"], action)
 
 
 @pytest.mark.parametrize("M", [1, 3])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed import HEADS, SHAPES, network_mixture, table_mixture
+from deployed import HEADS, SHAPES, network_mixture, table_mixture, timed_mixture
 
 import clearance as cl
 from clearance.certificates.certificate import Certificate
@@ -236,3 +236,27 @@ print(json.dumps(sorted({m.partition(".")[0] for m in sys.modules})))
     loaded = set(json.loads(done.stdout))
     heavy = {"jax", "jaxlib", "equinox", "optax", "gymnasium", "numba", "scipy", "highspy", "rich", "onnx", "ray"}
     assert "numpy" in loaded and not loaded & heavy
+
+
+@pytest.mark.parametrize("M", [1, 3])
+def test_tables_that_depend_on_the_step(M: int, tmp_path: Path) -> None:
+    """Step t of an episode is drawn from pi[m, t], in `act` and in `predict`; there is no step after the last."""
+    mixture = timed_mixture(M)
+    mixture.save(tmp_path / "policy.npz")
+    policy: Any = cl.load_policy(tmp_path / "policy.npz", seed=0)
+    np.testing.assert_array_equal(policy.pi, mixture.pi)
+    states = np.tile(np.arange(5), 40)
+    for _ in range(2):
+        policy.reset(len(states))
+        for t in range(4):
+            u = np.random.default_rng(t).random(len(states))
+            cdf = np.cumsum(mixture.pi[policy.components, t, states], -1)
+            expected = np.sum(cdf / cdf[:, -1:] <= u[:, None], -1)
+            np.testing.assert_array_equal(policy.act(states, rng=np.random.default_rng(t)), expected)
+    with pytest.raises(cl.InputError, match="the episode is over after 4 steps"):
+        policy.act(states)
+    greedy, state = mixture.pi.argmax(-1), None
+    for t, began in enumerate([[True, True], [False, False], [False, True], [False, False]]):
+        actions, state = policy.predict(np.array([1, 2]), state, np.array(began), deterministic=True)
+        steps = t, t if t < 2 else t - 2
+        assert actions.tolist() == [greedy[state[0][i], steps[i], s] for i, s in enumerate((1, 2))]

@@ -15,8 +15,9 @@ import clearance as cl
 from clearance.certificates.betting import check_within
 from clearance.core.errors import InputError
 from clearance.core.random_streams import key_of
+from clearance.exact.estimated_model import EstimatedModel
 from clearance.finite.evaluation import evaluate
-from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
+from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes, shorten_range
 
 ZOO = {
     "bai2023": cl.zoo.bai2023,
@@ -248,3 +249,23 @@ def test_missing_actions_are_refused() -> None:
     with pytest.raises(InputError, match="action 1 at state 0, which has no such action"):
         RuleEpisodes(cmdp, lambda s: 1).draw(key_of(0), 0, 1)
     assert RuleEpisodes(cmdp, lambda s: 0).draw(key_of(0), 0, 5)[0].shape == (5, 1)
+
+
+@pytest.mark.parametrize("power", [0.5, 0.9])
+def test_a_shorter_range_keeps_the_mean_and_tells_its_spread(power: float) -> None:
+    """A cost that is high in rare states alone: the range halves, the spread is as computed, and the mean is J."""
+    rng = np.random.default_rng(3)
+    P = rng.dirichlet(np.full(6, 0.5), size=(6, 2)) * np.array([1, 1, 1, 1, 1, 0.002])
+    g = -np.array([0.0, 0.1, 0.05, 0.1, 0.0, 1.0])[:, None] * np.ones(2)
+    cmdp = cl.CMDP(P / P.sum(-1, keepdims=True), rng.uniform(size=(6, 2)), g[None], -1.0, rho=np.eye(6)[0], gamma=0.95)
+    seen = EstimatedModel(cmdp, np.full(12, 1e12), 1e12).evaluate(np.full((6, 2), 0.5))
+    lowest = np.stack([cmdp.r.min(1), g.min(1)], axis=1)
+    tables = [shorten_range(seen.V, lowest, 0.95, power, share) for share in (0.0, 0.5, 1.0)]
+    sources = [MixtureEpisodes(cmdp, cl.Mixture.single(seen.pi), V, power=power) for V in tables]
+    lower = [source.bounds[0][1] for source in sources]
+    assert np.array_equal(tables[0], seen.V) and lower[0] < lower[1] < lower[2] and lower[2] > 0.7 * lower[0]
+    for V, source in zip(tables, sources, strict=True):
+        X = source.draw(np.uint64(7), 0, 20_000)[0]
+        assert np.all(source.bounds[0] <= X) and np.all(source.bounds[1] >= X)
+        assert seen.spread(power, V) == pytest.approx(X.std(0), rel=0.2)
+        assert np.all(np.abs(X.mean(0) - seen.J) < 5 * X.std(0) / np.sqrt(len(X)))

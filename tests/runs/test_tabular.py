@@ -85,6 +85,32 @@ def test_certify_a_table_of_a_black_box() -> None:
     assert cl.certify(problem, run, budget=3e4).verdict == "VIOLATED"
 
 
+def test_sums_that_an_episode_cannot_exceed_make_the_range_shorter() -> None:
+    """With a known total the same table is certified with fewer episodes; a total that is exceeded is an error."""
+    asked: dict[str, Any] = {"limits": 1.0, "bounds": ([0, 0], [1, 1]), "gamma": 0.99}
+    careful = np.tile([1.0, 0.0], (5, 1))
+    plain = cl.certify(cl.tabular(Corridor, **asked), careful, budget=3e5)
+    short = cl.certify(cl.tabular(Corridor, totals=([0, 0], [np.inf, 2.0]), **asked), careful, budget=3e5)
+    assert plain.verdict == short.verdict == "CERTIFIED" and (short.episodes or 0) < 0.2 * (plain.episodes or 0)
+    with pytest.raises(InputError, match="declared bounds"):
+        cl.certify(cl.tabular(Corridor, totals=([0, 0], [np.inf, 2.0]), **asked), 1 - careful, budget=3e5)
+    with pytest.raises(InputError, match="begins with 0"):
+        cl.tabular(Corridor, totals=([1, 0], [2, 2]), **asked)
+
+
+def test_what_was_never_tried_may_end_the_episode() -> None:
+    """Rewards are negative, so nothing that lasts can be worth finding; the way out is found all the same."""
+
+    class Maze(Corridor):
+        def step(self, action: Any) -> Any:
+            obs, _, over, cut, info = super().step(action)
+            return obs, -1.0, over, cut, info
+
+    problem = cl.tabular(Maze, limits=15.0, bounds=([-1, 0], [-1, 1]), gamma=0.9)
+    found = cl.solve(problem, budget=2e4, seed=0)
+    assert np.all(found.policy.pi[0][:4, 1] > 0.5), "walks to the end"
+
+
 def test_rows() -> None:
     shape = TableShape((3, 2), (1, 0))
     assert [shape.row((x, y)) for x in (1, 2, 3) for y in (0, 1)] == list(range(6)) and shape.rows == 6

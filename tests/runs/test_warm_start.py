@@ -127,7 +127,9 @@ def test_a_rule_is_imitated(kind: str, tmp_path: Path) -> None:
     assert found.learning_steps > int(found.trace.steps.sum())  # the rollouts are counted
     with pytest.raises(cl.InputError, match="give init=rule"):
         cl.resume(tmp_path / "run", simulator)
-    assert cl.resume(tmp_path / "run", simulator, init=rule).recalled
+    again = cl.resume(tmp_path / "run", simulator, init=rule)
+    assert again.recalled and repr(again.policy) == repr(found.policy)
+    assert "the rule" in found.certificate.neighbours
 
 
 def identity(mixture: cl.NetworkMixture) -> Any:

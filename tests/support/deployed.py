@@ -47,3 +47,9 @@ def table_mixture(M: int, seed: int = 0) -> cl.Mixture:
     """M random policies of a model with 5 states and 3 actions."""
     rng = np.random.default_rng(seed)
     return cl.Mixture(rng.dirichlet(np.ones(M)), rng.dirichlet(np.ones(3), size=(M, 5)))
+
+
+def timed_mixture(M: int) -> cl.Mixture:
+    """M random policies of 4 steps, 5 states and 3 actions."""
+    rng = np.random.default_rng(0)
+    return cl.Mixture(rng.dirichlet(np.ones(M)), rng.dirichlet(np.full(3, 0.3), size=(M, 4, 5)))

@@ -38,12 +38,12 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 
 
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
-    """Return how much less reward one policy may earn than a mixture with reward J_r and still replace it."""
+    """Return the reward that one policy may lose against a mixture with reward J_r and still replace it."""
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """Return w [n] of the one policy with the largest smallest slack."""
+    """Return w [n] of the one policy whose smallest slack is largest."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
@@ -67,7 +67,7 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
 
 
 def safest_weights(J: Array, b: Array) -> Array:
-    """Return w [n] of the mixture with the largest smallest slack."""
+    """Return w [n] of the mixture whose smallest slack is largest."""
     n, slack = J.shape[0], J[:, 1:] - b
     size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
     answer = linprog(

@@ -35,11 +35,11 @@ BETS = 0.99 * 2.0 ** (-np.arange(26) / 2)
 _SERIES = sum(BETS**k / (k + 4) for k in range(60))
 _CLOSED = (-BETS - BETS**2 / 2 - BETS**3 / 3 - np.log1p(-BETS)) / BETS**4
 QUARTIC = np.where(BETS < 0.5, _SERIES, _CLOSED) * (1 + 1e-13)
-# Bets above 1 continue the grid, for x ≥ −LARGEST_LOSS; as many of them as m allows. QUARTIC[0] serves them all: the
-# series that ends with −x⁴/4 lies below log(1 + x) for every x > 0.
+# Bets above 1 continue the grid, for x ≥ −LARGEST_LOSS: as many of them as m allows, and the largest that it allows.
+# QUARTIC[0] serves them all: the series that ends with −x⁴/4 lies below log(1 + x) for every x > 0.
 LARGER = 0.99 * 2.0 ** (np.arange(1, 41) / 2)
 LARGEST_LOSS = 0.98
-GRID, QUARTICS = np.append(BETS, LARGER), np.append(QUARTIC, np.full(len(LARGER), QUARTIC[0]))
+CLOSE = 1.1  # a bet of the grid that is so close to the largest one gives way to it
 # Smaller bets than this pay after 10⁵ episodes at the earliest, and have less of the capital. The largest one has no
 # neighbour above it to share the work with, and has twice as much.
 RARE = 0.02
@@ -61,6 +61,7 @@ class Bets:
     high: float
     likely: tuple[float, float] | None = None
     bias: float = 0.0
+    bets: Array = field(init=False)
     wealth: Array = field(init=False)
     sums: Array = field(init=False)  # Σ z^k, k = 0..4
     log_prior: Array = field(init=False)
@@ -71,8 +72,8 @@ class Bets:
         self.given = float(self.m)
         check_bets(self.given, self.low, self.high, self.bias)
         self.m = float(np.clip(self.m + self.bias, self.low, self.high))  # beyond the range nothing is left to bet on
-        n = len(BETS) + int(np.count_nonzero(self._loss(LARGER) <= LARGEST_LOSS))
-        self.wealth, self.sums = np.zeros(n), np.zeros(5)
+        self.bets = self._grid()
+        self.wealth, self.sums = np.zeros(len(self.bets)), np.zeros(5)
         prior = np.minimum(self.bets / RARE, 1.0) * np.where(self.bets == self.bets.max(), 2.0, 1.0)
         self.log_prior = np.log(prior / prior.sum())
         if self.likely is not None:
@@ -81,10 +82,11 @@ class Bets:
             near = np.exp(-0.5 * (np.log(self.bets / np.clip(best, BETS[-1], 3 * self.bets.max())) / 0.6) ** 2)
             self.log_prior = np.log(0.9 * near / near.sum() + 0.1 * prior / prior.sum())
 
-    @property
-    def bets(self) -> Array:
-        """The bets c on z [n]: first those up to 1, then the larger ones."""
-        return GRID[: len(self.wealth)]
+    def _grid(self) -> Array:
+        """Return the bets c on z [n]: first those up to 1, then larger ones up to the largest that m allows."""
+        most = (1 - 1e-12) * LARGEST_LOSS / max(self._loss(np.ones(1))[0], 1e-300)
+        larger = LARGER[most > LARGER * CLOSE]
+        return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
         """Return the largest share of its capital that each bet can lose on one sample, against m + shift·width."""
@@ -143,7 +145,7 @@ class Bets:
         m2 = s2 - 2 * shift * s1 + n * shift**2
         m3 = s3 - 3 * shift * s2 + 3 * shift**2 * s1 - n * shift**3
         m4 = s4 - 4 * shift * s3 + 6 * shift**2 * s2 - 4 * shift**3 * s1 + n * shift**4
-        c, quartic = self.bets, QUARTICS[: len(self.bets)]
+        c, quartic = self.bets, self._quartic
         wealth = c * m1 - c**2 * m2 / 2 + c**3 * m3 / 3 - quartic * c**4 * m4 - self._moment_error(abs(shift))
         if shift <= 0:  # no bet has less capital there than at m
             wealth = np.maximum(wealth, self.wealth - self._wealth_error)
@@ -153,6 +155,10 @@ class Bets:
     def _total(self, wealth: Array) -> float:
         """Return the logarithm of the total capital, minus a bound on the rounding of 66 additions of logarithms."""
         return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
+
+    @property
+    def _quartic(self) -> Array:
+        return np.append(QUARTIC, np.full(len(self.bets) - len(BETS), QUARTIC[0]))
 
     @property
     def _absolute(self) -> Array:
@@ -180,7 +186,7 @@ class Bets:
         m3 = a3 + 3 * shift * a2 + 3 * shift**2 * a1 + shift**3 * a0
         m4 = a4 + 4 * shift * a3 + 6 * shift**2 * a2 + 4 * shift**3 * a1 + shift**4 * a0
         c = self.bets
-        size = c * m1 + c**2 * m2 / 2 + c**3 * m3 / 3 + QUARTICS[: len(c)] * c**4 * m4
+        size = c * m1 + c**2 * m2 / 2 + c**3 * m3 / 3 + self._quartic * c**4 * m4
         return ULP * (100 + self.updates) * size
 
 

@@ -40,6 +40,7 @@ LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
 LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
+LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
 PLANNED = 0.7  # share of a test within which it should pass
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
 WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
@@ -139,10 +140,10 @@ class CandidateSearch:
         if self.single == "require" and self.fallback is not None and np.count_nonzero(self.fallback) > 1:
             self.fallback = None
         self.n, self.total, self.squares = np.zeros(n), np.zeros((n, H)), np.zeros((n, H))
-        self.looked = np.zeros(n, np.int64)
+        self.looked, self.walked = np.zeros(n, np.int64), np.zeros(n)
         self.sources = [self._source(row) for row in np.eye(n)]
         low, high = self.sources[0].bounds
-        self.reach, self.episode = np.clip(self.b - low[1:], 0.0, (high - low)[1:]), self.sources[0].episode_steps
+        self.reach = np.clip(self.b - low[1:], 0.0, (high - low)[1:])
 
     def _source(self, w: Array) -> Episodes:
         return self.episodes(self.candidates.mixture(w))
@@ -170,6 +171,17 @@ class CandidateSearch:
         """The standard error of every estimated value [count, 1+I]."""
         return np.sqrt(self.variance / self.n[:, None])
 
+    @property
+    def episode(self) -> float:
+        """The steps to plan with per episode: the longest mean of the candidates, at most what the problem allows.
+
+        Episodes that end early leave room for many more of them than the horizon suggests, and so for a smaller slack.
+        """
+        longest, seen = self.sources[0].episode_steps, self.looked > 0
+        if np.any(self.looked < GLANCE):
+            return longest
+        return float(min(longest, LONGER * np.max(self.walked[seen] / self.looked[seen])))
+
     def _learn(self, m: int, seen: Component) -> None:
         self.n[m] += seen.episodes
         self.total[m] += seen.total
@@ -179,6 +191,7 @@ class CandidateSearch:
         """Draw n more episodes of candidate m and update its estimate."""
         X, _, steps = self.sources[m].draw(fold(self.key, 1000 + m), int(self.looked[m]), n)
         self.looked[m] += n
+        self.walked[m] += steps
         self.steps += steps
         self._learn(m, Component(n, X.sum(0), (X**2).sum(0)))
 
@@ -194,6 +207,10 @@ class CandidateSearch:
         count = self.candidates.count
         for m in range(count):
             self._look(m, max(GLANCE, int(LOOK * self.budget / self.episode / count)))
+        wanted = int(LOOK * self.budget / self.episode / count)  # more of them, where episodes have ended early
+        for m in range(count):
+            if wanted > self.looked[m]:
+                self._look(m, wanted - int(self.looked[m]))
         for j, share in enumerate(LEVELS):
             left = self.budget - self.steps
             if left < SMALLEST * self.episode and self.attempts:

@@ -193,10 +193,11 @@ def gather(
         verdict = tally.verdict(delta)
         if keep:
             keep(Evidence(verdict, n, steps, delta, tally, key))
+        likely_most = n + affordable_episodes(budget - steps, min(source.episode_steps, steps / n))
         if (
             impatient
-            and n >= max(FIRST, EARLY * (n + affordable))
-            and not _can_pass(tally, b, delta, n, n + affordable - size, HOPELESS)
+            and n >= max(FIRST, EARLY * likely_most)
+            and not _can_pass(tally, b, delta, n, likely_most, HOPELESS)
         ):
             break
     return Evidence(verdict, n, steps, delta, tally, key)

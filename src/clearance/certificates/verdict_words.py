@@ -37,7 +37,7 @@ def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str]
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
-    """Return a phrase for the kind of policy: `one` for a single policy, or a mixture of several."""
+    """Return a phrase for the policy: the text `one` for a single policy, else "a mixture of … policies"."""
     if components == 1:
         return one
     return f"a mixture of {components} policies; one is drawn at the start of each episode"

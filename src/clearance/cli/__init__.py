@@ -1,10 +1,10 @@
-"""The command line: one file per command, loaded when that command is used."""
+"""The command line: one module per command, imported when that command is used."""
 
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; without `argv`, as the whole of this process."""
+    """Run the command line and return its exit status; without `argv`, read sys.argv and exit if interrupted."""
     from clearance.cli import interrupts
 
     try:

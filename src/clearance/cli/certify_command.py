@@ -1,4 +1,4 @@
-"""`clearance certify`: whether a policy meets every limit of a problem, or whether a stored certificate holds."""
+"""`clearance certify`: test whether a policy meets every limit of a problem, or check a stored certificate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 class _Check(argparse.Action):
-    """--check, which makes PROBLEM and POLICY needless; optional ones could not stand before and after a flag."""
+    """The action of --check, which makes PROBLEM and POLICY optional; nargs="?" would allow no flags between them."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
         setattr(namespace, self.dest, values)
@@ -54,7 +54,7 @@ class _Check(argparse.Action):
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with flags that are right one by one."""
+    """Return what is wrong with the combination of flags; None if nothing is."""
     alone = args.check is None or (args.problem is None and args.out is None and args.cluster is None)
     return None if alone else "--check has all it needs in RUN: leave out PROBLEM, POLICY, --out and --cluster"
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_stored(args: argparse.Namespace) -> int:
-    """Show a stored certificate unless something contradicts it; success: it was computed again, and is CERTIFIED."""
+    """Check and show the certificate of a run folder; exit status 0 if it was computed again and is CERTIFIED."""
     stored = load(args.check)
     found = check_certificate(stored)
     result = {"status": "done", **tables.certificate(found.certificate), "checked": found.checked, "run": args.check}
@@ -85,13 +85,13 @@ def _check_stored(args: argparse.Namespace) -> int:
 
 
 def load_policy(text: str, problem: Any) -> Any:
-    """Return the policy of a file, or a rule `state -> action` (`observation -> action`) from `package.module:rule`."""
+    """Load a policy from a file, or import a rule `state -> action` (`observation -> action`)."""
     if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
         if not isinstance(problem, Simulator):
             return Mixture.load(text, problem if isinstance(problem, CMDP) else None)
-        from clearance.simulator.policies.network_mixture import NetworkMixture
+        from clearance.simulator.policies.rule_mixture import load_mixture
 
-        return NetworkMixture.load(text)
+        return load_mixture(text)
     found = import_name("POLICY", text)
     if not callable(found):
         raise InputError(f"POLICY {text} must be a rule `state -> action`, got {type(found).__name__}")

@@ -1,4 +1,4 @@
-"""The command line: the same verbs as the library, flags that are the dataclass fields, one line per error.
+"""The command line: the commands have the names of the library's functions, their flags those of dataclass fields.
 
 Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or 129
 interrupted by Ctrl-C, SIGTERM or SIGHUP.
@@ -27,7 +27,7 @@ BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run, and turn every foreseeable failure into one line and an exit status."""
+    """Parse the command line and run the command; turn every expected failure into one line and an exit status."""
     tables.accept_any_encoding()
     interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse whose errors are one line, and whose flags are added when they are needed."""
+    """An ArgumentParser whose errors are one line, and which adds the flags of a command when they are needed."""
 
     module: str | None = None  # of the command, until it is loaded
     check: Callable[[argparse.Namespace], str | None] | None = None
@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
         return (found, rest) if wrong is None else self.error(wrong)
 
     def load(self, words: Sequence[str] = ()) -> None:
-        """Import the command and add its flags; what `words` name of the user's own may add some."""
+        """Import the command and add its flags; methods of the user's own that `words` name may add further flags."""
         if self.module is None:
             return
         command: Any = importlib.import_module(f"clearance.cli.{self.module}")
@@ -110,7 +110,7 @@ class _Parser(argparse.ArgumentParser):
         self.set_defaults(run=command.run)
 
     def _add_memory(self) -> None:
-        """Add the limit of memory to the group of the run, where there is one."""
+        """Add --max-memory to the group "run", or to the parser itself if there is no such group."""
         group = next((g for g in self._action_groups if g.title == "run"), self)
         help = "largest memory for the arrays of one file, as 500MB or 8GB (default: half of the free memory)"
         group.add_argument("--max-memory", type=tables.size, metavar="SIZE", help=help)
@@ -122,7 +122,7 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near or f' (choose from {choices})'}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print the help or the version; argparse itself would hide that nothing could be written."""
+        """Print the help or the version, and report write errors, which argparse would hide."""
         if message:
             tables.say(message)
 
@@ -137,7 +137,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; with `lazy`, a command's flags are added when it is used."""
+    """Return the parser of the whole command line; with `lazy`, the flags of a command are added when it is used."""
     raw = argparse.RawDescriptionHelpFormatter
     about = "Policies that meet your limits, with a certificate. Without arguments: a short guide."
     top = _Parser(prog="clearance", description=about, epilog=guide.EXIT_STATUS, formatter_class=raw)

@@ -1,4 +1,4 @@
-"""The command `compare`: its flags, its table, its JSON, its files and figures."""
+"""`clearance compare`: compare learning algorithms on finite models, as table, JSON, files and figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Refuse what can be refused before the work."""
+    """Check all arguments before the long computation, then compare the methods and show the results."""
     names = tuple(compare.CONTESTANTS) if args.methods == "all" else tuple(args.methods.split(","))
     try:
         compare.find_contestants(names)
@@ -104,7 +104,7 @@ def _title(problem: str, results: list[Result]) -> str:
 
 
 def _write(results: Comparison, rows: list[dict[str, Any]], out: str) -> list[str]:
-    """Return the table, every curve, and one figure for each problem."""
+    """Write the table, all curves, and one figure for each problem; return the paths."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "table.csv", rows[0], (list(row.values()) for row in rows))

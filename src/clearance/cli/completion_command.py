@@ -1,4 +1,4 @@
-"""`clearance completion`: a script that completes commands, flags, their values, zoo names and files in a shell."""
+"""`clearance completion`: print a shell script that completes commands, flags, their values, zoo names and files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ABOUT = "bash, zsh or fish; for zsh: completion zsh > ~/.zfunc/_clearance, with 
 
 
 class Flag(NamedTuple):
-    """One flag of a command: its name, its help on one line, its values where it has a few, whether it takes one."""
+    """A flag of a command: its name, its help in one line, its possible values if few, and whether it takes a value."""
 
     name: str
     help: str
@@ -23,7 +23,7 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command: its flags, and the words that may stand without a flag, beside names of files."""
+    """A command: its name, help and flags, and the words that may be given without a flag, beside file names."""
 
     name: str
     help: str
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def list_commands() -> Iterator[Command]:
-    """Yield every command, as its parser has it."""
+    """Yield every command with its flags, as read from its parser."""
     for name, parser in command_line.parsers().items():
         flags = [f for action in parser._actions for f in _flags(action)]
         words = [w for action in parser._actions if not action.option_strings for w in _words(action)]
@@ -60,7 +60,7 @@ def _flags(action: argparse.Action) -> Iterator[Flag]:
 
 
 def _values(action: argparse.Action) -> tuple[str, ...]:
-    """The values of a flag that has a few: its choices, or those that its metavar lists, {exact,samples}."""
+    """Return the possible values of a flag: its choices, or those in its metavar such as {exact,samples}."""
     if action.choices is not None:
         return tuple(map(str, action.choices))
     listed = re.fullmatch(r"\{([\w,.-]+)\}", action.metavar if isinstance(action.metavar, str) else "")
@@ -142,17 +142,17 @@ def write_fish(commands: list[Command]) -> list[str]:
 
 
 def _with_values(commands: list[Command]) -> Iterator[tuple[Command, Flag]]:
-    """Yield the flags that have a few values."""
+    """Yield (command, flag) for all flags with a list of possible values."""
     return ((c, f) for c in commands for f in c.flags if f.values)
 
 
 def _quote(text: str) -> str:
-    """Text as one word of any of the three shells: a single quote ends, is escaped, and begins again."""
+    """Quote a text as one word for bash, zsh and fish."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _plain(text: str) -> str:
-    """Text after a colon of zsh's `_describe`."""
+    """Escape the colons of a text for zsh's `_describe`."""
     return text.replace(":", "\\:")
 
 

@@ -1,4 +1,4 @@
-"""Which limits conflict and what to relax, as the commands show it."""
+"""Find which limits conflict and what to relax, for the answers of the commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.exact.infeasibility import diagnose
 
 
 def diagnosis_of(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return the diagnosis of an infeasible model; nothing where it is not proven that the limits cannot be met."""
+    """Return the diagnosis of an infeasible model for an answer; empty if infeasibility is not proven."""
     try:
         found = None if cmdp is None else diagnose(cmdp)
         return {} if found is None else tables.diagnosis(found, relaxed=relaxed)

@@ -1,4 +1,4 @@
-"""`clearance evaluate`: what a policy does on a simulator, episode by episode."""
+"""`clearance evaluate`: show returns and costs of a policy's episodes on a simulator."""
 
 from __future__ import annotations
 

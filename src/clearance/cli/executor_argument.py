@@ -1,4 +1,4 @@
-"""From --cluster, --threads and --workers to the executor that does the work."""
+"""Make the executor that --cluster, --threads and --workers ask for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def executor_of(args: argparse.Namespace) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def distributed(args: argparse.Namespace, problem: Any) -> Iterator[Any]:
-    """Yield the problem as it is; with --cluster, a simulator whose environments the cluster runs."""
+    """Yield the problem unchanged; with --cluster, yield a simulator whose environments run on the cluster."""
     if args.cluster is None:
         yield problem
         return

@@ -1,4 +1,4 @@
-"""`clearance export`: a model in another format; the trace or the policy of a run folder as a table."""
+"""`clearance export`: write a model in another format, or the trace or policy of a run folder as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the flags of the command line may be: the parsers of `field_values` for argparse, and places to write to."""
+"""Argument types for argparse, made from the parsers of `field_values`, and checks of output paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearance.core.errors import InputError
 
 
 def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a parser of texts as a type for argparse."""
+    """Return a parser of texts as an argparse type, whose errors argparse reports."""
 
     def read(text: str) -> Any:
         try:
@@ -24,14 +24,14 @@ def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def count(most: int, least: int = 1) -> Callable[[str], int]:
-    """Return the type of whole numbers from `least` to `most`."""
+    """Return the argparse type of whole numbers from `least` to `most`."""
     from clearance.runs.field_values import whole_between
 
     return flag(whole_between(least, most))
 
 
 def every(text: str) -> str:
-    """Return how often: a time, or a number of iterations."""
+    """Check that a text is a checkpoint interval, a time or a number of iterations, and return it."""
     from clearance.runs.run_writer import Every
 
     try:
@@ -42,7 +42,7 @@ def every(text: str) -> str:
 
 
 def cluster(text: str) -> str:
-    """Return where the work is done: local, ray, or the address of a Ray cluster."""
+    """Check that a text names where to run, "local", "ray" or the address of a Ray cluster, and return it."""
     from clearance.cluster.ray_process import parse_address
 
     try:
@@ -65,7 +65,7 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
 
 
 def place(text: str) -> str:
-    """Return a path; an empty one would be taken for none."""
+    """Return a path unchanged; refuse an empty one."""
     if not text:
         raise ArgumentTypeError("must be a path, got an empty text")
     return text

@@ -1,4 +1,4 @@
-"""The command `frontier`: its flags, its table, its JSON and its figure."""
+"""`clearance frontier`: show the best reward for each value of a limit, as table, JSON or figure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Refuse what can be refused before the work."""
+    """Check all arguments before the long computation, then compute and show the frontier."""
     if args.at is not None:
         return _learn_at_limits(args)
     cmdp = run_flags.read_model(args)
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _learn_at_limits(args: argparse.Namespace) -> int:
-    """The frontier of a simulator: the limits are named, and a policy is learned and certified at each."""
+    """Compute the frontier of a simulator: learn and certify a policy at each limit in --at."""
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
     problem = run_flags.read_spec(args).load_problem()
@@ -149,6 +149,6 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
 
 
 def _learned(curve: Frontier, point: Learned) -> dict[str, Any]:
-    """A learned policy, its limit and values in both forms."""
+    """Return a learned point as a dict, with its limit and values also in the form that the user wrote."""
     values = [as_written(x, cost=cost) for x, cost in zip(point.J_g, curve.costs, strict=True)]
     return point._asdict() | {"written": as_written(point.limit, cost=curve.cost), "values": values}

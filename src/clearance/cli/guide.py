@@ -1,4 +1,4 @@
-"""What the command line says of itself: the commands in one line each, two examples each, and a short guide."""
+"""Texts of the command line about itself: one line and two examples for each command, and a short guide."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ All commands: clearance --help. One command: clearance solve --help.
 
 
 def epilog(command: str) -> str:
-    """Return what stands below the flags of a command: examples and exit statuses."""
+    """Return the text below the flags of a command: examples and exit statuses."""
     examples = "".join(f"  {line}\n" for line in EXAMPLES[command])
     return f"examples:\n{examples}\n{EXIT_STATUS}"

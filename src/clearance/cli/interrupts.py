@@ -1,8 +1,8 @@
-"""Interrupts: Ctrl-C, SIGTERM and SIGHUP end a command in the same way, at a point where it is safe to stop.
+"""Interrupts: Ctrl-C, SIGTERM and SIGHUP all end a command in the same way, at a point where it is safe to stop.
 
-Python raises KeyboardInterrupt wherever a signal finds it. Inside an import this turns into an ImportError, or leaves a
-half-loaded extension behind; inside the compilers of JAX and numba it leaves objects that crash the interpreter at its
-end. So a signal that arrives there is held back and delivered as soon as the import or the compiler has ended.
+Python raises KeyboardInterrupt wherever a signal arrives. Inside an import this becomes an ImportError, or leaves a
+half-loaded extension behind; inside the compilers of JAX and numba it leaves objects that crash the interpreter at
+exit. So a signal that arrives there is held back, and delivered as soon as the import or the compiler is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AGAIN = 0.02  # seconds after which a signal that is held back is tried again
 
 
 class _Signals:
-    """The signals of this process: which one was raised last and when, and which one is held back since when."""
+    """The signals of this process: which one was raised last and when, and which one is held back and since when."""
 
     raised: tuple[int, float] | None = None
     held: tuple[int, float] | None = None
@@ -56,7 +56,7 @@ class _Signals:
         self.timer.start()
 
     def try_again(self) -> None:
-        """Send the signal that is held back once more: a real one, which also wakes a thread that waits."""
+        """Send the held-back signal to the main thread once more; this also wakes a thread that waits."""
         held, thread = self.held, threading.main_thread().ident
         if held is not None and thread is not None:
             self.tried_again = True
@@ -69,7 +69,7 @@ class _Signals:
 
 
 def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
-    """Return whether the code at work is, or was called by, an import or a compiler."""
+    """Return whether the interrupted code is inside an import or a compiler, by its call stack."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package in COMPILERS or frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -79,16 +79,16 @@ def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
 
 
 def end_at_once(signum: int) -> None:
-    """End a process that reaches no safe point as the signal does by default; run folders survive this."""
+    """End the process by the default action of the signal, if it reaches no safe point; run folders survive this."""
     os.write(2, b"clearance: interrupted\n")
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)
 
 
 def leave(status: int) -> None:
-    """End the process without the interpreter's own end, which JAX, cut off in its work, can hang or crash in.
+    """Exit without the interpreter's shutdown, in which an interrupted JAX can hang or crash.
 
-    Everything is written by then, and side processes end as their connection closes.
+    All output is written before, and side processes end when their connection closes.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -101,9 +101,9 @@ _signals = _Signals()
 
 @contextmanager
 def handled(*, until_exit: bool) -> Iterator[None]:
-    """Handle the signals that are not ignored (nohup ignores SIGHUP, shells Ctrl-C of background jobs).
+    """Handle the signals in the block, except those that are ignored (nohup ignores SIGHUP).
 
-    until_exit  the process ends next: from then on a signal ends it at once, silently
+    until_exit  whether the process ends after the block; a signal then ends it at once, without a message
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -120,7 +120,7 @@ def handled(*, until_exit: bool) -> Iterator[None]:
 
 
 def forget_interrupts() -> None:
-    """Forget the signals of a command before: several may run in one process, one after the other."""
+    """Forget earlier signals, since several commands may run in one process, one after the other."""
     _signals.raised = None
 
 

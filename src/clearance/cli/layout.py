@@ -1,4 +1,4 @@
-"""Tables and sentences as lines of text that fit the terminal; no number is ever cut."""
+"""Lay out tables and sentences as lines of text that fit the terminal, without cutting numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BETWEEN = "  "
 
 
 def lay_out(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table as lines, the first column to the left and the others to the right.
+    """Return a table as lines, with the first column aligned left and the others aligned right.
 
     A table that is wider than `width` becomes one block per row, with a line for each column.
 
@@ -25,7 +25,7 @@ def lay_out(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def pairs(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return labels and values as lines; a value that does not fit beside its label is wrapped.
+    """Return labels and values as lines in two columns; long values are wrapped.
 
     >>> pairs([("states", "6"), ("discount", "0.95")], 80)
     ['states    6', 'discount  0.95']
@@ -40,7 +40,7 @@ def pairs(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return the text in lines of at most `width` characters; words, and so numbers, stay whole."""
+    """Return the text in lines of at most `width` characters; words and numbers are not split."""
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 

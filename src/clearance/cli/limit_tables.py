@@ -1,4 +1,4 @@
-"""Tables with one row per constraint. A cost is shown as a cost: its value, an upper bound of it, its upper limit."""
+"""Tables with one row per constraint. Costs are shown as costs: the value, an upper bound, and the upper limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
 
 
 def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """One row per constraint: its limit, whether it stands in the conflict, and how far it alone would have to give."""
+    """Return one row per constraint: its limit, whether it is in conflict, and by how much to relax it alone."""
     rows = []
     for name, b, cost, amount in zip(names, result["b"], result["costs"], result["relax_each"], strict=True):
         enough = None if amount is None else round_up(amount)
@@ -33,10 +33,10 @@ def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
 
 
 def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """Return one row per constraint: the value, its bound, the limit, the slack, and what the limit costs.
+    """Return one row per constraint: value, bound, limit, slack, and price λ with exact evidence.
 
-    A cost is shown as a cost: its value, an upper bound of it, and its upper limit. The multipliers of a learner are
-    no prices, and not shown.
+    Costs are shown as costs: the value, an upper bound, and the upper limit. With samples λ is only the learner's
+    multiplier, no price, and not shown.
     """
     keys = ("J_g", "J_g_lower", "b", "slack", *(("lam",) if result.get("evidence") == "exact" else ()))
     known = [key for key in keys if result.get(key) is not None]

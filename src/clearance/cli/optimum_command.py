@@ -1,4 +1,4 @@
-"""`clearance optimum`: the exact optimum of a finite model."""
+"""`clearance optimum`: compute the exact optimum of a finite model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _borderline_words(certificate: Certificate, margin: float) -> str:
-    """Return what a margin of about 0 means: for a certified policy what it may lose, else what to do."""
+    """Return the meaning of a Slater margin near 0: the possible loss of a certified policy, else what to do."""
     if certificate.verdict != "CERTIFIED" or certificate.gap is None:
         return no_room_message(margin)
     return (

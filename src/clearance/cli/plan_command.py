@@ -1,4 +1,4 @@
-"""`clearance plan`: what Theorem 1 asks for a problem."""
+"""`clearance plan`: show which settings Theorem 1 requires for a problem."""
 
 from __future__ import annotations
 

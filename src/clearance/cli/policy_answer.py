@@ -1,4 +1,4 @@
-"""The policy in an answer: in words, and with --show-policy all of it."""
+"""Add a description of the policy to an answer, and with --show-policy all of its probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_policy_flag(p: Any) -> None:
 
 
 def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[str, Any]:
-    """Return `policy_words` and, where it was asked for, `policy`; nothing for the networks of a simulator."""
+    """Return `policy_words` and, with --show-policy, `policy`; empty for the networks of a simulator."""
     if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
         return {}
     names = {"states": problem.states, "actions": problem.actions}

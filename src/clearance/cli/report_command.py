@@ -1,4 +1,4 @@
-"""The command `report`: its flags, and what it says when it is done."""
+"""`clearance report`: write an HTML report about one or several runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Refuse what can be refused before the work."""
+    """Check all arguments before the work, then write the report."""
     if args.out is None and len(args.runs) > 1:
         raise InputError("--out is missing: several runs need the name of the file to write")
     for folder in args.runs:

@@ -1,4 +1,4 @@
-"""`clearance reproduce`: run a published experiment again."""
+"""`clearance reproduce`: repeat a published experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags that say what a run is, from the fields of `RunSpec` and of the methods; shared by solve and sweep."""
+"""The flags that describe a run, made from the fields of `RunSpec` and of the methods; several commands share them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
 
 
 def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> Any:
-    """Return the group of flags with this title; make it where there is none."""
+    """Return the group of flags with this title; add it if there is none."""
     found = next((g for g in p._action_groups if g.title == title), None)
     return found or p.add_argument_group(title, about)
 
 
 def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the flags of a run, and of user-defined methods named in `words`."""
+    """Add the flags of a run, including the settings of the user's own methods that `words` name."""
     add_problem(p, "?")
     named = named_methods(words)
     own = {text: method_class(text) for text in named if is_code(text)}
@@ -55,13 +55,13 @@ def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def add_environment_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that say what is asked of an environment."""
+    """Add the flags that restate a problem: limits, discount factor, horizon and so on."""
     for name in dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE)):
         _add(_group_of(p, name), name)
 
 
 def add_model_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that say what is asked of a finite model: an imported one needs them, others have their own."""
+    """Add the flags that restate a finite model: limits, criterion and start; imported models need them."""
     for name in OF_MODEL_FILE:
         _add(group(p, "limits and discount of the model", OF_MODELS), name)
 
@@ -72,7 +72,7 @@ def _group_of(p: argparse.ArgumentParser, name: str) -> Any:
 
 
 def read_model(args: argparse.Namespace) -> CMDP:
-    """Return the finite model that PROBLEM names, with what the flags ask of it."""
+    """Load the finite model that PROBLEM names, with the limits, criterion and start of the flags."""
     return load_model(args.problem, read_spec(args).environment)
 
 
@@ -82,7 +82,7 @@ def add_evidence_flags(p: argparse.ArgumentParser, **defaults: Any) -> None:
 
 
 def named_methods(words: Sequence[str]) -> list[str]:
-    """Return the methods that a command line names, with --method or as an axis of --grid."""
+    """Return the methods that a command line names, by --method or as an axis of --grid."""
     found = []
     for before, word in zip(("", *words), words, strict=False):
         match = re.fullmatch(r"(?:--method=|--grid=method=)(.*)", word)
@@ -121,14 +121,14 @@ def _add(group: Any, name: str, default: Any = None) -> None:
 
 
 class _Join(argparse.Action):
-    """Costs may be given one by one."""
+    """An action that joins the costs of several --cost flags."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, (getattr(namespace, self.dest) or ()) + values)
 
 
 class _Collect(argparse.Action):
-    """Limits by name may be given one by one."""
+    """An action that joins the limits of several --limit and --limits flags."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
@@ -141,7 +141,7 @@ class _Collect(argparse.Action):
 
 
 def _add_setting(group: Any, setting: Setting, named: Sequence[str]) -> None:
-    """Add a setting of the methods; the help has it if a method that was named has it, or if most methods do."""
+    """Add a setting of the methods as flag; the help shows it for methods in `named`, or by default if it is common."""
     having = [name for name in named if name in setting.defaults]
     shown = bool(having) or (not named and setting.name in COMMON)
     metavar = METAVARS.get(setting.name) or _metavar(setting.name, setting.parse)

@@ -75,7 +75,7 @@ def add_output_flags(p: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with flags that are right one by one."""
+    """Return what is wrong with the combination of flags; None if nothing is."""
     if args.problem is None and args.resume is None:
         return "PROBLEM is missing: give one, or --resume RUN"
     if args.out and args.resume and os.path.abspath(args.out) != os.path.abspath(args.resume):
@@ -118,7 +118,7 @@ def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) 
 
 
 def _stored_model(folder: str) -> CMDP:
-    """Return the model in a run folder, for its names and limits; whether it is as it was written is checked later."""
+    """Load the model of a run folder for its names and limits; its hash is checked later."""
     try:
         return CMDP.load(Inside(Path(folder), "problem.npz"))
     except InputError as e:
@@ -129,9 +129,10 @@ def _stored_model(folder: str) -> CMDP:
 
 
 def recall(spec: RunSpec, folder: str) -> RunSpec:
-    """Return the run in a folder: what was given again must agree, and code must have been named again.
+    """Return the run in a folder, completed by its stored flags; flags that are given again must agree with them.
 
-    Names of foreign code are never taken from a folder: only a simulator of the zoo needs no PROBLEM.
+    Names of user code are never taken from a folder: the user must give them again. Only a simulator of the zoo needs
+    no PROBLEM.
     """
     if not os.path.isdir(folder):
         raise InputError(f"--resume {folder}: there is no such run folder; begin one with PROBLEM and --out {folder}")
@@ -170,7 +171,7 @@ def _whose(missing: str) -> str:
 
 
 def allowed_again(words: Sequence[str]) -> list[str]:
-    """Return --allow-import for a command that names code: the folders that were searched for it."""
+    """Return the --allow-import flags for a command that names user code: the folders searched before."""
     if not any(is_code(word) for word in words):
         return []
     rule = import_rule()
@@ -179,7 +180,7 @@ def allowed_again(words: Sequence[str]) -> list[str]:
 
 
 def _again(spec: RunSpec, problem: Any) -> list[str]:
-    """Return the words that resume the run: a finite model is in its folder, code is not."""
+    """Return the first words of the command that resumes the run; user code must be named again."""
     if problem is not None and not isinstance(problem, CMDP):
         return spec.words()
     method = dict(spec.code()).get("method")
@@ -190,7 +191,7 @@ def _again(spec: RunSpec, problem: Any) -> list[str]:
 
 
 def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
-    """Do the work on the run folder and show the result; whatever ends it, say how to resume it."""
+    """Do the work on the run folder and show the result; after an interrupt or error, say how to resume."""
     folder = args.resume or args.out
     go_on = f"resume with: {shlex.join([*again, '--resume', str(folder), *allowed_again(again)])}"
     try:
@@ -215,7 +216,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
 
 
 def _saved(e: Exception, folder: str, go_on: str) -> str:
-    """Return what an error left behind, and what to do."""
+    """Return a text about what is saved after an error, and what to do."""
     if isinstance(e, SolverError):
         return f"; the iterations before are saved in {folder}"
     if isinstance(e, EnvironmentFault) and e.learned is not None:
@@ -228,7 +229,7 @@ def _can_be_resumed(folder: str | None) -> bool:
 
 
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
-    """Show one answer for all kinds of problems; what does not apply is null."""
+    """Show the result of a run and return the exit status; fields that do not apply are null."""
     certificate, k, tests = solution.certificate, solution.state.k, solution.selection.tests
     result = {
         **tables.certificate(certificate),
@@ -252,7 +253,7 @@ def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
 
 
 def _about_path_bound(bound: Any) -> list[str]:
-    """A negative number must not stand beside the verdict without a word."""
+    """Return a sentence that explains a negative path_bound; empty if it is not negative."""
     if bound is None or all(x >= 0 for x in bound):
         return []
     return ["path_bound is about the mean of the iterates while learning, not about this policy."]

@@ -1,4 +1,4 @@
-"""Tables about many runs: the price of safety, sweeps and comparisons, a reproduction."""
+"""Print tables about many runs: frontiers, sweeps, comparisons and reproductions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
-    """The price of safety as a table; what was learned, in another. Costs stand there as costs."""
+    """Print a frontier as a table, and the learned points as a second one; costs are shown as costs."""
     limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
     points = zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True)
     rows = [[f"{float(x):.6g}" for x in point] for point in points]
@@ -31,7 +31,7 @@ def frontier(curve: Frontier, title: str, message: str) -> None:
 
 
 def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
-    """Tables with the same columns, formatted as `shown` says, and lines below them."""
+    """Print tables with the same columns, formatted as in `shown`, and lines below them."""
     blocks: list[Sequence[str]] = []
     for title, rows in titled:
         cells = [[form.format_map(row) for form in shown.values()] for row in rows]
@@ -40,7 +40,7 @@ def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], 
 
 
 def study(study: Study, paths: list[Path]) -> None:
-    """The table of a reproduction, the finding, and where the figures are."""
+    """Print the table of a reproduction, its finding, and the paths of the figures."""
     columns = study.table() + study.published_columns()
     rows = []
     for c in columns:

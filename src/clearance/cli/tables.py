@@ -1,4 +1,4 @@
-"""What the command line shows: tables for people, one JSON object for programs, one line for errors."""
+"""Print answers of the command line: tables for people, one JSON object for programs, one line for errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ IN_SENTENCES = (
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
-    """Return what an answer says of a certificate; its message is the verdict in words, a list of sentences."""
+    """Return the fields of an answer about a certificate; `message` is a list of sentences."""
     keys = (
         "verdict",
         "J_r",
@@ -71,14 +71,14 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 
 
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
-    """Which limits conflict and what to relax; with `relaxed`, what is left to earn then."""
+    """Return which limits conflict and what to relax; with `relaxed`, also the best reward after relaxing."""
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
-    """Show an answer: one JSON object for programs; for people the verdict, limits, numbers and their meaning."""
+    """Print an answer: with --json one JSON object, else verdict, limits, numbers and their meaning."""
     message = result.get("message")
     sentences = message if isinstance(message, list) else []
     if args.json:
@@ -104,11 +104,11 @@ def _with_verdict(result: dict[str, Any], message: Any) -> str:
 
 
 class Lines(list[str]):
-    """Lines that are laid out already, and are not wrapped again."""
+    """A list of lines that are already laid out and must not be wrapped."""
 
 
 def show_page(*blocks: Sequence[str]) -> None:
-    """Print blocks of sentences or lines with an empty line between them; sentences are wrapped."""
+    """Print blocks of sentences or lines with an empty line between blocks; sentences are wrapped."""
     width = page_width()
     shown = []
     for block in blocks:
@@ -118,7 +118,7 @@ def show_page(*blocks: Sequence[str]) -> None:
 
 
 def page_width() -> int:
-    """Return the width of the terminal, 80 where there is none."""
+    """Return the width of the terminal in characters; 80 if there is no terminal."""
     return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
@@ -141,13 +141,13 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
 
 def _policy(rows: list[dict[str, Any]]) -> Lines:
-    """Return all of a policy: one row per state and action that it takes there."""
+    """Return the table of a policy: one row for each state and each action taken there."""
     heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
     return Lines(layout.lay_out(heads, [[_show(row[head]) for head in heads] for row in rows], page_width()))
 
 
 def _show(value: Any) -> str:
-    """Return a value for people: six significant digits, large whole numbers with commas."""
+    """Format a value for people: six significant digits, large whole numbers with commas."""
     value = _plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -161,7 +161,7 @@ def _show(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Plain JSON data; numbers that are not finite become null."""
+    """Convert a value to plain JSON data; numbers that are not finite become null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """The answer, on standard output. A reader that has left (`clearance … | head`) changes no exit status."""
+    """Print to standard output; a reader that has gone (`clearance … | head`) does not change the exit status."""
     with _standard_output():
         print(text, end="", flush=True)
 
@@ -190,7 +190,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Now, since Python would complain at its end if the reader has left."""
+    """Flush standard output now; at exit, Python would complain if the reader has gone."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -205,7 +205,7 @@ def _drop_output() -> None:
 
 
 def size(text: str) -> str:
-    """Return the type of --max-memory: bytes, or 500MB, 4GB."""
+    """Check a value of --max-memory, such as 500MB or 4GB, and return it in bytes as text."""
     from clearance.core.array_files import read_size
 
     try:
@@ -216,7 +216,7 @@ def size(text: str) -> str:
 
 @contextlib.contextmanager
 def memory_limit(size: str | None) -> Iterator[None]:
-    """Hold the limit of --max-memory, also in processes that are started meanwhile."""
+    """Apply the limit of --max-memory in the block, also to processes that are started in it."""
     before = os.environ.get("CLEARANCE_MAX_MEMORY")
     if size is not None:
         os.environ["CLEARANCE_MAX_MEMORY"] = size
@@ -228,7 +228,7 @@ def memory_limit(size: str | None) -> Iterator[None]:
 
 
 def accept_any_encoding() -> None:
-    """Symbols that the terminal's encoding lacks become escapes, not errors."""
+    """Make output streams escape symbols that the terminal's encoding lacks, in place of raising errors."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -239,7 +239,7 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 def error(message: str, status: int, *, as_json: bool = False) -> int:
-    """Return one line on standard error; as JSON also an object on standard output, where programs look for it."""
+    """Print one line to standard error, with `as_json` also an object to standard output; return the exit status."""
     message = " ".join(message.split())
     _complain(message)
     if as_json:

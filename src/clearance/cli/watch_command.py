@@ -1,4 +1,4 @@
-"""`clearance watch`: episodes of a policy as a GIF or a video."""
+"""`clearance watch`: record episodes of a policy as a GIF or a video."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_rendering(text: str) -> Any:
-    """Return an environment that renders images, from gym:ENV_ID or a factory."""
+    """Make an environment that renders images, from gym:ENV_ID or a factory."""
     if text.startswith("gym:"):
         import gymnasium
 

@@ -1,1 +1,1 @@
-"""Executors that run jobs: threads of this process, a Ray cluster, and pools of workers that keep a simulator."""
+"""Executors that run jobs in threads of this process or on a Ray cluster, and pools of workers with a simulator."""

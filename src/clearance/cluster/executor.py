@@ -1,6 +1,6 @@
-"""Executors: many jobs at once, over threads of this process or over a Ray cluster (`ray_executor`).
+"""Executors run many jobs at once, in threads of this process or on a Ray cluster (`ray_executor`).
 
-Algorithms give a function and jobs and take the outcomes as they come; they do not know who runs them.
+Algorithms pass a function and jobs, and take the outcomes as they come; they are independent of the executor.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _here = threading.local()  # what a job can ask about itself
 
 
 class Outcome(Protocol):
-    """A job that has ended."""
+    """The outcome of a job that has ended."""
 
     def result(self) -> Any:
-        """Return what it gave; or raises what it raised."""
+        """Return the value of the job, or raise its exception."""
         ...
 
 
@@ -38,33 +38,34 @@ Outcomes = Generator[tuple[int, Outcome], None, None]
 
 
 class WorkerPool(Protocol):
-    """Workers that each hold a tool: `LocalPool`, or `RayPool` on Ray."""
+    """A pool of workers that each hold a tool, such as a simulator: `LocalPool`, or `RayPool` on Ray."""
 
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
-        """[call(tool, shared, job) for job in jobs]; `shared` goes to each worker once."""
+        """Return [call(tool, shared, job) for job in jobs]; `shared` is sent to each worker once."""
         ...
 
     def close(self) -> None: ...
 
 
 class Executor(Protocol):
-    """Something that runs jobs: `Local`, or `clearance.Ray`."""
+    """The interface of executors: `Local` or `clearance.Ray`."""
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
-        """Yield (i, the outcome of function(jobs[i])) for every i, as they end. Closing the generator stops the work:
-        jobs that have not begun are dropped, and running ones are asked to stop (`should_stop`, or Ctrl-C in their
-        process) and waited for.
+        """Yield (i, outcome of function(jobs[i])) for every i, in the order in which jobs end.
+
+        Closing the generator stops the work: jobs that have not begun are dropped; running ones are asked to stop (by
+        `should_stop`, or Ctrl-C in their process) and waited for.
         """
         ...
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return workers that hold a tool: this one, or one that `make` makes in each of them."""
+        """Return a pool of workers that hold a tool: `tool` itself, or a new one from `make` in each worker."""
         ...
 
 
 @dataclass(eq=False)
 class LocalPool:
-    """One tool, in this process."""
+    """A pool with one tool, in this process."""
 
     tool: Any
 
@@ -73,15 +74,15 @@ class LocalPool:
             return [call(self.tool, shared, job) for job in jobs]
 
     def close(self) -> None:
-        """Do nothing: the caller owns the tool."""
+        """Do nothing, since the caller owns the tool."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """The executor that runs jobs in threads of this process, by default as many as there are cores.
+    """The executor that runs jobs in threads of this process; default: as many threads as cores.
 
-    BLAS has one thread in each job: the last bits of its products depend on how many it has, and results must not
-    depend on who computes them.
+    BLAS uses one thread in each job, because the last bits of its products depend on the number of threads, and results
+    must not depend on the executor.
     """
 
     threads: int | None = None
@@ -103,7 +104,7 @@ class Local:
                 raise
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool of one: this process."""
+        """Return a pool with one worker, this process."""
         return LocalPool(tool)
 
 
@@ -113,7 +114,7 @@ def _blas() -> ThreadpoolController:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return the same for work in this thread."""
+    """Return a context manager in which BLAS uses one thread."""
     return _blas().limit(limits=1, user_api="blas")
 
 
@@ -122,7 +123,7 @@ def _listen(stop: threading.Event) -> None:
 
 
 def should_stop() -> bool:
-    """Return whether the job that asks should save what it has and end."""
+    """Return whether the current job should save its state and end."""
     stop = getattr(_here, "stop", None)
     return stop is not None and stop.is_set()
 
@@ -137,10 +138,10 @@ def run_all(
 ) -> list[Result]:
     """Return [function(job) for job in jobs], computed in parallel; bit-identical for any number of workers.
 
-    threads   as many as there are cores unless given
-    progress  called with (done, of how many) whenever one has finished
-    executor  who does it; threads of this process unless given
-    A failure, or Ctrl-C, drops the jobs that have not begun.
+    threads   number of threads (default: all cores)
+    progress  a callback progress(jobs done, jobs in all), called whenever a job has finished
+    executor  the executor (default: threads of this process)
+    An exception in a job, or Ctrl-C, drops the jobs that have not begun.
     """
     jobs = list(jobs)
     results: dict[int, Any] = {}

@@ -1,4 +1,4 @@
-"""One call in a worker process of Ray: errors and warnings come back as values."""
+"""Run one call in a worker process of Ray, and return errors and warnings as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIVES = 5  # how often a job may lose its worker
 
 
 class Received(NamedTuple):
-    """The outcome of a task: a value, or an error; and the warnings on the way."""
+    """The outcome of a task: a value or an error, and the warnings raised in it."""
 
     value: Any
     error: Exception | None
@@ -29,7 +29,7 @@ class Received(NamedTuple):
 
 
 def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
-    """One job, in a worker. Errors and warnings are values here: Ray would wrap the former and print the latter."""
+    """Run one job in a worker; return errors and warnings as values, since Ray would wrap or print them."""
     limit_threads(cores)
     if version != __version__:
         text = f"a worker has clearance {__version__}, this is {version}: install the same on every node"
@@ -47,7 +47,7 @@ def _user_warnings(said: list[Any]) -> tuple[Warning, ...]:
 
 
 def limit_threads(cores: int) -> None:
-    """Threads of this worker process: as many as the job has cores."""
+    """Limit the threads of this worker process to the number of cores of its job."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(cores, "blas")
@@ -56,13 +56,13 @@ def limit_threads(cores: int) -> None:
 
 
 def lost_worker_error(e: Exception) -> SolverError:
-    """Return what to say when Ray has given a job up."""
+    """Return the error for a job that Ray has given up, because its worker died too often."""
     first = next(iter(str(e).strip().splitlines()), type(e).__name__)
     return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
 
 
 def put_in_store(ray: Any, function: Any) -> Any:
-    """Into the object store, once for all jobs."""
+    """Put a function into Ray's object store, once for all jobs, and return its reference."""
     try:
         return ray.put(function)
     except Exception as e:  # each kind of object that cannot be sent has its own

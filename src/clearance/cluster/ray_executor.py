@@ -1,10 +1,10 @@
-"""The same jobs on a Ray cluster: one Ray task each, repeated elsewhere when a worker or its node dies.
+"""Run jobs on a Ray cluster: one Ray task each, repeated elsewhere if a worker or its node fails.
 
-    with cl.Ray() as executor:                    # a Ray of our own, on this machine, or the one that RAY_ADDRESS names
+    with cl.Ray() as executor:                    # a private Ray on this machine, or the one that RAY_ADDRESS names
         cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
 
-The function goes into the object store once, and from there once to every node that needs it; jobs and results travel
-with the tasks. Ray comes with the extra `cluster`.
+The function is put into the object store once, and sent to each node once; jobs and results are sent with the tasks.
+Ray comes with the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ GRACE = 30.0  # seconds that jobs are given to save what they have
 class Ray:
     """The executor that runs jobs on a Ray cluster.
 
-    address  "HOST:PORT" or "ray://HOST:PORT" joins a cluster. None: the one that the environment variable RAY_ADDRESS
-             names; without it a Ray that is started for us, on the loopback interface alone, and ends with us
-    cores    of one job: BLAS and XLA have as many threads in it
-    workers  of a fleet or a certificate; as many as the cluster has room for unless given
-    patience seconds that one part of their work may take, before its worker is given up and replaced
+    address  "HOST:PORT" or "ray://HOST:PORT" of a cluster to join. None: the one in the environment variable
+             RAY_ADDRESS. If that is not set: start a private Ray on the loopback interface, which ends with this
+             process
+    cores    cores of one job: the number of threads of BLAS and XLA in it
+    workers  workers of a fleet or a certificate (default: as many as the cluster has room for)
+    patience seconds that one job of a worker may take before the worker is replaced
     """
 
     address: str | None = None
@@ -69,7 +70,7 @@ class Ray:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster, if it was joined or started here."""
+        """Leave the cluster that this object joined, or end the one that it started."""
         if self._ours:
             self._ours = False
             import_ray().shutdown()
@@ -78,7 +79,7 @@ class Ray:
             self._keeper = None
 
     def connected(self) -> Any:
-        """Return the package `ray`, connected."""
+        """Connect if necessary, and return the package `ray`."""
         ray = import_ray()
         if not ray.is_initialized():
             silence_ray()
@@ -93,7 +94,7 @@ class Ray:
 
     @property
     def room(self) -> int:
-        """Jobs that the cluster can run at the same time, as it is now."""
+        """The number of jobs that the cluster can run at the same time now."""
         return max(1, int(self.connected().cluster_resources().get("CPU", 1)) // self.cores)
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
@@ -112,7 +113,7 @@ class Ray:
             raise
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return workers that each hold what `make` makes."""
+        """Return a pool of Ray workers that each hold a tool made by `make`."""
         return RayPool(self, make, self.workers or self.room, self.patience)
 
 
@@ -124,7 +125,7 @@ def _fetch(ray: Any, ref: Any) -> Received:
 
 
 def _cancel(ray: Any, running: list[Any]) -> None:
-    """Ctrl-C in every task that is at work, and time to save."""
+    """Interrupt all running tasks, and give them time to save their state."""
     with suppress(Exception):  # the cluster may be what is gone
         for ref in running:
             ray.cancel(ref)

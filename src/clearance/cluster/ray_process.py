@@ -1,8 +1,8 @@
-"""Ray itself: a cluster whose address was named, or one of our own; joined, started and ended.
+"""Join a Ray cluster at a given address, or start and end a private one.
 
 Ray can also find clusters by itself: it reads /tmp/ray/ray_current_cluster, which any user may write, and the command
-lines of all processes, of any user. Who joins a cluster executes what it sends, so only a cluster that was named is
-joined: by `address`, by --cluster, or by RAY_ADDRESS in the user's own environment.
+lines of all processes of all users. A process that joins a cluster executes code from it. So only a cluster that the
+user names is joined: by `address`, by --cluster, or by RAY_ADDRESS in the user's environment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def import_ray() -> Any:
-    """Ray, told not to call home."""
+    """Import Ray with its usage statistics switched off."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -49,8 +49,9 @@ def import_ray() -> Any:
 
 
 def silence_ray() -> None:
-    """What Ray says of workers and nodes that die: their first sentence, on standard error. It prints pages, and on
-    standard output, which is for our answers alone.
+    """Reduce Ray's messages about failed workers and nodes to their first sentence, on standard error.
+
+    Ray would print long texts to standard output, which is for our answers alone.
     """
     from ray._private import worker
 
@@ -71,7 +72,7 @@ def named_address() -> str | None:
 
 
 def start_ray(ray: Any) -> RayServer:
-    """Start a Ray of our own and join it: on the loopback interface, with a token, its sessions in a private folder."""
+    """Start a private Ray and join it: on the loopback interface, with a token, its sessions in a private folder."""
     # It serves those who know its token: other users of this machine do not.
     before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
     place = tempfile.gettempdir()
@@ -90,7 +91,7 @@ def start_ray(ray: Any) -> RayServer:
 
 
 def _wait_for_address(keeper: RayServer) -> str:
-    """Return the address of a Ray of our own; an error in one line if it does not start."""
+    """Return the address of the private Ray; raise InputError with one line if it does not start."""
     out = keeper.process.stdout
     assert out is not None
     if not select.select([out], [], [], START)[0]:
@@ -103,14 +104,14 @@ def _wait_for_address(keeper: RayServer) -> str:
 
 
 class RayServer(NamedTuple):
-    """The process that keeps a Ray of our own, the settings for authentication without it, and its private folder."""
+    """The process that runs a private Ray, the authentication settings to restore after it, and its private folder."""
 
     process: Popen[str]
     before: dict[str, str | None]
     place: str
 
     def end(self, patience: float = 30.0) -> str:
-        """End it; what it said."""
+        """End the process, clean up, and return what it wrote to standard error."""
         try:
             said = self.process.communicate(timeout=patience)[1]  # closes its standard input, and waits
         except TimeoutExpired:
@@ -122,7 +123,7 @@ class RayServer(NamedTuple):
 
 
 def _authenticated(by: dict[str, str | None]) -> dict[str, str | None]:
-    """Ray's settings for authentication, in this process and those it starts; gives back those before."""
+    """Apply Ray's authentication settings to this process and its children; return the previous ones."""
     from ray import _raylet
 
     before = {name: os.environ.get(name) for name in by}
@@ -165,7 +166,7 @@ else:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Ray's own switch for desktops, by which it stays on the loopback interface: it was read as Ray was loaded."""
+    """Keep Ray on the loopback interface inside the block, by a switch that Ray has for desktops."""
     from ray._private import ray_constants as constants
 
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
@@ -177,7 +178,7 @@ def _loopback() -> Iterator[None]:
 
 @contextmanager
 def _keep_handlers() -> Iterator[None]:
-    """Ray takes SIGTERM for itself, to exit without a word; the handler before is put back."""
+    """Restore the SIGTERM handler after the block, since Ray replaces it with one that exits silently."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -189,7 +190,7 @@ def _keep_handlers() -> Iterator[None]:
 
 
 def join_cluster(ray: Any, address: str) -> None:
-    """Join the cluster at an address that was named; an error in one line if no Ray answers there in time."""
+    """Join the cluster at a given address; raise InputError with one line if no Ray answers there in time."""
     host, port = parse_address(address)
     try:
         with socket.create_connection((host, port), timeout=CONNECT):
@@ -203,7 +204,7 @@ def join_cluster(ray: Any, address: str) -> None:
 
 
 def _ask_for_session(address: str) -> None:
-    """Raise ConnectionError, in one line, unless a Ray answers at an address and accepts our token, if there is one."""
+    """Raise ConnectionError unless a Ray answers at the address and accepts our token, if there is one."""
     try:
         done = run(
             [sys.executable, "-c", PROBE, address], stdin=DEVNULL, capture_output=True, text=True, timeout=ANSWER

@@ -1,9 +1,9 @@
-"""Workers that keep something: a simulator, or a model with its tables. Each makes it once and then does job after job.
+"""Ray workers that each hold a tool, such as a simulator or a model with its tables, and do job after job with it.
 
     map(call, shared, jobs) = [call(tool, shared, job) for job in jobs]
 
-A job is a fixed unit of work with its own random stream, so it does not matter who does it, nor how often: a worker
-that dies, or takes longer than `patience`, is replaced and its job repeated with the same streams.
+A job is a fixed unit of work with its own random stream, so it does not matter which worker does it, nor how often. A
+worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with the same random streams.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST = 60.0  # seconds more for the first job of a worker, which makes its tool
 
 
 class _Worker:
-    """One worker process on Ray. Errors are values here, as in `ray_calls`."""
+    """A worker process on Ray; it returns errors as values, as in `ray_calls`."""
 
     def __init__(self, version: str, cores: int, make: Callable[[], Any]) -> None:
         self.about, self.make = (version, cores), make
@@ -48,7 +48,7 @@ class _Worker:
 
 
 class _Task(NamedTuple):
-    """A job that a worker is at, and when it will be too late."""
+    """A running job: its worker (`hand`), its index, and its deadline (`late`)."""
 
     hand: Any
     job: int
@@ -57,12 +57,12 @@ class _Task(NamedTuple):
 
 @dataclass(eq=False)
 class RayPool:
-    """Workers on Ray, as actors.
+    """A pool of workers on Ray, as actors.
 
     make      makes the tool, in each worker
-    workers   how many
+    workers   the number of workers
     patience  seconds that one job may take
-    lost      workers that died or hung so far
+    lost      the number of workers that died or hung so far
     """
 
     ray: Any  # the executor `Ray`
@@ -108,7 +108,7 @@ class RayPool:
         self._busy[hand.do.remote(call, given, round_.jobs[i])] = _Task(hand, i, late)
 
     def _wait_for_any(self, ray: Any) -> list[Any]:
-        """Jobs that ended, and workers that have started, as soon as there is one, or something is late."""
+        """Wait until a job has ended, a worker has started, or a job is late; return the ready references."""
         late = min((task.late for task in self._busy.values()), default=time.monotonic() + ROOM)
         patience = max(late - time.monotonic(), 0.0)
         found = ray.wait([*self._busy, *self._starting], num_returns=1, timeout=patience)[0]
@@ -147,7 +147,7 @@ class RayPool:
         self._start_worker()
 
     def _drop_busy(self, ray: Any) -> None:
-        """Workers whose jobs nobody waits for any more are ended; others take their places."""
+        """Kill the workers whose results are no longer needed, and start new ones in their place."""
         for task in self._busy.values():
             ray.kill(task.hand)
             self._start_worker()
@@ -161,7 +161,7 @@ class RayPool:
 
 
 class _Round:
-    """The jobs of one call of `map`: those that wait, and how often each has lost its worker or raised."""
+    """The jobs of one call of `map`: those that wait, and how often each has lost its worker or raised an error."""
 
     def __init__(self, jobs: Sequence[Any]) -> None:
         self.jobs, self.waiting = jobs, deque(range(len(jobs)))
@@ -169,7 +169,7 @@ class _Round:
         self.faults: Counter[int] = Counter()
 
     def again(self, job: int | None, why: str) -> None:
-        """A worker was lost at a job, or at its start (None)."""
+        """Count a worker lost at a job, or at its start (None), and queue the job again; raise after LIVES losses."""
         self.losses[job] += 1
         if self.losses[job] >= LIVES:
             at = "as it started" if job is None else f"at part {job} of {len(self.jobs)}"

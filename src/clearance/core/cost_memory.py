@@ -60,7 +60,7 @@ class CostMemory:
 
     @property
     def needed(self) -> str:
-        """The sentence of error messages that says which calls the policy needs to know its costs so far."""
+        """The sentence for error messages that tells the user which calls supply the costs so far."""
         what = " and ".join(self.names)
         return f"this policy acts on the sum of {what} so far: call reset() at the start of an episode and record(cost)"
 

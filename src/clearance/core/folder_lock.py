@@ -61,7 +61,7 @@ def _lock(folder: Path, handle: int) -> int:
 
 
 def _open_file(folder: Path, handle: int) -> int:
-    """Open the file `lock`, which is written in place; refuse a hard link, whose other file would change too."""
+    """Open the file `lock`; refuse a hard link, since writing to it would change a file elsewhere."""
     try:
         with folder_of(Inside(folder, "lock", handle)) as place:
             fd = place.open("lock", os.O_RDWR | os.O_CREAT, 0o644)

@@ -31,6 +31,7 @@ Scale = Literal["free", "state", "fixed"]
 CLIP = 10.0  # standard deviations at which a normalised observation is cut off
 LOG_STD = (-5.0, 2.0)  # where the scale may go
 ARRAYS = ("weights", "theta", "policy", "obs_mean", "obs_var", "obs_count")  # of a policy file
+RULE_NAME = "rule"  # and, in a file, the name of a rule of the user's own, whose weight is the last one
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Parameters(NamedTuple):
 class NetworkForm:
     """A network from observations of one shape to the distribution over one action space.
 
-    memory  the costs so far that the policy sees beside the environment's observations; obs_shape includes them
+    memory  the costs so far that the policy sees in addition to the environment's observations; obs_shape includes them
     """
 
     obs_shape: tuple[int, ...]
@@ -212,10 +213,16 @@ class NetworkForm:
         return policy
 
 
+def explain_missing_rule(name: str, share: float) -> str:
+    """Return an error message for a policy file that names a rule whose code was not given."""
+    part = "is" if share == 1 else f"follows, in {share:.3g} of its episodes,"
+    return f"this policy {part} the rule {name}, whose code is not in the file: give it with load_policy(path, rule=…)"
+
+
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return how many numbers each array of a policy file may have at most, given the shape of θ."""
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
-    return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M, "policy": 1}
+    return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}
 
 
 def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:

@@ -66,7 +66,7 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """Σ_t γ^t over an episode that never terminates: |J| is at most this times the largest |h|."""
+        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most this times the largest |h|."""
         return self.full_criterion.length
 
     @property
@@ -105,7 +105,9 @@ class Statement:
 
     @property
     def telling_episodes(self) -> int:
-        """The number of episodes in which the rare events of chance and tail limits probably occur; 1 without any."""
+        """The number of episodes after which the rare events of chance and tail limits have probably occurred;
+        1 without such limits.
+        """
         rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
         return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
 

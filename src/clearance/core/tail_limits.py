@@ -1,4 +1,4 @@
-"""Limits on the distribution of an episode's cost C = Σ_t cost_t, beside limits on its mean: chances and tails.
+"""Limits on the distribution of an episode's cost C = Σ_t cost_t, in addition to limits on its mean: chances and tails.
 
     Chance(above=40, at_most=0.05)      P(C > 40) ≤ 0.05
     CVaR(level=0.9, at_most=12)         the mean of the worst 10 % of episodes is at most 12

@@ -14,6 +14,7 @@ from clearance.core.errors import InputError
 from clearance.core.network_form import CLIP, LOG_STD
 from clearance.core.spaces import describe_space
 from clearance.deploy.policy_file import running
+from clearance.deploy.rule_runner import RuleRunner
 from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
 
 SCHEMA = "clearance/policy-description/1"
@@ -25,6 +26,8 @@ def export_policy(policy: Any, path: str | os.PathLike[str]) -> None:
     policy  a policy from `load_policy`, whose certificate is written to the file too, or a mixture in memory
     """
     acting, kind = running(policy), Path(path).suffix
+    if isinstance(acting, RuleRunner):
+        raise InputError(f"the rule {acting.name} is code, which cannot be exported: load_policy(path, rule=…) runs it")
     if kind == ".json":
         return save_json(path, describe_policy(acting))
     if kind != ".onnx":

@@ -18,6 +18,7 @@ from clearance.core.errors import MissingExtraError
 from clearance.core.network_form import CLIP, LOG_STD, Parameters
 from clearance.core.spaces import Box, Discrete, MultiDiscrete
 from clearance.deploy.running_policy import NetworkRunner, RunningPolicy, TablePolicy
+from clearance.deploy.timed_table import TimedTablePolicy
 
 try:
     import onnx
@@ -82,14 +83,17 @@ def build_model(policy: RunningPolicy) -> Any:
 
 
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
-    """Add a policy table: take row m·S + s of π, and draw the action by inverting its cumulative sums at `noise`."""
-    M, S, A = policy.pi.shape
+    """Add a policy table: take a row of π, and draw the action by inverting its cumulative sums at `noise`."""
+    M, S, A = policy.M, policy.pi.shape[-2], policy.pi.shape[-1]
+    H = policy.H if isinstance(policy, TimedTablePolicy) else 1
     row = graph.input("obs", TensorProto.INT64)
     noise = graph.reshape(graph.input("noise", TensorProto.DOUBLE), 1)
-    if M > 1:
-        component = graph.input("component", TensorProto.INT64)
-        row = graph.node("Add", row, graph.node("Mul", component, graph.constant(np.int64(S))))
-    pi = policy.pi.reshape(M * S, A) / policy.pi.reshape(M * S, A).sum(-1, keepdims=True)
+    for name, there, stride in (("t", isinstance(policy, TimedTablePolicy), S), ("component", M > 1, H * S)):
+        if there:
+            index = graph.input(name, TensorProto.INT64)
+            row = graph.node("Add", row, graph.node("Mul", index, graph.constant(np.int64(stride))))
+    pi = policy.pi.reshape(M * H * S, A)
+    pi = pi / pi.sum(-1, keepdims=True)
     cdf = np.cumsum(pi, -1)
     below = graph.node("LessOrEqual", graph.node("Gather", graph.constant(cdf / cdf[:, -1:]), row), noise)
     whole = graph.node("Cast", below, to=TensorProto.INT64)

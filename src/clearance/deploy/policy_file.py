@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,28 @@ from clearance.core.array_files import read_arrays
 from clearance.core.atomic_files import fingerprint, load_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath, Inside, exists_inside
-from clearance.core.network_form import ARRAYS, NetworkForm, most_numbers
-from clearance.deploy.running_policy import NetworkRunner, NotCertifiedWarning, RunningPolicy, TablePolicy
+from clearance.core.network_form import ARRAYS, RULE_NAME, NetworkForm, explain_missing_rule, most_numbers
+from clearance.deploy.rule_runner import RuleRunner
+from clearance.deploy.running_policy import (
+    NetworkRunner,
+    NotCertifiedWarning,
+    RunningPolicy,
+    TablePolicy,
+)
+from clearance.deploy.timed_table import TimedTablePolicy
 
-NAMES = (*ARRAYS, "pi", "certificate")
+NAMES = (*ARRAYS, "pi", "certificate", RULE_NAME)
+Rule = Callable[[Any], Any] | None
 
 
-def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> RunningPolicy:
+def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: Rule = None) -> RunningPolicy:
     """Load a policy for use from `policy.npz` or from a run folder; it needs NumPy alone.
 
     `policy.certificate` is the certificate in the file, or None. A certificate with another verdict than CERTIFIED
     causes a warning.
 
     seed  seed of the policy's random numbers; None draws one from the system
+    rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if one is
     """
     given = Path(path)
     where = Inside(given, "policy.npz") if given.is_dir() else given
@@ -37,7 +46,7 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> Runnin
         _check_manifest(where)
     arrays = read_arrays(where, NAMES, most_numbers)
     try:
-        policy = restore_policy(arrays, _certificate(where, arrays), seed)
+        policy = restore_policy(arrays, _certificate(where, arrays), seed, rule)
     except InputError as e:
         raise InputError(str(e) if str(e).startswith(f"{where}: ") else f"{where}: {e}") from None
     _say_uncertified(where, policy.certificate)
@@ -45,14 +54,20 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None) -> Runnin
 
 
 def restore_policy(
-    arrays: Mapping[str, NDArray[Any]], certificate: Certificate | None = None, seed: int | None = None
+    arrays: Mapping[str, NDArray[Any]],
+    certificate: Certificate | None = None,
+    seed: int | None = None,
+    rule: Rule = None,
 ) -> RunningPolicy:
     """Return the policy for the arrays of a file, or for `arrays()` of a mixture in memory."""
+    if rule is not None and RULE_NAME not in arrays:
+        raise InputError("no rule is part of this policy: leave out rule")
     if "pi" in arrays:
         pi = arrays["pi"][None] if arrays["pi"].ndim == 2 else arrays["pi"]
         if "weights" not in arrays and len(pi) != 1:
             raise InputError("weights is missing; give weights [M] for pi [M, S, A], or one policy pi [S, A]")
-        return TablePolicy(arrays.get("weights", np.ones(1)), pi, certificate, seed)
+        kind = TimedTablePolicy if pi.ndim == 4 else TablePolicy
+        return kind(arrays.get("weights", np.ones(1)), pi, certificate, seed)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
         raise InputError(f"{missing[0]} is missing; a policy file holds weights and pi, or weights and theta")
@@ -60,7 +75,13 @@ def restore_policy(
     if form.weight_count > arrays["theta"].shape[-1:][0]:
         raise InputError(f"theta has shape {arrays['theta'].shape}, its description asks for {form.weight_count}")
     normaliser = arrays["obs_mean"], arrays["obs_var"], arrays["obs_count"]
-    return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+    if RULE_NAME not in arrays:
+        return NetworkRunner(form, arrays["weights"], arrays["theta"], normaliser, certificate, seed)
+    name, M = str(arrays[RULE_NAME])[:200], len(arrays["theta"])
+    if rule is None:
+        raise InputError(explain_missing_rule(name, float(arrays["weights"].flat[-1])))
+    networks = NetworkRunner(form, np.full(M, 1 / M), arrays["theta"], normaliser)
+    return RuleRunner(networks, arrays["weights"], rule, name, certificate, seed)
 
 
 def running(policy: Any) -> RunningPolicy:
@@ -70,7 +91,7 @@ def running(policy: Any) -> RunningPolicy:
     arrays = getattr(policy, "arrays", None)
     if arrays is None:
         raise InputError(f"policy must be a Mixture, a NetworkMixture or one by load_policy, got {policy!r:.60}")
-    return restore_policy(arrays())
+    return restore_policy(arrays(), rule=getattr(policy, "rule", None))
 
 
 def _check_manifest(policy: Inside) -> None:
@@ -85,7 +106,7 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """Return the certificate in the policy file; for runs of version 0.1, the one in the run folder; None if none."""
+    """Return the certificate in the policy file, or for runs of version 0.1 that of the run folder; None if none."""
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))
     if not isinstance(where, Inside):

@@ -184,10 +184,12 @@ class TablePolicy(RunningPolicy):
     """Policy tables pi [M, S, A] of a finite model; an observation is the number of a state."""
 
     obs_shape = ()
+    axes = 3
+    step: Any = 0  # steps of the episode so far, where that matters
 
     def __init__(self, weights: Any, pi: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         super().__init__(weights, certificate, seed)
-        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=3))
+        self.pi: Array = read_distributions("pi", read_numbers("pi", pi, ndim=self.axes))
         if len(self.pi) != self.M:
             raise InputError(f"weights has {self.M} entries for {len(self.pi)} policies; give one each")
 
@@ -196,17 +198,21 @@ class TablePolicy(RunningPolicy):
         return bool(np.any(self.pi.max(-1) < 1))
 
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        S = self.pi.shape[1]
+        S = self.pi.shape[-2]
         if rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < S)):
             raise InputError(f"the observation must be the number of a state, 0 .. {S - 1}, got {_short(rows)}")
         return rows
 
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        p = self.pi[components, rows]
+        p = self._table(components, rows)
         if rng is None:
             return np.argmax(p, -1)
         cdf = np.cumsum(p / p.sum(-1, keepdims=True), -1)
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
+
+    def _table(self, components: Components, rows: NDArray[Any]) -> Array:
+        """The probabilities of the actions [n, A]."""
+        return self.pi[components, rows]
 
     def _one(self, actions: NDArray[Any]) -> int:
         return int(actions[0])

@@ -183,7 +183,7 @@ class AverageOracle:
         return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
 
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
-        """Return g ≥ P g for every pair, which is V plus a multiple of the remaining steps;
+        """Return g = V plus a multiple of the remaining steps, so that g ≥ P g for every pair;
         None if rounding prevents it.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]

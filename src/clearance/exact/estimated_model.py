@@ -84,16 +84,39 @@ class PolicyEstimate:
         step = (gamma * np.sqrt(self._noise) + self.model.scatter) ** 2
         return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
-    def spread(self, power: float) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate with control variate V̂ and q = γ^power.
+    def spread(self, power: float, base: Array | None = None) -> Array:
+        """Return the standard deviation [1+I] of one episode's estimate with q = γ^power and control variate V̂, or the
+        table `base` [S, 1+I] instead.
 
-        Its terms are martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
+        With V̂ its terms are martingale differences with weights (γ/q)^t while t < T, so visits are weighted by
+        (γ²/q)^t.
         """
-        cmdp = self.model.cmdp
-        rate = cmdp.gamma ** (2 - power)
-        x = occupancy(cmdp.replace(gamma=rate), self.pi).ravel() / (1 - rate)
-        step = (cmdp.gamma * np.sqrt(self._noise) + self.model.scatter) ** 2 + self.at.A.reshape(len(self.J), -1).T ** 2
-        return np.sqrt(self._start + x @ step)
+        if power not in self._visits:
+            rate = self.model.cmdp.gamma ** (2 - power)
+            self._visits[power] = occupancy(self.model.cmdp.replace(gamma=rate), self.pi) / (1 - rate)
+        visits = self._visits[power]
+        step = (self.model.cmdp.gamma * np.sqrt(self._noise) + self.model.scatter) ** 2
+        exact = self._start + visits.ravel() @ (step + self.at.A.reshape(len(self.J), -1).T ** 2)
+        more = 0.0 if base is None else self._second_moment(visits, base) - self._second_moment(visits, self.V)
+        return np.sqrt(np.maximum(exact + more, 0.0))
+
+    @cached_property
+    def _visits(self) -> dict[float, Array]:
+        """The sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A], by power."""
+        return {}
+
+    def _second_moment(self, visits: Array, base: Array) -> Array:
+        """Return E X² [1+I] on P̂ with control variate `base`.
+
+        The rest Z of the sum from a state on has E[Z|s] = V̂(s) − base(s) and, with D = h + γ base(s') − base(s),
+        E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
+        """
+        cmdp, gap = self.model.cmdp, self.V - base
+        now = np.moveaxis(cmdp.h, 0, -1).reshape(cmdp.S * cmdp.A, -1) - np.repeat(base, cmdp.A, axis=0)
+        mean, gamma = cmdp.rows @ base, cmdp.gamma
+        squares = now**2 + 2 * gamma * now * mean + gamma**2 * (cmdp.rows @ base**2)
+        cross = now * (cmdp.rows @ gap) + gamma * (cmdp.rows @ (base * gap))
+        return visits.ravel() @ (squares + 2 * gamma * cross) + cmdp.rho @ (base**2 + 2 * base * gap)
 
 
 def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:

@@ -43,9 +43,7 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return an upper bound on the reward of every feasible policy;
-    it covers this policy's reward if that is certified.
-    """
+    """Return an upper bound on the reward of every feasible policy, this one included if it is certified."""
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 

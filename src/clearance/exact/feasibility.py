@@ -84,7 +84,7 @@ class Scaled:
 
 
 class Safest(NamedTuple):
-    """A policy π with a large smallest slack, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
+    """A policy π whose smallest slack is large, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
 
     The policy is a table [S, A] ([H, S, A] with a horizon), or a mixture if no stationary policy has these values
     (average).
@@ -106,7 +106,7 @@ class FarkasProof(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Feasibility:
-    """The answer to the question whether the limits can be met.
+    """The answer whether the limits can be met, with its proof.
 
     verdict  "feasible": `policy` provably meets them. "infeasible": see `proof`. "borderline": not known
     slater   min_i (J_gi − b_i) that `policy` attains; inf without constraints
@@ -168,9 +168,7 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
 
 
 def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
-    """Return a proof that a cost cannot be avoided:
-    by multipliers or, if probabilities are too small, by support alone.
-    """
+    """Return a proof that a cost cannot be avoided: by multipliers or, if that fails, by the possible transitions."""
     proof = prove_infeasible(cmdp, safest.lam, method)
     if proof is not None:
         return proof

@@ -109,7 +109,9 @@ def never_of(cmdp: CMDP) -> Never | None:
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """Return the pairs [S, A] that a policy π takes with positive probability; for long-run means, in the long run."""
+    """Return the pairs [S, A] that a policy π takes with positive probability;
+    under the average criterion, infinitely often.
+    """
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
     seen = reachable(cmdp, pi > 0)
@@ -131,8 +133,8 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return J of the components [M, 1+I] and bounds [1+I], sharpened by support:
-    with limit 0, J_g is either 0 or negative.
+    """Return J of the components [M, 1+I] and bounds [1+I], sharpened for limits of 0 by the possible transitions:
+    J_g is exactly 0 if no possible step costs anything, else below 0.
     """
     limits = zero_limits(cmdp)
     if not limits:

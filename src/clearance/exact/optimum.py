@@ -1,8 +1,8 @@
 """The exact optimum of a finite model and its multipliers.
 
-Small models go through one linear program (`linear_program`), large ones through column generation. Whatever a solver
-says is measured again: the policy is called optimal only if it provably meets the limits, J is its value, and `bound`
-is the dual function at λ*,
+Small models go through one linear program (`linear_program`), large ones through column generation. No solver is
+trusted: a policy is called optimal only if it provably meets the limits, J is computed from the policy, and `bound` is
+the dual function at λ*,
 
     D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)  ≥  J_r(π')   for every feasible π' and every λ ≥ 0.
 """
@@ -141,7 +141,9 @@ class Optimum:
 
 
 class Found(NamedTuple):
-    """A candidate policy, with the same as a mixture and its proven bounds; λ [I], and V and greedy actions at λ."""
+    """A candidate: the policy, the same as a mixture, its proven bounds, λ [I],
+    and V (if known) and greedy actions at λ.
+    """
 
     policy: Any  # an array in all cases but one: see above
     mixture: Mixture

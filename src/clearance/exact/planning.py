@@ -46,7 +46,7 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """Return the policy with the largest smallest slack;
+    """Return the policy whose smallest slack is largest;
     λ [I] with Σλ = 1 are the weights of the limits that bound it.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
@@ -79,17 +79,25 @@ def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
     return cmdp.replace(h=cmdp.h - errors * error.T.reshape(cmdp.h.shape))
 
 
-def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0) -> Array:
+def plan_exploration(
+    model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0, most: Array | None = None
+) -> Array:
     """Return a policy π [S, A] that is best for weights·h if every pair is better than estimated by `errors`
     standard errors.
 
     V     V̂ [S, 1+I] of a policy that is good for these weights [1+I]
-    high  the declared upper bounds of the signals [1+I], which a pair that was never seen is assumed to give for ever
+    high  the declared upper bounds of the signals [1+I], which a pair that was never seen is assumed to give for ever,
+          unless ending the episode is better
+    most  the largest sums of an episode [1+I]; if given, every pair is assumed to have led to them once
     """
     cmdp = model.cmdp
-    h, most = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)
-    bonus = cmdp.gamma * np.sqrt(model.noise((V @ weights)[:, None])[:, 0] / np.maximum(model.n, 0.5))
-    hopeful = np.where(model.n > 0, np.minimum(h + errors * bonus, most), most)
+    h, forever = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)
+    value, unseen = V @ weights, max(forever, 0.0) if most is None else (1 - cmdp.gamma) * float(weights @ most)
+    bonus = cmdp.gamma * np.sqrt(model.noise(value[:, None])[:, 0] / np.maximum(model.n, 0.5))
+    better = np.minimum(h + errors * bonus, max(forever, 0.0))
+    if most is not None:
+        better += cmdp.gamma * np.maximum(float(weights @ most) - cmdp.rows @ value, 0.0) / (model.n + 1)
+    hopeful = np.where(model.n > 0, better, unseen)
     act = np.argmax(cmdp.available, axis=1).astype(np.int64)
     tolerance = 1e-6 * max(float(np.abs(hopeful).max()), 1e-300)
     Operator.of(cmdp).maximise(hopeful, np.zeros(cmdp.S), act, tolerance)

@@ -25,12 +25,12 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return the smallest amount that changes vectors of this size visibly; rounding would swallow a smaller one."""
+    """Return an amount that is just large enough to change vectors of this size in floating point."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 
 def between(low: Array, high: Array, slop: Array) -> tuple[Array, Array, Array]:
-    """Return the middle of an enclosure that may be infinite, and its ends moved outward by `slop`."""
+    """Return the middle of the interval [low, high], which may be infinite, and its ends moved outward by `slop`."""
     finite = np.isfinite(low) & np.isfinite(high)
     slop = np.where(np.isfinite(slop), slop, 0.0)
     with np.errstate(invalid="ignore"):

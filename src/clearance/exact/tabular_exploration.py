@@ -23,7 +23,7 @@ CURIOUS = 0.7  # share of the walks that look for better pairs
 class TabularExploration:
     """The learning method of problems made with `cl.tabular`."""
 
-    K: int = setting(12, "iterations")
+    K: int = setting(40, "iterations")
     N: int | None = setting(None, "environment steps of an iteration; as many as the budget allows")
 
     draw_kind: ClassVar[str] = "table"
@@ -37,7 +37,7 @@ class TabularExploration:
         model = explored.model()
         plan = plan_best(model.cmdp, sampler.statement.b)
         seen = model.evaluate(plan.pi)
-        curious = plan_exploration(model, seen.V, np.append(1.0, plan.lam), explored.high)
+        curious = plan_exploration(model, seen.V, np.append(1.0, plan.lam), explored.high, most=explored.most)
         steps = explored.walk_both(key, plan.pi, curious, N, CURIOUS)
         theta = np.log(np.maximum(plan.pi, 1e-300)).ravel()
         return State(theta, plan.lam, state.k + 1, state.sampler_memory), Info(seen.J, 0.0, steps)

@@ -77,7 +77,7 @@ class Chain:
 
     @cached_property
     def representatives(self) -> Labels:
-        """One state of each closed class."""
+        """The index of one state of each closed class."""
         found = np.zeros(self.classes, np.int64)
         closed = np.flatnonzero(self.label >= 0)[::-1]
         found[self.label[closed]] = closed
@@ -147,7 +147,7 @@ class Chain:
 
     @cached_property
     def _between_visits(self):
-        """Solvers of I − M, where M is P_π without the steps that enter a representative:
+        """The solvers of I − M, where M is P_π without steps that enter a representative:
         they sum over one cycle of each class.
         """
         S, enters = len(self.label), np.zeros(len(self.label), bool)

@@ -10,8 +10,8 @@ from clearance.core.arrays import Array
 class State(NamedTuple):
     """The state carried from one iteration to the next.
 
-    It holds θ [d], λ [I], the number k of iterations done, the sampler's memory, and the method's memory beside θ
-    and λ. Both memories are nested tuples of arrays and numbers.
+    It holds θ [d], λ [I], the number k of iterations done, the sampler's memory, and the method's own memory. Both
+    memories are nested tuples of arrays and numbers.
     """
 
     theta: Array

@@ -1,1 +1,1 @@
-"""Figures and the HTML report."""
+"""Figures for files, recordings of episodes, and the HTML report of a run."""

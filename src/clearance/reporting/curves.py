@@ -1,4 +1,4 @@
-"""Curves for people out of thousands of iterations: a few dozen bins, each with its mean and its range."""
+"""Summarise thousands of iterations as a curve of a few dozen bins, each with its mean and its range."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ BINS = 100
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """y over x in bins of neighbouring iterations, [n] each: mean, where 5 % and 95 % of the iterations lie, and the
-    average over all iterations so far, which is the value of their uniform mixture.
+    """Values y over x in bins of neighbouring iterations; all arrays are [n].
+
+    mean       mean of the iterations in the bin
+    low, high  their 5 % and 95 % quantiles
+    so_far     average over all iterations up to the end of the bin, which is the value of their uniform mixture
     """
 
     x: Array
@@ -27,7 +30,7 @@ class Curve:
 
 
 def curve(steps: NDArray[Any], y: Array, bins: int = BINS) -> Curve:
-    """y [K] of iterations that took steps [K]; the x of a bin is the sum of steps at its end."""
+    """Return the curve of y [K] over environment steps [K]; the x of a bin is the number of steps until its end."""
     x, parts = np.cumsum(steps, dtype=float), np.array_split(np.arange(len(y)), min(bins, max(len(y), 1)))
     total, last = np.cumsum(y, dtype=float), np.array([p[-1] for p in parts if len(p)], dtype=int)
     rows = [(y[p].mean(), *np.quantile(y[p], (0.05, 0.95))) for p in parts if len(p)]
@@ -36,7 +39,7 @@ def curve(steps: NDArray[Any], y: Array, bins: int = BINS) -> Curve:
 
 
 def span(*values: Array | float | None) -> tuple[float, float]:
-    """Return the range of all finite numbers given, with a little air; never empty."""
+    """Return the range of all finite numbers given, with a small margin; it is never empty."""
     seen = np.concatenate([np.ravel(np.asarray(v, float)) for v in values if v is not None] or [np.zeros(1)])
     seen = seen[np.isfinite(seen)]
     low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
@@ -45,7 +48,7 @@ def span(*values: Array | float | None) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """At most `most` round numbers in [low, high]: multiples of 1, 2 or 5 times a power of ten."""
+    """Return at most `most` + 1 round numbers in [low, high]: multiples of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / most
     if not (np.isfinite(raw) and raw > 0):
         return [low]

@@ -1,5 +1,6 @@
-"""Elements of HTML and SVG. Text and attributes are escaped when they are written, by the standard library's
-serialiser: there is no way to put markup in as text.
+"""Build HTML and SVG elements.
+
+The standard library's serialiser escapes all text and attributes when it writes them, so text can never become markup.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ Child = Element | str | None
 
 
 def el(tag: str, *children: Child, **attributes: Any) -> Element:
-    """An element with its children and attributes; None is left out. `class_` is class, `aria_label` is aria-label."""
+    """Return an element with its children and attributes; None is left out.
+
+    `class_` is class, `aria_label` is aria-label.
+    """
     shown = {_name(k): visible(_value(v)) for k, v in attributes.items() if v is not None}
     made = Element(tag, shown)
     for child in children:
@@ -30,7 +34,7 @@ def _name(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Numbers of a drawing need no more than a hundredth of a pixel."""
+    """Return an attribute as text; floats are rounded to a hundredth of a pixel."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -42,5 +46,5 @@ def _add_text(made: Element, text: str) -> None:
 
 
 def document(html: Element) -> bytes:
-    """Return the page as bytes."""
+    """Return the HTML page as bytes."""
     return b"<!DOCTYPE html>\n" + ElementTree.tostring(html, encoding="utf-8", method="html") + b"\n"

@@ -1,4 +1,4 @@
-"""Figures of the command line, as files."""
+"""Write the figures of the command line to files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUBLISHED_COLOURS = {0.0: BLUE, 0.5: ORANGE, 1.0: VERMILION}
 
 
 def reproduction(study: Study, published: list[Published], folder: Path) -> list[Path]:
-    """The two figures of Bai et al. 2023, signed, with the published curves and the LP optimum in the same axes."""
+    """Write the two figures of Bai et al. 2023, with signed violation, the published curves and the LP optimum."""
     paths = [folder / "objective.png", folder / "violation.png"]
     for signal, path in enumerate(paths):
         plt = pyplot_for_files()
@@ -42,7 +42,7 @@ def reproduction(study: Study, published: list[Published], folder: Path) -> list
 
 
 def _band(ax: Any, runs: Runs, signal: int, colour: str) -> None:
-    """Mean ± sd over seeds of the running average."""
+    """Plot the mean ± standard deviation over seeds of the running average."""
     sign = 1 if signal == 0 else -1
     x = sign * runs.averages[:, :, signal]
     k, mean, sd = np.arange(1, x.shape[1] + 1), x.mean(0), x.std(0)
@@ -78,7 +78,7 @@ def _violation_axis(ax: Any) -> None:
 
 
 def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
-    """The price of safety, as .png or .svg."""
+    """Write the figure of a frontier as .png or .svg."""
     plt = pyplot_for_files()
     fig = draw_frontier(plt, curve, title)
     save_figure(fig, path)

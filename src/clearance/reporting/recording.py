@@ -1,4 +1,4 @@
-"""Episodes of a policy as a GIF or a video, from environments that render."""
+"""Record episodes of a policy as a GIF or a video, from environments that can render."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SUFFIXES = (".gif", ".mp4")
 def record_episodes(
     env: Any, policy: Any, path: str | os.PathLike[str], *, episodes: int = 1, seed: int = 0, most: int = 1000
 ) -> dict[str, Any]:
-    """Follow a policy in a Gymnasium environment that was made with render_mode="rgb_array"; return what happened.
+    """Record a policy in a Gymnasium environment with render_mode="rgb_array";
+    return frame count, fps, returns and lengths.
 
     policy    one by `load_policy`, or a rule `observation -> action`
     path      .gif, or .mp4 (which needs the package moviepy)
@@ -53,7 +54,9 @@ def record_episodes(
 
 
 def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
-    """Observations as policies of this library see them; a rule gets them as they are."""
+    """Return a function from observation to action;
+    policies of this library get encoded observations, rules get them raw.
+    """
     if not hasattr(policy, "act"):
         return policy
     encode, shape, _ = env_lanes.observation(env.observation_space)

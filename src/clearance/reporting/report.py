@@ -1,7 +1,7 @@
-"""One HTML file that shows a run, or several side by side: verdict, certificate, curves, price of safety, policy.
+"""Write one HTML file that shows a run, or several side by side: verdict, certificate, curves, price of safety, policy.
 
-The file needs nothing else: no network, no script, no library. Its figures are inline SVG that follow the reader's
-light or dark scheme and the width of the screen, and each has a text alternative and its numbers as a table.
+The file is self-contained: no network, no script, no library. Its figures are inline SVG that follow the reader's light
+or dark scheme and the width of the screen; each has a text alternative and its numbers as a table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def report(
     """Write one HTML file about run folders and return its path.
 
     out    the file; `report.html` in the run folder unless given (needed for several runs)
-    price  compute the price of safety (True), or not (False); for models of up to 600 pairs (s, a) unless said
+    price  compute the price of safety (True) or not (False); by default it is computed for up to 600 pairs (s, a)
     """
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not 1 <= len(folders) <= MOST_RUNS:
@@ -40,7 +40,7 @@ def report(
 
 
 def own_file(folder: Path) -> Inside:
-    """Return `report.html` in a run folder; refuse the folder of another user."""
+    """Return the path of `report.html` in a run folder; raise InputError if the folder belongs to another user."""
     if folder.is_dir() and hasattr(os, "geteuid") and folder.stat().st_uid != os.geteuid():
         raise InputError(f"{folder}: belongs to another user: give the name of the file to write (--out)")
     return Inside(folder, "report.html")

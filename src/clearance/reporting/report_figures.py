@@ -1,4 +1,6 @@
-"""The figures of a report: each a drawing with a text alternative, a caption, a legend and its numbers as a table."""
+"""The figures of a report: each is a drawing with a text alternative, a caption,
+a legend and its numbers as a table.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,16 @@ MOST_STATES, MOST_ACTIONS, MOST_COMPONENTS = 128, 32, 6
 
 
 class Level(NamedTuple):
-    """A horizontal line and the word at it."""
+    """A horizontal line in a figure, and its label."""
 
     y: float
     text: str
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, cards: bool = False) -> Element:
-    """A table with heads for its columns and, in the first of them, for its rows.
+    """Return a table with column heads; the first cell of each row is the head of the row.
 
-    On a narrow screen a table with `cards` shows each row as a card; any other scrolls, and says so.
+    On a narrow screen a table with `cards` shows each row as a card; any other table scrolls, with a hint.
     """
     head = el("tr", *(el("th", h, scope="col") for h in heads))
     body = [_row(heads, row) for row in rows]
@@ -55,14 +57,14 @@ def figure(title: str, drawn: Element, *below: Element | None) -> Element:
 
 
 def numbers(heads: Sequence[str], rows: Sequence[Sequence[float]], caption: str) -> Element:
-    """The numbers behind a figure, folded away: at most `ROWS` of them."""
+    """Return the numbers behind a figure as a collapsed table of at most `ROWS` rows."""
     some = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).astype(int))]
     shown = table(heads, [[number(float(v)) for v in row] for row in some], caption)
     return el("details", el("summary", "Numbers"), shown)
 
 
 def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tuple[float, float]) -> Element:
-    """Signal i of the iterates (slack where it is a constraint) over steps, and the policy that was chosen."""
+    """Return the figure of signal i of the iterates (the slack of a constraint) over steps, with the chosen policy."""
     level = level_of(view, i)
     seen, chosen = _curve(view, i), _chosen_point(view, i)
     end, kind = float(seen.x[-1]), "exact" if len(view.trace.J) else "as sampled"
@@ -97,9 +99,10 @@ def _curve(view: View, i: int) -> Curve:
 
 
 def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None] | None:
-    """Value and bounds of signal i of the chosen policy, of a constraint its slack; None before there is one.
+    """Return value and bounds of signal i of the chosen policy (for a constraint, the slack);
+    None if there is no policy yet.
 
-    A reward that declares no bounds has no confidence bounds either.
+    The bounds are None if they are not finite, as for a reward without declared bounds.
     """
     said, b = view.certificate, view.b[i - 1] if i else 0.0
     value = (said["J_r"] if i == 0 else said["J_g"][i - 1]) if said else np.nan
@@ -110,7 +113,7 @@ def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None
 
 
 def level_of(view: View, i: int) -> Level | None:
-    """The line of a figure over steps: the optimum for the reward, the limit for a constraint."""
+    """Return the horizontal line of a figure over steps: the optimum for the reward, the limit for a constraint."""
     if i:
         return Level(0.0, "limit: kept above")
     if view.best is not None:
@@ -120,7 +123,7 @@ def level_of(view: View, i: int) -> Level | None:
 
 
 def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
-    """One range of y for all runs, so that they can be compared by eye."""
+    """Return one range of y for all runs, so that their figures can be compared."""
     found = []
     for view in views:
         seen, level = _curve(view, i), level_of(view, i)
@@ -132,7 +135,7 @@ def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
 
 
 def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> list[Element]:
-    """Reward and slacks over steps."""
+    """Return the figures of the reward and of the slacks over steps."""
     found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
     for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
         found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "slack", ranges[i]))
@@ -140,7 +143,7 @@ def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> 
 
 
 def multipliers(view: View, name: str) -> Element | None:
-    """λ of every constraint over steps, with λ* of the optimum."""
+    """Return the figure of λ of every constraint over steps, with λ* of the optimum; None without constraints."""
     I = len(view.names)
     if not I:
         return None
@@ -163,7 +166,9 @@ def multipliers(view: View, name: str) -> Element | None:
 
 
 def price(view: View, seen: Frontier, name: str) -> Element:
-    """Draw the best reward against one limit; mark the problem's limit and the chosen policy."""
+    """Return the figure of the best reward against one limit,
+    with the problem's own limit and the chosen policy marked.
+    """
     own, chosen = seen.own, _chosen_point(view, 0)
     at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
     x = span(seen.written, at_own)
@@ -186,7 +191,9 @@ def price(view: View, seen: Frontier, name: str) -> Element:
 
 
 def policies(view: View) -> list[Element]:
-    """The components of the mixture as heat maps, where the model is small."""
+    """Return the components of the mixture as heat maps;
+    an empty list if the model is too large or there is no table.
+    """
     policy, cmdp = view.policy, view.cmdp
     if policy is None or cmdp is None or cmdp.S > MOST_STATES or cmdp.A > MOST_ACTIONS:
         return []

@@ -1,4 +1,6 @@
-"""The page of a report: verdict, certificate, figures, settings; for several runs a comparison, and one column each."""
+"""Build the page of a report: verdict, certificate, figures, settings;
+several runs get a comparison and a column each.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,7 @@ from clearance.reporting.report_words import (
     verdict_words,
 )
 from clearance.reporting.run_view import View
+from clearance.runs.start_file import BY_RULE
 
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
 # Nothing is fetched and no script runs, whatever stands in the page.
@@ -34,7 +37,7 @@ ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 
 def page(views: Sequence[View]) -> bytes:
-    """One HTML document that needs nothing else."""
+    """Return one self-contained HTML document."""
     title = f"{problem_name(views[0])}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
     head = el(
         "head",
@@ -68,7 +71,7 @@ def _several(views: Sequence[View], title: str) -> list[Element]:
 
 
 def _same_problem(views: Sequence[View]) -> bool:
-    """The same limits, and the same optimum or the same words about a simulator."""
+    """Return whether all runs have the same limits, and the same optimum or the same description of their simulator."""
     known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
     found = zip(views, known, strict=True)
     return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1
@@ -107,7 +110,7 @@ def _seed(view: View) -> str:
 
 
 def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone: bool) -> Element:
-    """First what a decision needs, in sentences; then what an engineer asks for, in numbers and figures."""
+    """Return the article about one run: first sentences for a decision, then numbers and figures for engineers."""
     heading = el("h1" if alone else "h2", problem_name(view) if alone else view.title)
     return el(
         "article",
@@ -131,7 +134,7 @@ def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone:
 
 
 def _limits(view: View) -> Element | None:
-    """Each limit with its value, its price and what other limits would give."""
+    """Return the section with each limit, its value, its price, and the rewards that other limits would give."""
     items = [el("li", el("strong", head), *(el("p", line) for line in lines)) for head, lines in limits_words(view)]
     return _section("The limits and what they cost", el("ul", *items, class_="limits")) if items else None
 
@@ -156,7 +159,7 @@ def _verdict(view: View) -> list[Element]:
 
 
 def _facts(view: View) -> Element:
-    """The few numbers that matter most."""
+    """Return the list of the most important numbers."""
     facts = [] if not view.certificate else _findings(view)
     facts.append((label("env_steps"), f"{_steps(view):,}", ""))
     items = [
@@ -239,13 +242,16 @@ def _policy(view: View) -> list[Element]:
 
 
 def _network(view: View) -> str:
-    """A network in words: it is no table that could be drawn."""
+    """Return a sentence that describes a policy network, which cannot be drawn as a table."""
     if not view.certificate:
         return "None yet."
     M, asked = view.certificate["components"], view.settings["asked"]["policy"].get("design")
     design = asked if isinstance(asked, dict) else {}
     layers = _plain(design.get("hidden")) or "none"
     kind = f"{_plain(design.get('kind'))}, hidden layers: {layers}"
+    if str(view.certificate.get("origin") or "").startswith(BY_RULE):
+        what = "one policy" if M == 1 else f"a mixture of {M} policies"
+        return f"Chosen among networks ({kind}) and the rule that learning began from: {what}, as the scope above says."
     if M == 1:
         return f"One network ({kind}), with its actions drawn. It is in policy.npz."
     how = "one is drawn at the beginning of an episode and followed to its end"
@@ -262,7 +268,7 @@ def _settings(view: View) -> list[Element]:
 
 
 def _about(view: View) -> list[tuple[str, str]]:
-    """The problem in a few rows."""
+    """Return table rows that describe the problem."""
     if view.cmdp is not None:
         return [
             ("states", f"{view.cmdp.S:,}"),
@@ -274,9 +280,10 @@ def _about(view: View) -> list[tuple[str, str]]:
 
 
 def _command_line(view: View) -> Element:
-    """Return the stored command, quoted for a shell; of a run begun in Python, how to repeat it from its folder.
+    """Return the stored command, quoted for a shell; for a run started in Python, a sentence about how to repeat it.
 
-    It comes from the folder, perhaps from a stranger: it is not shown unless it is one of ours.
+    The command is read from the folder, which may come from a stranger: it is shown only if it is a `clearance`
+    command.
     """
     command = view.settings["asked"].get("command")
     if not command:
@@ -289,7 +296,7 @@ def _command_line(view: View) -> Element:
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Nested settings with dots between the names."""
+    """Return nested settings as a flat list, with dots between the names."""
     found = []
     for key, value in data.items():
         found += _flat(value, f"{before}{key}.") if isinstance(value, dict) else [(f"{before}{key}", value)]

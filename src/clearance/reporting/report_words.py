@@ -1,4 +1,4 @@
-"""What a report says to somebody who decides: the problem, the limits, their prices and the policy, in sentences."""
+"""The sentences of a report for people who decide: about the problem, the limits, their prices and the policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clearance.studies.frontier import Frontier
 
 
 def problem_name(view: View) -> str:
-    """Return the name of the problem: of the simulator, of what the command line named, else of the folder."""
+    """Return the name of the problem: the simulator's name, the name on the command line, or else the folder's name."""
     command = view.settings["asked"].get("command") or []
     if view.statement is not None:
         return view.statement.name
@@ -22,7 +22,7 @@ def problem_name(view: View) -> str:
 
 
 def problem_words(view: View) -> list[str]:
-    """Return what was asked: a sentence about the problem, and one for each limit."""
+    """Return two sentences: the task with its limits, and the sum that the limits are about."""
     if view.cmdp is not None:
         size = f"a finite model with {view.cmdp.S:,} states and {view.cmdp.A:,} actions"
         what = f"the {sum_words(view.cmdp.full_criterion)}"
@@ -36,7 +36,7 @@ def problem_words(view: View) -> list[str]:
 
 
 def verdict_words(view: View) -> list[str]:
-    """Return the verdict, what it holds for and what it does not cover; the limits have a list of their own."""
+    """Return sentences with the verdict, its scope and what it does not cover; the limits are listed elsewhere."""
     if not view.certificate:
         return [f"The run stands at iteration {view.settings['k']} and has no certificate yet."]
     said = view.certificate | {"names": view.names, "costs": view.costs}
@@ -45,7 +45,7 @@ def verdict_words(view: View) -> list[str]:
 
 
 def limits_words(view: View) -> list[tuple[str, list[str]]]:
-    """Return for each limit its value, and sentences about its price and about other limits."""
+    """Return for each limit a heading with its value, and sentences about its price and about other limits."""
     said = view.certificate
     estimated = said.get("evidence") == "samples"
     found = []
@@ -62,7 +62,7 @@ def limits_words(view: View) -> list[tuple[str, list[str]]]:
 
 
 def _alternatives(curve: Frontier) -> list[str]:
-    """Return the two ends of the price: without the limit, and with the strictest one that can be met."""
+    """Return sentences about the two ends of the curve: no limit, and the strictest limit that can be met."""
     free, last = float(curve.J_r[0]), float(curve.J_r[-1])
     strictest = as_written(float(curve.limit[-1]), cost=curve.cost)
     gain = f"Without this limit the best reward would be {number(free)}"
@@ -73,7 +73,7 @@ def _alternatives(curve: Frontier) -> list[str]:
 
 
 def policy_sentences(view: View) -> list[str]:
-    """Return what the policy does, by the names of states and actions; nothing for the networks of a simulator."""
+    """Return sentences that describe the policy, with names of states and actions; an empty list for networks."""
     if view.cmdp is None or view.policy is None:
         return []
     return describe_policy(view.cmdp, view.policy, view.cmdp.states, view.cmdp.actions)

@@ -1,4 +1,4 @@
-"""What a report shows of one run, read from its folder; nothing in it is executed."""
+"""The data of one run for its report, read from its folder without executing anything."""
 
 from __future__ import annotations
 
@@ -27,8 +27,12 @@ PRICE_POINTS = 13
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One run: its folder's name, the problem, the policy (of finite models: a network is not drawn), certificate and
-    settings as plain data, the trace, and how the certificate was checked.
+    """One run as a report shows it: the folder's name, the problem, the policy, the certificate,
+    the settings and the trace.
+
+    policy       the policy of a finite model; None for a simulator, whose networks are not drawn
+    certificate  plain data, empty if there is none yet
+    check        the result of checking the certificate again
     """
 
     title: str
@@ -48,7 +52,7 @@ class View:
 
     @property
     def statement(self) -> Statement | None:
-        """What was asked of a simulator; None for a finite model."""
+        """The statement of a problem on a simulator; None for a finite model."""
         return self.problem if isinstance(self.problem, Statement) else None
 
     @property
@@ -57,7 +61,7 @@ class View:
 
     @property
     def costs(self) -> tuple[bool, ...]:
-        """Which constraints were written as costs, as far as the files say."""
+        """Which constraints the user wrote as costs, as far as the files say."""
         return tuple(self.certificate.get("costs") or self.problem.costs)
 
     @property
@@ -66,12 +70,12 @@ class View:
 
     @property
     def J(self) -> Array:
-        """Values of the iterates [K, 1+I]: exact where they were recorded, else as sampled."""
+        """The values of the iterates [K, 1+I]: exact if they were recorded, else as sampled."""
         return self.trace.J if len(self.trace.J) else self.trace.J_hat
 
     @cached_property
     def best(self) -> Optimum | None:
-        """The optimum by linear programming, where the model is known and of moderate size."""
+        """The exact optimum; None if the model is not known, is too large, or has no optimum."""
         if self.cmdp is None or self.cmdp.S * self.cmdp.A > OPTIMUM_PAIRS:
             return None
         try:
@@ -82,7 +86,9 @@ class View:
 
     @property
     def gap(self) -> float | None:
-        """What a certified policy can earn less than the best one: as proven, else by the model; None if not known."""
+        """An upper bound on the reward missing to the optimum: as proven, or else computed from the model;
+        None if not known.
+        """
         if self.check is None or self.certificate["verdict"] != "CERTIFIED":
             return None
         gap, J_r = self.certificate["gap"], self.check.J_r
@@ -92,7 +98,7 @@ class View:
 
     @cached_property
     def prices(self) -> tuple[Frontier, ...]:
-        """What each limit costs, the others kept."""
+        """The frontier of each limit, with the other limits kept; empty if they are not computed."""
         if self.cmdp is None or self.best is None or self.no_price:
             return ()
         try:
@@ -102,7 +108,7 @@ class View:
 
     @property
     def no_price(self) -> str:
-        """Why the price of safety is not shown; empty if it is."""
+        """The reason why the price of safety is not shown; empty if it is shown."""
         if self.cmdp is None:
             return "it needs a finite model"
         if not self.cmdp.I:
@@ -115,7 +121,7 @@ class View:
 
 
 def read_view(folder: str | Path, price: bool | None = None) -> View:
-    """Return a run folder as it lies on disk, or an error that names the file."""
+    """Read a run folder from disk; raise InputError that names the file if something is wrong."""
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}
@@ -132,7 +138,7 @@ def read_view(folder: str | Path, price: bool | None = None) -> View:
 
 
 def _check_trace(view: View, I: int) -> None:
-    """Shapes fit, and every number is finite and small enough to be added up."""
+    """Raise InputError unless the arrays of the trace have the right shapes and numbers below 1e200."""
     trace, K = view.trace, len(view.trace)
     shapes = {"lam": (K, I), "J_hat": (K, 1 + I), "steps": (K,), "J": (len(trace.J) and K, 1 + I)}
     wrong = [name for name, shape in shapes.items() if not _is_drawable(getattr(trace, name), shape)]

@@ -1,5 +1,7 @@
-"""Figures as inline SVG. Colours are CSS variables, so that they follow the reader's light or dark scheme; lines differ
-in dashes too, not in colour alone.
+"""Draw figures as inline SVG.
+
+Colours are CSS variables, so that they follow the reader's light or dark scheme; lines also differ in dashes, not
+in colour alone.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ SERIES = 6  # colours c0 … c5 of the style sheet, each with dashes of its own
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """A frame with linear axes: data coordinates to the figure's."""
+    """A frame with linear axes that converts data coordinates to those of the figure and collects the drawn marks."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -47,7 +49,7 @@ class Axes:
         self.marks.append(el("polygon", points=_points(*map(np.append, there, back)), class_=f"band {style}"))
 
     def level(self, y: float, style: str, text: str = "") -> None:
-        """A horizontal line, with a word at its left end: curves come near it at the right."""
+        """Draw a horizontal line, with its label at the left end, where curves are less likely to be near."""
         at = float(self.py(y))
         self.marks.append(el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_=f"level {style}"))
         if text:
@@ -59,7 +61,7 @@ class Axes:
         self.marks.append(el("line", x1=at, x2=at, y1=TOP, y2=HEIGHT - BOTTOM, class_=f"level {style}"))
 
     def point(self, x: float, y: float, low: float | None, high: float | None, style: str, text: str) -> None:
-        """A point with its interval, if it has one."""
+        """Draw a point, with its interval if it has one."""
         px, py = float(self.px(x)), float(self.py(y))
         bar = None
         if low is not None and high is not None:
@@ -68,7 +70,7 @@ class Axes:
         self.marks.append(el("g", el("title", text), bar, dot, class_=f"point {style}"))
 
     def figure(self, name: str, described: str) -> Element:
-        """Return all of it: frame, axes, and what was drawn, cut off at the frame."""
+        """Return the whole figure: frame, axes, and all marks, clipped at the frame."""
         frame = el("rect", x=LEFT, y=TOP, width=WIDTH - LEFT - RIGHT, height=HEIGHT - TOP - BOTTOM)
         clip = el("clipPath", frame, id=f"clip-{name}")
         drawn = el("g", *self.marks, clip_path=f"url(#clip-{name})")
@@ -110,7 +112,7 @@ def short(x: float) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Element:
-    """Return what each style of line stands for: (style, text)."""
+    """Return the legend for entries (style, text)."""
     items = []
     for style, text in entries:
         key = _key(style)
@@ -129,7 +131,9 @@ def _key(style: str) -> Element:
 
 
 def heat_map(pi: Array, visits: Array, described: str) -> Element:
-    """π(a|s): a column for each state, a row for each action; the strip on top shows how often a state is visited."""
+    """Return a heat map of π(a|s), with a column for each state and a row for each action;
+    the top strip shows the visits.
+    """
     S, A = pi.shape
     left, right, top, below, strip = 34.0, 4.0, 4.0, 34.0, 14.0
     w = min((WIDTH - left - right) / S, 44.0)

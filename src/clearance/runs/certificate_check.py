@@ -162,9 +162,7 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 
 def _size(cmdp: CMDP, h: int) -> float:
-    """Return the scale of J for the reward (h = 0) or for utility h: the largest |signal| times the weight of an
-    episode.
-    """
+    """Return the scale of J for signal h (0: the reward): its largest absolute value times the length of an episode."""
     return float(np.abs(cmdp.h[h]).max()) * scale_of(cmdp)
 
 

@@ -185,19 +185,20 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
 
 
 def runnable(simulator: Any, policy: Any) -> Any:
-    """Return the policy as a `NetworkMixture` that fits the simulator; a rule is returned unchanged."""
+    """Return the policy as a mixture that fits the simulator; a rule is returned unchanged."""
+    from clearance.deploy.rule_runner import RuleRunner
     from clearance.deploy.running_policy import NetworkRunner
     from clearance.runs import run_reader
     from clearance.runs.solution import Solution
     from clearance.runs.worlds.simulator_start import as_mixture
     from clearance.runs.worlds.simulator_world import check_fits
-    from clearance.simulator.policies.network_mixture import NetworkMixture
+    from clearance.simulator.policies.rule_mixture import load_mixture
 
     if isinstance(policy, str | Path):
         folder = os.path.isdir(policy)
-        policy = run_reader.load(policy).policy if folder else NetworkMixture.load(policy)
+        policy = run_reader.load(policy).policy if folder else load_mixture(policy)
     policy = policy.policy if isinstance(policy, Solution) else policy
-    policy = as_mixture(policy) if isinstance(policy, NetworkRunner) else policy
+    policy = as_mixture(policy) if isinstance(policy, NetworkRunner | RuleRunner) else policy
     if callable(policy):
         return policy
     memory = getattr(getattr(policy, "policy", None), "memory", simulator.memory)

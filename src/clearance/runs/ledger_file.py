@@ -93,9 +93,7 @@ class LedgerFolder:
         return Inside(self.folder, name, None if self._lock is None else self._lock.handle)
 
     def _create(self) -> Ledger:
-        """Write an empty ledger, then a manifest; after a kill between the two, the empty ledger is accepted and
-        replaced.
-        """
+        """Write an empty ledger, then a manifest; an empty ledger left by a kill in between is replaced."""
         if exists_inside(self._path(NAME)) and read_ledger(self._path(NAME), None).shares:
             raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
         state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
@@ -117,9 +115,7 @@ class LedgerFolder:
         self._enter(read_manifest(self._path("manifest.json")), NAME)
 
     def write_certificate(self, certificate: Certificate) -> None:
-        """Write the certificate of the latest share to certificates/NNNNNN.json; the certificate of a run stays
-        unchanged.
-        """
+        """Write the certificate of the latest share to certificates/NNNNNN.json; that of a run stays unchanged."""
         name = f"certificates/{self._ledger.latest:06d}.json"
         data = {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
         save_json(self._path(name), data)

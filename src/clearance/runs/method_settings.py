@@ -87,9 +87,7 @@ def parser_of(field: Field[Any]) -> Parser | None:
 
 
 def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
-    """Return the settings of all built-in methods, and of the user's own methods {name: class}, by the name of the
-    setting.
-    """
+    """Return the settings of the built-in methods, and of the user's own methods {name: class}, by name."""
     found: dict[str, Setting] = {}
     for method, kind in {**METHODS, **(own or {})}.items():
         for name, field in settings_of(kind).items():

@@ -95,9 +95,7 @@ def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
 
 
 def load_model_or_none(text: str) -> CMDP | None:
-    """Load the finite model that PROBLEM names; return None for a simulator. A factory is called to find out which it
-    is.
-    """
+    """Load the finite model that PROBLEM names; return None for a simulator. A factory is called to find out."""
     if text in SIMULATORS or text.startswith("gym:"):
         return None
     if is_imported(text):
@@ -128,9 +126,7 @@ def is_imported(text: str) -> bool:
 
 
 def names_code(text: str) -> bool:
-    """Return whether loading PROBLEM would run user code; gym:MODULE:ENV_ID counts, because Gymnasium imports the
-    module.
-    """
+    """Return whether loading PROBLEM would run user code; this includes gym:MODULE:ENV_ID, which imports MODULE."""
     return text.startswith("gym:") or (is_code(text) and text not in MODELS and not is_model_file(text))
 
 

@@ -27,9 +27,7 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Ignore OSError while drawing, since a closed terminal must not end the run; KeyboardInterrupt still passes
-    through.
-    """
+    """Ignore OSError while drawing, since a closed terminal must not end the run; let KeyboardInterrupt through."""
     try:
         yield
     except OSError as e:
@@ -74,9 +72,7 @@ class Progress:
             self.bar.stop()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Advance the bar after the iterations in `part`, and show reward, slack and λ; `total` is the number of
-        iterations.
-        """
+        """Advance the bar by the iterations in `part`, out of `total`, and show reward, slack and λ."""
         if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)

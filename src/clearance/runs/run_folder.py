@@ -73,9 +73,7 @@ def _create(
 def new_folder(
     out: Path, about: ProblemDescription, data: dict[str, Any], every: Every, files: dict[str, Any] | None = None
 ) -> RunWriter:
-    """Create a run folder with problem, settings and further `files` {name: function that writes it}, and return its
-    writer.
-    """
+    """Create a run folder with problem, settings and `files` {name: function that writes it}; return its writer."""
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{out}: exists and is not an empty folder; choose another --out, or --resume it")

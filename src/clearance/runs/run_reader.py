@@ -27,6 +27,7 @@ from clearance.runs import checkpoint, schema
 
 if TYPE_CHECKING:
     from clearance.simulator.policies.network_mixture import NetworkMixture
+    from clearance.simulator.policies.rule_mixture import RuleMixture
 
 SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "ledger")}
 # What makes a run the one it is: two runs that agree here come to the same bits, and share their id.
@@ -114,16 +115,14 @@ class RunFolder:
         return Trace.joined(parts)
 
     @cached_property
-    def policy(self) -> Mixture | NetworkMixture | None:
+    def policy(self) -> Mixture | NetworkMixture | RuleMixture | None:
         """The policy to use, or None. If the run is not done, nothing is guaranteed of the policy."""
         if not self.has("policy.npz"):
             return None
         if self.on_simulator:
-            from clearance.simulator.policies.network_mixture import (
-                NetworkMixture,  # needs JAX, the rest of the folder does not
-            )
+            from clearance.simulator.policies.rule_mixture import load_mixture  # needs JAX, the rest does not
 
-            return NetworkMixture.load(self._good("policy.npz"))
+            return load_mixture(self._good("policy.npz"))
         return Mixture.load(self._good("policy.npz"), self.problem if isinstance(self.problem, CMDP) else None)
 
     @cached_property

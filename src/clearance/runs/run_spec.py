@@ -284,9 +284,7 @@ class RunSpec:
     # ------------------------------------------------------------------------------------------------- a resumed run
 
     def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
-        """Raise InputError if a flag differs from the stored flags of the run; `stored` is None if Python started the
-        run.
-        """
+        """Raise InputError if a flag differs from the stored flags; these are None if Python started the run."""
         usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}
         code = dict(self.code())  # named again, since it is not in the folder
         for name, value in self.flags().items():

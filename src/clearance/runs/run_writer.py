@@ -72,9 +72,7 @@ class Tail(NamedTuple):
 
 @dataclass(eq=False)
 class RunWriter:
-    """A run folder that this process writes; it implements `clearance.learning.recorder.Recorder` for the learning
-    loop.
-    """
+    """A run folder that this process writes; the `clearance.learning.recorder.Recorder` of the learning loop."""
 
     folder: Path
     every: Every
@@ -258,9 +256,7 @@ class RunWriter:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether the folder must stay after an error: it existed before, a resume would save time, or a test was
-        opened.
-        """
+        """Whether to keep the folder after an error: it is older, a resume would save time, or a test was opened."""
         return self.made is None or self.saved > 0 or self._before > 0 or len(self.ledger.shares) > 0
 
     def _discard(self) -> None:

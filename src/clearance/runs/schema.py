@@ -50,7 +50,7 @@ def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_files(files: Any) -> dict[str, dict[str, Any]]:
-    """Return the list of files of a checkpoint unchanged; raise ValueError if it is no {path: hashes}."""
+    """Return the files of a checkpoint unchanged; raise ValueError unless they are {path in the folder: hashes}."""
     if not _is_files(files):
         raise ValueError("files must be names inside the folder, with hashes")
     return files

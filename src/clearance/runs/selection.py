@@ -72,9 +72,7 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
 
 
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
-    """Select by exact values. The limits are tightened slightly, because the linear program meets them only up to
-    rounding.
-    """
+    """Select by exact values, with slightly tightened limits, since the linear program meets them up to rounding."""
     world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)
     for single, tighten in itertools.product(IN_TURN[task.single], TIGHTEN):

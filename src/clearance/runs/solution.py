@@ -63,9 +63,7 @@ class Solution:
         return f"<Solution: {run}; {found}>"
 
     def _repr_html_(self) -> str:
-        """Return the certificate and a curve of the reward of the iterates, as HTML; computes the certificate if
-        needed.
-        """
+        """Return the certificate and a curve of the iterates' reward as HTML; compute the certificate if needed."""
         J = self.trace.J if len(self.trace.J) else self.trace.J_hat
         run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
         label = "J_r of the iterates, first to last; the dot is the policy that was chosen"

@@ -74,8 +74,8 @@ def solve(
               the averaged-occupancy policy) or at most 1 % of what the mixture earns beyond the safest policy;
               "require": always; "never"
     init      where learning begins: a run folder or a `Solution` (policy, λ and critics continue), a policy or its
-              file, or on a simulator a rule `observation -> action`, which is imitated first; the imitation is also
-              a candidate. Limits, γ, horizon and environment may differ; the certificate names the origin
+              file, or on a simulator a rule `observation -> action`, which is imitated first; rule and
+              imitation are candidates. Limits, γ, horizon and environment may differ; the certificate names the origin
     progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
               has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
@@ -190,10 +190,11 @@ def recall(task: Task, writer: RunWriter) -> Solution:
     run = iterate(settled.sampler, settled.method, settled.stream, settled.lam_max, **facts)
     if run.status == "interrupted":
         raise KeyboardInterrupt
+    policy = world.give_code(stored.policy, task.start)
     steps = writer.env_steps - world.spent_before(margin) - run.steps
     tests = max((len(share.trials) for share in writer.ledger.shares if share.kind == "search"), default=0)
     solution = _solution(task, settled, run, margin, writer)
-    solution.__dict__["selection"] = Selection(stored.policy, checked.certificate, (), steps, tests)
+    solution.__dict__["selection"] = Selection(policy, checked.certificate, (), steps, tests)
     if writer.status != "done":  # iterations were made again
         assert stored.certificate is not None
         writer.finish(stored.policy, stored.certificate, "done", writer.env_steps)

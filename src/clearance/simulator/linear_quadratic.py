@@ -102,9 +102,7 @@ class LQR:
     # ------------------------------------------------------------------------------------------------ the optimum
 
     def gain(self, lam: float) -> Array:
-        """Return K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, where P solves the discounted Riccati
-        equation.
-        """
+        """Return K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, where P solves the Riccati equation."""
         root = np.sqrt(self.gamma)
         try:
             P = linalg.solve_discrete_are(root * self.A, root * self.B, self.Q, lam * self.R)

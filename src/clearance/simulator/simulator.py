@@ -90,7 +90,10 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with the costs so far that `memory` describes in its observations; None: without."""
+        """Return the same problem with the costs so far as part of its observations, as `memory` describes.
+
+        With `memory` None, the observations are those of the plain problem.
+        """
         if memory == self.memory:
             return self
         plain = self if self.plain is None else self.plain
@@ -98,9 +101,7 @@ class Simulator:
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
     def for_learning(self) -> Any:
-        """Return the same problem for learning: signals of `Chance` limits also increase beyond the limit
-        (`TailCosts.slope`).
-        """
+        """Return the same problem with a slope in the signals of `Chance` limits, for learning (`TailCosts.slope`)."""
         costs = self.tail_costs
         if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
             return self
@@ -116,10 +117,9 @@ class Simulator:
         return None if self.tail_costs is None else self.tail_costs.memory
 
     def replace(self, **limits: Any) -> Any:
-        """Return the same simulator with other limits: `limit=` as the user writes them (a number, a vector, or by
-        name), or `b=`.
+        """Return the same simulator with other limits: `limit=` (a number, a vector, or a dict by name), or `b=`.
 
-        For another γ or horizon, make the problem again.
+        Values of `limit` have the sign that the user wrote. For another γ or horizon, make the problem again.
         """
         s = self.statement
         if any(s.tails):
@@ -150,7 +150,7 @@ def widen_bounds(bounds: Bounds, slip: float) -> Bounds:
 def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] | None:
     """Return what is wrong with the signals h [1+I] of a step, and the wrong value; None if all are right.
 
-    sign  −1 if the simulator returns costs, in which sign the value is returned
+    sign  −1 if the simulator returns costs; the wrong value is then returned as a cost
     """
     bounds = None if s.bounds is None else widen_bounds(s.bounds, ROUGHLY)
     for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):

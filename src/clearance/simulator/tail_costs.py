@@ -1,9 +1,8 @@
-"""Signals for limits on single episodes, `Chance` and `CVaR`, from the costs of a simulator's steps
-(`core.tail_limits`).
+"""Signals for limits on single episodes (`Chance` and `CVaR` of `core.tail_limits`), from the costs of steps.
 
-A problem with such limits is the plain problem with other signals. For each limit the signal of a step is the increase
-of φ(C_t), where C_t is the cost so far and φ belongs to the limit. So learning and testing see an ordinary expected
-sum.
+A problem with such limits is made from the plain problem, which has limits on means only, by changing the signals. For
+each limit, the signal of a step is the increase of φ(C_t), where C_t is the cost so far and φ is a function that
+belongs to the limit. So learning and testing see an ordinary expected sum.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from clearance.core.tail_limits import Chance, Rule, TailLimit, split_limits
 class TailCosts(NamedTuple):
     """The rules by which the constraints of a statement follow from the costs of the plain problem.
 
-    plain    the statement of the plain problem, whose constraints are all costs
+    plain    the statement of the plain problem, whose constraints are all costs; [plain I] is their number
     columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean
     memory   the costs so far that policies see; None if they see none
     slip     relative rounding error of a sum
@@ -46,9 +45,7 @@ class TailCosts(NamedTuple):
 
     @property
     def bounds(self) -> Bounds | None:
-        """The declared bounds (low, high) of the costs in one step [plain I], widened by rounding; None if not
-        declared.
-        """
+        """The declared bounds (low, high) of the costs in one step [plain I], widened by rounding; None if absent."""
         if self.plain.bounds is None:
             return None
         low, high = _step_bounds(self.plain)
@@ -90,9 +87,7 @@ class TailCosts(NamedTuple):
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return the limited sums [n, 1+I] of episodes from their sums X [n, 1+I]: with a slope, indicators become 0 or
-        −1.
-        """
+        """Return the limited sums [n, 1+I] from sums X [n, 1+I]; with a slope, those of `Chance` become 0 or −1."""
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 

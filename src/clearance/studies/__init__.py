@@ -1,1 +1,1 @@
-"""Studies of many runs: sweep, compare, frontier, reproduce."""
+"""Studies made of many runs: sweep, compare, frontier, reproduce."""

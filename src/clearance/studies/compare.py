@@ -1,13 +1,15 @@
-"""All methods on the same problems with the same budget of environment steps, with truth beside them.
+"""Compare all methods on the same problems with the same budget of environment steps, against the exact optimum.
 
-One rule for all hyper-parameters. Every method sees the problem in units in which r and each g_i have range 1. It has
-two settings that matter, x and y: x(1−γ)A is the move of the logits in one iteration, y(1−γ)(J_g − b) that of λ, or
-what takes their place (`CONTESTANTS`). Each method runs once for all fifteen pairs of `LADDER`, on a seed that is not
-reported, and the pair with the best output by exact values is taken: the same tuning budget for all, none picked by
-hand. There are `ROUNDS` iterations, and as many samples in each as the budget allows.
+One rule sets all hyper-parameters. Every method sees the problem in units in which r and each g_i have range 1. It has
+two important settings, x and y: in one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or the
+counterparts of these in the method (`CONTESTANTS`). Each method runs once with each of the fifteen pairs of `LADDER`,
+on a seed that is not reported, and the pair with the best output by exact values is used: all methods have the same
+tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many samples in each as the budget
+allows.
 
-A method of your own takes part with its defaults: its class gets K and N where it has such fields, an instance runs as
-it is. Neither is tuned. Its output is the average iterate, or the last one where the class says `output = "last"`.
+A method of your own takes part with its defaults: if you pass its class, it gets K and N if it has such fields; an
+instance runs unchanged. Neither is tuned. Its output is the average iterate, or the last one if the class has
+`output = "last"`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ SettingPair = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """Exact values [POINTS, 1+I] after so many environment steps [POINTS]: average iterate, last, best mixture."""
+    """The exact values [POINTS, 1+I] of average iterate, last iterate and best mixture,
+    and their environment steps [POINTS].
+    """
 
     steps: Array
     average: Array
@@ -61,11 +65,11 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """One run of one method on one problem, in the units of the problem as it was given.
+    """One run of one method on one problem, in the units of the given problem.
 
     feasible   share of the iterates that keep every limit
-    regret     Σ over environment steps of the largest violation (0 where there is none), divided by the steps
-    verdict    of the best mixture, from its exact certificate
+    regret     the largest violation (0 if there is none), averaged over environment steps
+    verdict    the verdict of the exact certificate of the best mixture
     """
 
     problem: str
@@ -88,16 +92,16 @@ class Result:
         return f"<Result: {of}: {found}, best mixture {self.verdict}>"
 
     def gap(self, which: str) -> float:
-        """J* − J_r of "average", "last" or "best", in the end."""
+        """Return J* − J_r of "average", "last" or "best" at the end of the run."""
         return float(self.optimum.J_r - getattr(self.curve, which)[-1, 0])
 
     def violation(self, which: str) -> float:
-        """max_i (b_i − J_gi) in the end: signed, so negative is slack; −inf without constraints."""
+        """Return max_i (b_i − J_gi) at the end of the run; a negative value is slack, −inf means no constraints."""
         return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
 
 
 class Comparison(list[Result]):
-    """The results of `compare`, a list ordered by problem, method and seed, with `plot` and `to_frame`."""
+    """The results of `compare`: a list ordered by problem, method and seed, with `plot` and `to_frame`."""
 
     def __repr__(self) -> str:
         lines = [repr(result) for result in self[:MOST_LINES]]
@@ -105,7 +109,7 @@ class Comparison(list[Result]):
         return "\n".join([f"<Comparison: {len(self):,} runs>", *lines, *more])
 
     def plot(self, problem: str | None = None) -> Any:
-        """Return a matplotlib figure of one problem: gap and violation of every method against environment steps."""
+        """Return a matplotlib figure for one problem: gap and violation of every method against environment steps."""
         known = list(dict.fromkeys(r.problem for r in self))
         if problem is None and len(known) > 1:
             raise InputError(f"problem is missing: one figure is about one problem; there are {', '.join(known)}")
@@ -115,7 +119,9 @@ class Comparison(list[Result]):
         return finish_figure(draw_comparison(load_pyplot(), found))
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame, one row for each run: gap and violation of each output, in the end."""
+        """Return a pandas DataFrame with one row for each run:
+        gap and violation of each output at the end of the run.
+        """
         rows = [row for result in self for row in summary([result])]
         for row, result in zip(rows, self, strict=True):
             row |= {"seed": result.seed, "certified": result.verdict == "CERTIFIED", "kept": bool(row["kept"])}
@@ -134,7 +140,7 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Comparison:
-    """Tune every method on every problem, then run it with every seed; results by problem, method, seed.
+    """Tune every method on every problem, then run it with every seed; return the results by problem, method, seed.
 
     problems  a finite model, models by name, or texts as on the command line (zoo names, files)
     methods   names as for `clearance compare`, `package.module:Class`, classes or instances (see the top of the module)
@@ -175,7 +181,7 @@ def _models(problems: CMDP | Mapping[str, CMDP] | Sequence[str]) -> dict[str, CM
 
 
 def how_many(problems: Iterable[str], methods: Sequence[Any], seeds: int) -> int:
-    """Return the number of runs of a comparison, tuning included."""
+    """Return the number of runs in a comparison, tuning included."""
     runs = [seeds + (len(LADDER) if c.tuned else 0) for c in find_contestants(methods).values()]
     return len(list(problems)) * sum(runs)
 
@@ -190,7 +196,9 @@ def _shifted(progress: Callable[[int, int], None] | None, done: int, total: int)
 
 
 def score(result: Result) -> float:
-    """J_r − 2 Σ_i (λ*_i + unit) (violation_i)₊ of the method's own output: an exact penalty, largest at the optimum."""
+    """Return J_r − 2 Σ_i (λ*_i + unit) (violation_i)₊ of the method's output:
+    an exact penalty, which is largest at the optimum.
+    """
     J = getattr(result.curve, result.output)[-1]
     price = result.optimum.lam + 0.1 * result.optimum.lam.max(initial=1e-3)
     return float(J[0] - 2 * price @ np.maximum(result.b - J[1:], 0.0))
@@ -206,7 +214,10 @@ def run(
     K: int = ROUNDS,
     contestant: Contestant | None = None,
 ) -> Result:
-    """Run one method once: solve in units, measure in the problem's own; `contestant` if it is not in the table."""
+    """Run one method once: solve the problem in units of range 1, and measure in the problem's own units.
+
+    contestant  the method, if it is not one of `CONTESTANTS`
+    """
     unit, scale = in_units(cmdp)
     who = CONTESTANTS[name] if contestant is None else contestant
     method, sampler = who.make(unit, Budget(budget, K, 1 - cmdp.gamma), *(setting or (1.0, 1.0)))
@@ -235,14 +246,16 @@ def run(
 
 
 def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
-    """The problem with r and every g_i of range 1, and the scale [1+I] that leads back."""
+    """Return the problem with r and every g_i of range 1, and the scale [1+I] that converts values back."""
     r, g = cmdp.signal_ranges
     scale = np.concatenate([[r], g])
     return cmdp.replace(h=cmdp.h / scale[:, None, None], b=cmdp.b / g), scale
 
 
 def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
-    """The three outputs in the course of the run, at about POINTS instants, even in the logarithm of the steps."""
+    """Return the values of the three outputs during the run,
+    at about POINTS iterations evenly spaced in the logarithm.
+    """
     K = len(J)
     at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
     counted = np.cumsum(counts)[:, None]
@@ -253,13 +266,17 @@ def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
 
 
 def _best(J: Array, b: Array) -> Array:
-    """Values of the best mixture of the iterates that keeps every limit; of the least bad iterate if none does."""
+    """Return the values of the best mixture of the iterates that keeps every limit;
+    of the least bad iterate if there is none.
+    """
     w = best_weights(J, b)
     return J[np.argmin(np.max(b - J[:, 1:], axis=1, initial=-np.inf))] if w is None else w @ J
 
 
 def summary(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row for each problem and method: means over seeds, standard errors of the gap of the method's own output."""
+    """Return one row for each problem and method:
+    means over seeds, and the standard error of the gap of the method's output.
+    """
     rows: dict[tuple[str, str], list[Result]] = {}
     for r in results:
         rows.setdefault((r.problem, r.method), []).append(r)

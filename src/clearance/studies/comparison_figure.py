@@ -14,9 +14,10 @@ STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMI
 
 
 def draw_comparison(plt: Any, results: Sequence[Any]) -> Any:
-    """One problem: gap and violation of average iterate, last iterate and best mixture against environment steps.
+    """Draw gap and violation of average iterate, last iterate and best mixture against environment steps,
+    for one problem.
 
-    Means over seeds; both axes of values are signed, linear near 0 and logarithmic beyond.
+    The curves are means over seeds. The vertical axes are signed: linear near 0 and logarithmic beyond.
     """
     fig, axes = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey="row", layout="constrained")
     names = list(dict.fromkeys(r.method for r in results))

@@ -1,7 +1,7 @@
-"""The methods that `compare` runs: how each is made from two settings x and y, and what it is known for.
+"""The methods that `compare` runs: how each is made from two settings x and y, and which of its outputs is reported.
 
-x(1−γ)A is the move of the logits in one iteration, y(1−γ)(J_g − b) that of λ, or what takes their place. A method of
-the user's own is not tuned: its class gets K and N where it has such fields, an instance runs as it is.
+In one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or the counterparts of these in the method. A
+user's own method is not tuned: its class gets K and N if it has such fields, and an instance runs unchanged.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Made = tuple[Method, Sampler | None]  # None: the sampler that the method needs
 
 
 class Budget(NamedTuple):
-    """What one run may spend, and how: environment steps, iterations, and the units of the problem."""
+    """The budget of one run: environment steps, iterations, and u = 1 − γ."""
 
     steps: float
     K: int
     u: float  # 1 − γ
 
     def walks(self, each: float = 1.0) -> int:
-        """Walks per iteration, where one sample takes `each` of them."""
+        """Return the number of samples per iteration, if one sample takes `each` walks."""
         return max(1, int(self.steps * self.u / (each * self.K)))
 
 
@@ -71,7 +71,7 @@ def _regularised(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _tolerance(at: Budget, y: float) -> float:
-    """CRPO's η: like 1/√K, in the units of J."""
+    """Return CRPO's tolerance η, which is proportional to 1/√K, in the units of J."""
     return 0.1 * y / (at.u * np.sqrt(at.K))
 
 
@@ -90,7 +90,9 @@ def _pmdpd(cmdp: CMDP, at: Budget, x: float, y: float, kappa: Any = 0.0) -> Made
 
 
 def _pdnac(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """β ~ T^(−1/2) and ε ~ T^(−1/6) as in theirs, T the steps of the whole trajectory."""
+    """Make PD-NAC with β ~ T^(−1/2) and ε ~ T^(−1/6) as in the paper,
+    where T is the number of steps of the trajectory.
+    """
     sampler = Trajectory(
         cmdp,
         softmax(cmdp.S, cmdp.A, cmdp.available),
@@ -105,13 +107,15 @@ def _rpgpd(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidean") -> Made:
-    """One η for both players, fifteen of them; a table of probabilities moves in tenths where logits move in units."""
+    """Make OPG-PD or OMWU-PD with one step size η for π and λ, one of fifteen;
+    for a table of probabilities it is a tenth.
+    """
     eta = x * y ** (1 / 3) * at.u * (0.1 if geometry == "euclidean" else 1.0)
     return OPGPD(K=at.K, N=at.walks(), eta=eta, geometry=geometry), _critic(cmdp)
 
 
 def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "primal-dual") -> Made:
-    """Make the method; x scales κ relative to the noise of the samples, and y scales the step of λ."""
+    """Make the model-based method; x scales κ relative to the noise of the samples, and y scales the step of λ."""
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))
@@ -121,7 +125,7 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 
 
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Return a class of the user's own: its defaults, with K and N from the budget where it has such fields."""
+    """Make an instance of a user's class with its defaults, and with K and N from the budget if it has such fields."""
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}
     given = {"K": at.K, "N": max(1, samples.get(getattr(kind, "draw_kind", "walks"), at.walks()))}
@@ -129,7 +133,7 @@ def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Mad
 
 
 class Contestant(NamedTuple):
-    """A method as it is run: how it is made, which output it is known for, what people call it, whether it is tuned."""
+    """A method in a comparison: how to make it, which output it is judged by, its label, and whether it is tuned."""
 
     make: Callable[[CMDP, Budget, float, float], Made]
     output: Literal["average", "last"]
@@ -159,7 +163,7 @@ CONTESTANTS: dict[str, Contestant] = {
 
 
 def find_contestants(methods: Sequence[Any]) -> dict[str, Contestant]:
-    """Return the methods to compare by name: names, `package.module:Class`, classes and instances.
+    """Return the methods to compare, by name; they are given as names, `package.module:Class`, classes or instances.
 
     >>> list(find_contestants(["crpo", NPGPD, CNPGPD(K=10)]))
     ['crpo', 'npgpd', 'CNPGPD']

@@ -3,10 +3,10 @@
     J_r*(x) = max {J_r(π) : J_gi(π) ≥ x, J_gj(π) ≥ b_j, j ≠ i}             over b: one limit, the others kept
     J_r*(κ) = max {J_r(π) : J_gi(π) ≥ b_i + κ for all i}                    over κ: all limits, Bai et al. 2023, eq. 7
 
-As the value of a linear program in its right-hand side, J_r* is concave and piecewise linear, and its slope is minus
-the multiplier: −λ_i, or −Σ_i λ_i over κ. The curve begins where the limit begins to bind, at the largest J_gi among the
-policies that are best without it, and ends at the largest limit that can be met, max J_gi. Half of the points are even;
-the others go where they tell most, which finds the kinks.
+J_r* is the value of a linear program as a function of its right-hand side. So it is concave and piecewise linear, and
+its slope is minus the multiplier: −λ_i, or −Σ_i λ_i over κ. The curve begins where the limit starts to bind, at the
+largest J_gi among the policies that are best without it. It ends at the largest limit that can be met, max J_gi. Half
+of the points are evenly spaced; the others are placed where the curve is least known, which finds the kinks.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "written")
 
 
 class Point(NamedTuple):
-    """The optimum at one limit: its reward, the multiplier, a proven upper bound, and whether its policy is proven to
-    meet the limits.
+    """The optimum at one limit: its reward, the multiplier, a proven upper bound,
+    and whether the policy is certified.
     """
 
     limit: float
@@ -59,7 +59,7 @@ class Point(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A policy that `solve` found for one limit, and what `certify` says of it."""
+    """A policy that `solve` found for one limit, with its values and the verdict of `certify`."""
 
     limit: float
     J_r: float
@@ -72,15 +72,16 @@ class Frontier:
     """The best reward for each value of a limit, from where it starts to bind to the strictest that can be met.
 
     over, constraint  "b" and the index of the limit that varies, or "kappa" and None: b + κ for all
-    name       of that constraint; empty over κ
+    name       name of that constraint; empty over κ
     limit      [n] the limits (or κ), increasing
-    J_r        [n] the exact reward of the optimal policy at each
+    J_r        [n] the exact reward of the optimal policy at each limit
     lam        [n] the price λ of the limit: dJ_r/dlimit = −λ; at a kink, one of its slopes
     bound      [n] proven upper bound on the reward of every policy that meets the limits
     certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
-    own        the problem's own limit (κ = 0), which may lie to the left of the curve, where it does not bind
-    names, costs  of all constraints [I]: the limit of a cost is minus its upper limit, see `written`
-    learned    policies found by `solve`, with their certificates' verdicts
+    own        the point at the problem's own limit (κ = 0); left of the curve if that limit does not bind
+    names, costs  names of all constraints [I], and which are costs: the limit of a cost is minus its upper limit, see
+               `written`
+    learned    policies found by `solve`, with the verdicts of their certificates
     """
 
     over: Over
@@ -119,31 +120,31 @@ class Frontier:
 
     @property
     def axis_name(self) -> str:
-        """What varies, in words."""
+        """The name of the quantity that varies."""
         if self.over == "kappa":
             return "kappa"
         return f"the {'upper' if self.cost else 'lower'} limit of {self.name}"
 
     @property
     def written(self) -> Array:
-        """The limits [n] with the sign that their user gave them: of a cost its upper limits, −limit."""
+        """The limits [n] with the sign that the user gave them: for a cost its upper limits, −limit."""
         return 0.0 - self.limit if self.cost else self.limit
 
     @property
     def paid(self) -> Array:
-        """What safety has cost so far [n]: the reward at the first limit minus the reward at each."""
+        """The reward given up so far [n]: the reward at the first limit minus the reward at each limit."""
         return self.J_r[0] - self.J_r
 
     def plot(self, title: str = "") -> Any:
-        """Return a matplotlib figure: the best reward over the limit, and what one unit stricter costs."""
+        """Return a matplotlib figure: the best reward over the limit, and the reward that one unit stricter costs."""
         return finish_figure(draw_frontier(load_pyplot(), self, title))
 
     def save(self, path: str | Path) -> None:
-        """Write a table: one row per point, `kind` being optimum, own or learned."""
+        """Write a CSV table with one row per point; `kind` is optimum, own or learned."""
         write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
 
     def to_frame(self) -> Any:
-        """Return the same table as a pandas DataFrame."""
+        """Return the table of `save` as a pandas DataFrame."""
         return make_frame(dict(zip(COLUMNS, map(list, zip(*self._rows(), strict=True)), strict=True)))
 
     def _rows(self) -> list[tuple[Any, ...]]:
@@ -158,10 +159,10 @@ class Frontier:
 
 
 def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> Any:
-    """Compute what a limit costs: the best reward for each value of the limit.
+    """Compute the price of a limit: the best reward for each value of the limit.
 
-    A finite model: the exact curve, a `Frontier`. A simulator: policies that are learned one after the other at the
-    limits `at`, each run beginning from the one before, a `LearnedFrontier`.
+    For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the
+    other at the limits `at`, each run starting from the one before; the result is a `LearnedFrontier`.
     """
     if isinstance(problem, Simulator):
         return simulator_frontier(problem, constraint, **how)
@@ -179,13 +180,14 @@ def model_frontier(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Frontier:
-    """What the limits of a problem cost: the optimum at `points` values of one limit, or of κ.
+    """Compute the price of the limits of a finite model: the optimum at `points` values of one limit, or of κ.
 
     constraint  which limit varies over "b", by index or name; the first unless given
-    learned     at so many limits along the curve, `solve` learns a policy, which is certified
-    progress    is called with how many of the points are done, and of how many
-    executor    who computes the points that do not depend on each other; threads of this process unless given
-    Raises `InfeasibleError` when the problem's own limits cannot be met.
+    learned     number of limits along the curve at which `solve` also learns a policy, which is certified
+    progress    is called with the number of finished points and the total
+    executor    computes the points that do not depend on each other; threads of this process unless given
+
+    Raises `InfeasibleError` if the problem's own limits cannot be met.
     """
     check_model(cmdp)
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
@@ -218,7 +220,7 @@ def model_frontier(
 def check_arguments(
     cmdp: CMDP, constraint: int | str | None, *, over: str = "b", points: int = 21, learned: int = 0
 ) -> int | None:
-    """The index of the limit that varies, None over κ; or an error that names the argument."""
+    """Return the index of the limit that varies, None over κ; raise InputError that names a wrong argument."""
     if over not in get_args(Over):
         raise InputError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}")
     for name, value, least in (("points", points, 2), ("learned", learned, 0)):
@@ -254,7 +256,7 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """Return the size of J_g of the varied constraint; if all limits are tightened, the smallest."""
+        """The size of J_g of the varied constraint; if all limits are tightened, the smallest size."""
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
@@ -265,8 +267,9 @@ class _Curve:
         return self.point(min(bottom, last.limit)), last
 
     def _last(self, top: float) -> Point:
-        """The last limit that can be met, less a hair: on it the feasible policies have no interior, and a solver no
-        firm ground.
+        """Return the point slightly below the largest limit that can be met.
+
+        At that limit itself the set of feasible policies has no interior, where solvers are unreliable.
         """
         for hair in HAIRS:
             last = self.point(top - hair * self.scale)
@@ -276,14 +279,18 @@ class _Curve:
 
 
 def _even(first: Point, last: Point, points: int) -> list[float]:
-    """The evenly spaced limits between the ends; with those they are the first half of all points."""
+    """Return the evenly spaced limits between the ends;
+    together with the ends they are the first half of all points.
+    """
     n = (points + 1) // 2 - 1
     return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
 
 
 def _most_telling(done: list[Point]) -> float:
-    """Where the curve is known least. Between two points it lies above the chord and below both tangents, whose slopes
-    are −λ; they cross at a kink if there is only one. If all of it is known, the middle of the widest gap.
+    """Return the limit at which the curve is least known, or the middle of the widest gap if it is known everywhere.
+
+    Between two points the curve lies above the chord and below both tangents, whose slopes are −λ. The tangents
+    cross at the kink if there is only one.
     """
     crossings = [_crossing(p, q) for p, q in pairwise(done)]
     height, x = max(crossings)
@@ -294,7 +301,7 @@ def _most_telling(done: list[Point]) -> float:
 
 
 def _crossing(p: Point, q: Point) -> tuple[float, float]:
-    """How high above the chord the tangents at p and q cross, and where."""
+    """Return how far above the chord the tangents at p and q cross, and at which limit."""
     width, drop = q.limit - p.limit, p.J_r - q.J_r
     if not q.lam > p.lam:
         return 0.0, p.limit
@@ -304,12 +311,12 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 
 def _largest(cmdp: CMDP, i: int) -> float:
-    """max J_gi under the other limits, as proven of a policy."""
+    """Return max J_gi under the other limits, as a proven lower bound for a policy."""
     return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
-    """The largest J_gi among the policies that are best without limit i, the others kept."""
+    """Return the largest J_gi among the policies that are best without limit i, under the other limits."""
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.

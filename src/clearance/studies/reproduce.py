@@ -1,4 +1,4 @@
-"""Published experiments, run again: `clearance reproduce bai2023`."""
+"""Reproduce published experiments: `clearance reproduce bai2023`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FEASIBLE_KAPPA = 0.01  # a quarter of the Slater margin 0.0411 of the class
 
 
 class Setting(NamedTuple):
-    """One line of the table: a κ and a form of the SGD."""
+    """One line of the table: a κ and a variant of the SGD."""
 
     label: str
     kappa: float
@@ -48,7 +48,9 @@ SETTINGS = (
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """All seeds of one setting: J [seeds, K, 2] exact, λ^K [seeds], environment steps and seconds per run."""
+    """The runs of one setting with all seeds:
+    exact J [seeds, K, 2], λ^K [seeds], environment steps and seconds per run.
+    """
 
     setting: Setting
     J: Array
@@ -58,13 +60,13 @@ class Runs:
 
     @property
     def averages(self) -> Array:
-        """Running averages over iterates [seeds, K, 2], as plotted in the paper."""
+        """The running averages over iterates [seeds, K, 2], as plotted in the paper."""
         return np.stack([running_average(J) for J in self.J])
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The whole reproduction, with the truth beside it."""
+    """The whole reproduction, with the exact optimum and Slater margin for comparison."""
 
     cmdp: CMDP
     class_optimum: float
@@ -99,7 +101,7 @@ class Study:
         }
 
     def published_columns(self) -> list[dict[str, float | str]]:
-        """Return the paper's own figures at the same k, from its 40 runs."""
+        """Return the paper's own results at the same k, from its 40 runs."""
         K = self.runs[0].J.shape[1]
         return [
             {
@@ -115,7 +117,7 @@ class Study:
         ]
 
     def finding(self) -> str:
-        """Return what the run shows about the paper's own choice of κ."""
+        """Return a sentence about the paper's choice of κ: it exceeds the Slater margin."""
         return (
             f"κ = 0.5 (body) and κ = 1 (appendix) both exceed the Slater margin of the paper's own instance: "
             f"max J_g = {self.slater:.4f} over all policies, {self.class_slater:.4f} in the class of its 35 features. "
@@ -124,7 +126,9 @@ class Study:
 
 
 class Published(NamedTuple):
-    """Curves of the paper: k [n], running averages of J_r and of the violation −J_g [n], their sd or None."""
+    """Curves of the paper: k [n], running averages of J_r and of the violation −J_g [n],
+    and their standard deviations or None.
+    """
 
     label: str
     kappa: float
@@ -172,7 +176,9 @@ def run_bai2023(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Study:
-    """The experiment of Bai et al. 2023 on its one instance, with Algorithm 1 as the paper proves it; η₁ = η₂ = 0.1."""
+    """Run the experiment of Bai et al. 2023 on its one instance, with Algorithm 1 in the form that is proven;
+    η₁ = η₂ = 0.1.
+    """
     if seeds < 1:
         raise InputError(f"seeds must be a whole number ≥ 1, got {seeds}")
     began = time.perf_counter()

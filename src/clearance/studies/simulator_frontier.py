@@ -1,8 +1,8 @@
 """The price of safety on a simulator: policies that are learned and certified at several limits, one after the other.
 
-Each run begins from the policy, the multipliers and the critics of the run before (`init` of `solve`), from the loosest
-limit to the strictest: what was learned of the task stays, and only the distance from the limit is new. Nothing is
-known of policies between the points, or of better ones at them: this is a lower bound of the frontier.
+Each run starts from the policy, the multipliers and the critics of the run before (`init` of `solve`), from the loosest
+limit to the strictest, so it keeps the knowledge of the task and adapts only to the new limit. Nothing is known about
+policies between the points, or about better ones at them: the result is a lower bound of the frontier.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FIRST = 2.0  # the first run has so many times the budget of each run after it
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedFrontier:
-    """Rewards of learned policies against one limit of a simulator.
+    """The rewards of learned policies against one limit of a simulator.
 
-    name, cost    of the constraint whose limit varies, and whether it is a cost
-    limit         [n] as its user writes it, in the order of the runs: the loosest first
-    J_r, value    [n] estimated reward, and estimated value of the constraint as its user writes it
+    name, cost    the name of the constraint whose limit varies, and whether it is a cost
+    limit         [n] the limits as the user writes them, in the order of the runs: the loosest first
+    J_r, value    [n] estimated reward, and estimated value of the constraint as the user writes it
     certified     [n] whether the policy is CERTIFIED at that limit and at all others
     certificates, policies, env_steps  of each run
     """
@@ -53,7 +53,9 @@ class LearnedFrontier:
         return f"<LearnedFrontier: J_r over the limit of {visible(self.name)}; {points}>"
 
     def plot(self) -> Any:
-        """Return a matplotlib figure: the reward of the learned policies; those that are not certified are hollow."""
+        """Return a matplotlib figure with the reward of the learned policies;
+        markers of those not certified are hollow.
+        """
         fig, ax = load_pyplot().subplots(figsize=(5.6, 3.6), layout="constrained")
         ax.plot(self.limit, self.J_r, color=SKY, linewidth=1.2)
         for certified, face in ((True, GREEN), (False, "none")):
@@ -68,7 +70,7 @@ class LearnedFrontier:
         return finish_figure(fig)
 
     def save(self, path: str | Path) -> None:
-        """Write a table with one row per limit (.csv)."""
+        """Write a CSV table with one row per limit."""
         words = [c.verdict for c in self.certificates]
         rows = zip(self.limit.tolist(), self.J_r.tolist(), self.value.tolist(), words, self.env_steps, strict=True)
         write_csv(path, ("limit", "J_r", "value", "verdict", "env_steps"), [list(row) for row in rows])
@@ -90,11 +92,12 @@ def simulator_frontier(
     """Learn and certify one policy at each limit.
 
     constraint  which limit varies, by index or name; the first unless given
-    at          the limits, as their user writes them
-    budget      environment steps of each run; the first one, which begins from nothing, has twice as many
-    init        what the first run begins from, as in `solve`
+    at          the limits, as the user writes them
+    budget      environment steps of each run; the first one has twice as many, unless `init` is given
+    init        the policy or run from which the first run starts, as in `solve`
     out         a folder: each run is written to a run folder in it
-    progress    is called with how many of the runs are done, and of how many
+    progress    is called with the number of finished runs and the total
+
     Each certificate holds at level delta on its own.
     """
     from clearance.runs.solve import solve  # the worlds: only who learns waits for them
@@ -131,7 +134,7 @@ def simulator_frontier(
 
 
 def constraint_index(names: Sequence[str], constraint: int | str | None) -> int:
-    """A name first, since a name may be a number; then an index; the first unless given."""
+    """Return the index of a constraint, given by name, or by index (as a number or text); the first unless given."""
     found = find_name(constraint, names) if isinstance(constraint, str) else None
     if found is not None:
         return list(names).index(found)

@@ -1,11 +1,11 @@
-"""sweep: solve every point of a grid into its own run folder, on any executor, and write a table of the results.
+"""Solve every point of a grid into its own run folder, on any executor, and write a table of the results.
 
-A run folder that says `done` is the record that its point is finished: rows of the table are read from there, so that
+A run folder with the status `done` is the record that its point is finished. Rows of the table are read from there, so
 nothing is lost or counted twice, even if workers fail and jobs are repeated. An unfinished point resumes from its
 checkpoint.
 
-Workers that see the grid's folder (it has a token) write there. For others the run folder travels through the object
-store, and is written here.
+Workers that can see the grid's folder (they recognise it by a token) write there. For other workers the run folder is
+sent through the object store and written by this process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SELDOM = 1.0  # seconds between two writings of the table
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """What a sweep has found: rows of the table, one for each point that has ended; their run folders are in `folder`.
+    """The result of a sweep: rows of the table, one for each point that has ended; their run folders are in `folder`.
 
     rows  point, folder, the values on the axes, status (done, infeasible, undecided or failed), verdict, J_r, J_g,
           slack, gap, env_steps, seconds, message
@@ -81,8 +81,9 @@ def sweep(
     grid      axes: {name: values}; names and values are those of the flags of `clearance solve`, and `problem`
     settings  flags that are the same at every point: method="cnpgpd", K=500
     executor  where the points are solved: threads of this process unless given, or `clearance.Ray(…)`
-    Called again with the same `out`, and nothing else, it resumes: what is finished is not computed again. Code that
-    the grid names (a factory, constraints, a method of your own) must then be named again.
+
+    If it is called again with the same `out` alone, it resumes: finished points are not computed again. Code that
+    the grid names (a factory, constraints, your own method) must then be named again.
     """
     out = Path(out).absolute()
     asked = None if problem is None and grid is None and not settings else _asked(problem, grid or {}, settings, out)
@@ -98,7 +99,7 @@ def perform(
     progress: Callable[[int, int], None] | None,
     cmdp: CMDP | None = None,
 ) -> Sweep:
-    """Run the grid that is asked for, or the one in the folder, or what is left of it."""
+    """Run the grid `asked`, or resume the one stored in the folder."""
     out = out.absolute()
     if asked is not None and cmdp is None and not (out / "grid.json").exists():
         _checked(asked)  # what cannot be run is not started
@@ -114,7 +115,7 @@ def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[s
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
-    """Return all points, whose settings are right one by one and together, and the models among the problems."""
+    """Return all points, after checking their settings, and the models among the problems."""
     found = {text: load_model_or_none(text) for text in grid.problems}
     models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
     for point in points:
@@ -132,7 +133,9 @@ def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
 
 
 class Found(NamedTuple):
-    """What a worker says of a point: its status, and the files of the run folder where it has no access to ours."""
+    """The result that a worker reports for a point:
+    its status, and the files of the run folder if it cannot write ours.
+    """
 
     status: str
     message: str = ""
@@ -141,7 +144,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """One point of the grid in `home`, wherever it is run."""
+    """The job that solves one point of the grid in the folder `home`, on any worker."""
 
     home: str
     token: str
@@ -176,7 +179,7 @@ class Work:
         return False
 
     def _solved(self, point: Point, folder: Path) -> Found:
-        """Start or resume the point; a worker that was given up may still hold the folder for a moment."""
+        """Start or resume a point; wait if a worker that was given up still holds the folder."""
         deadline = time.monotonic() + WAIT
         while True:
             try:
@@ -194,7 +197,7 @@ class Work:
 
 
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
-    """Run a point in its folder, or what is left of it."""
+    """Solve a point in its folder, or resume it if it was started before."""
     model = models.get(spec.problem or "")
     problem: Any = spec.load_problem() if model is None else restate(model, str(spec.problem), spec.environment)
     how: dict[str, Any] = {"checkpoint_every": every, "progress": _stop}
@@ -209,7 +212,7 @@ def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every
 
 
 def _stop(*_: object) -> None:
-    """Between iterations: the run saves itself and ends."""
+    """Raise KeyboardInterrupt between iterations if the sweep should stop, so that the run saves its state and ends."""
     if should_stop():
         raise KeyboardInterrupt
 
@@ -221,7 +224,7 @@ def is_done(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Everything in a run folder but its lock."""
+    """Return all files in a run folder except its lock."""
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "lock"]
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
 
@@ -254,7 +257,7 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """Return what became of a point; its folder written here if it came along."""
+    """Return the result of a point; if its files were sent along, write them to its folder."""
     try:
         found: Found = outcome.result()
     except SolverError as e:  # its workers died
@@ -265,7 +268,9 @@ def _settled(out: Path, point: Point, outcome: Any) -> Found:
 
 
 def _written(folder: Path, files: dict[str, bytes]) -> None:
-    """A run folder from elsewhere, as a whole or not at all; what was there of the same point is replaced."""
+    """Write a run folder that was received from a worker, atomically;
+    an earlier folder of the same point is replaced.
+    """
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     try:
         for name, data in files.items():

@@ -1,4 +1,6 @@
-"""The folder of a grid: what is asked (`grid.json`), which models (`problems.json`), one run folder for each point."""
+"""The folder of a grid: the grid (`grid.json`), hashes of its models (`problems.json`),
+and one run folder for each point.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[
 
 
 def _check_given_again(out: Path, stored: Grid, asked: Grid | None) -> None:
-    """What is given again agrees, and code is named again: it is never imported because a folder says so."""
+    """Raise InputError if settings given again differ from the stored grid, or if its code is not named again.
+
+    Code is never imported just because a folder names it.
+    """
     differs = None if asked is None else asked.differs_from(stored)
     if differs is not None:
         raise InputError(f"{out}: holds another grid ({differs} differs); give that one, or choose another folder")
@@ -75,7 +80,9 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
 
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
-    """Check that the models are those that the grid began with: a file may have changed."""
+    """Raise InputError if a model differs from the one with which the grid was started,
+    since a file may have changed.
+    """
     now = {text: world_of(cmdp).describe().identity for text, cmdp in problems.items()}
     path = Inside(out, "problems.json")
     if not exists_inside(path):

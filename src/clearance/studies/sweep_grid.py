@@ -2,10 +2,10 @@
 
     seed=0:10            0, 1, …, 9
     kappa=0,.01,auto     three values
-    kappa=.1,.2;.3,.4    two values that have commas themselves
-    method=cnpgpd,crpo   whatever is a flag of solve; and problem
+    kappa=.1,.2;.3,.4    two values that contain commas
+    method=cnpgpd,crpo   any flag of solve, or problem
 
-All values are texts, as the command line takes them: `RunSpec` says what they mean.
+All values are texts, as on the command line; `RunSpec` interprets them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Point(NamedTuple):
 
     @property
     def spec(self) -> RunSpec:
-        """The run; an error names the setting that is wrong."""
+        """The specification of the run; raises InputError that names a wrong setting."""
         flags = {name: text for name, text in self.settings.items() if name != "problem"}
         return RunSpec.from_flags(self.settings["problem"], flags)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Axes {name: values}, the last varies fastest; and what is the same at every point."""
+    """Axes {name: values}, of which the last varies fastest, and the settings that are the same at every point."""
 
     axes: dict[str, tuple[str, ...]]
     fixed: dict[str, str]
@@ -64,22 +64,22 @@ class Grid:
         return math.prod(len(values) for values in self.axes.values())
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return the values that a setting takes somewhere in the grid."""
+        """Return all values that a setting takes in the grid."""
         return self.axes.get(name, (self.fixed[name],) if name in self.fixed else ())
 
     def code(self) -> list[tuple[str, str]]:
-        """Return the problems, methods and constraints that are code of the user's own: (name, text)."""
+        """Return (name, text) of the problems, methods and constraints that are the user's own code."""
         found = [(name, text) for name in CODE for text in self.values(name)]
         return [(n, text) for n, text in found if (names_code(text) if n == "problem" else is_code(text))]
 
     def differs_from(self, stored: Grid) -> str | None:
-        """Return the first setting given here that the stored grid has otherwise."""
+        """Return the first setting given here that has another value in the stored grid; None if there is none."""
         ours, theirs = ({**grid.axes, **grid.fixed} for grid in (self, stored))
         return next((name for name, value in ours.items() if theirs.get(name) != value), None)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The problems; a grid that is started needs one."""
+        """The problems of the grid; raises InputError if there is none."""
         found = self.values("problem")
         if not found:
             raise InputError("PROBLEM is missing: give one, or --grid problem=…")
@@ -98,7 +98,7 @@ class Grid:
 
     @classmethod
     def of(cls, axes: Mapping[str, Iterable[Any]], fixed: Mapping[str, Any]) -> Grid:
-        """From values of any kind."""
+        """Return a grid from values of any type."""
         made = {name: tuple(_text(name, v) for v in _listed(name, values)) for name, values in axes.items()}
         same = {name: _text(name, value) for name, value in fixed.items()}
         # A grid may be resumed from elsewhere: files are named from the root.
@@ -107,7 +107,7 @@ class Grid:
 
 
 def axis(text: str) -> tuple[str, tuple[str, ...]]:
-    """`name=values` of --grid."""
+    """Return the name and the values of an axis from the text `name=values` of --grid."""
     name, equals, values = text.partition("=")
     if not (equals and name and values):
         raise InputError(f"--grid must be NAME=VALUES as seed=0:10 or kappa=0,.01, got {text!r}")
@@ -115,7 +115,7 @@ def axis(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def texts(values: str) -> tuple[str, ...]:
-    """Return the values of an axis.
+    """Return the values of an axis from their text.
 
     >>> texts("0:10:4"), texts("0,.01"), texts(".1,.2;.3,.4")
     (('0', '4', '8'), ('0', '.01'), ('.1,.2', '.3,.4'))
@@ -149,7 +149,9 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def from_toml(path: str) -> Grid:
-    """Return a grid in a file: settings at the top, a table [grid] of the axes, each a list or a text as for --grid."""
+    """Read a grid from a TOML file: settings at the top, and a table [grid] of axes,
+    each a list or a text as for --grid.
+    """
     try:
         with open(path, "rb") as f:
             text = f.read(LARGEST + 1)

@@ -1,4 +1,4 @@
-"""The table of a grid: one row for each point that has ended, read from its run folder; as CSV and as JSON."""
+"""The table of a grid, as CSV and JSON: one row for each point that has ended, read from its run folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = ("status", "verdict", "J_r", "smallest_slack", "gap", "env_steps", "se
 
 
 def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
-    """Return the row of a point that has ended so."""
+    """Return the row of a point that has ended with this status."""
     begin = {"point": point.number, "folder": point.name, **point.values, "status": status}
     if status != "done":
         return begin | {"message": message}
@@ -37,7 +37,7 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
 
 
 def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, dict[str, Any]]:
-    """Return the rows of points that were finished before."""
+    """Return the rows of points that were finished earlier."""
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
@@ -47,7 +47,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
 
 
 def _old(out: Path) -> dict[int, dict[str, Any]]:
-    """Return the rows of the table as it is on the disk: those of points that left no folder are nowhere else."""
+    """Return the rows of the table on disk, since points without a run folder are recorded nowhere else."""
     try:
         rows = load_json(Inside(out, "table.json"), SCHEMA, LARGEST)["rows"]
         return {int(r["point"]): r for r in rows if isinstance(r["status"], str)}

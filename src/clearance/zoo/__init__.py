@@ -1,4 +1,4 @@
-"""Models with a known definition and, where the docstring says so, a known optimum."""
+"""Ready-made problems with a published or stated definition; the optimum is known where the docstring says so."""
 
 from collections.abc import Callable
 from functools import partial
@@ -75,7 +75,7 @@ ABOUT = {
 
 
 def about(name: str) -> str:
-    """Return what a zoo problem is, in a few words."""
+    """Return a short description of a zoo problem."""
     return ABOUT[name]
 
 

@@ -1,4 +1,4 @@
-"""Garnet models: sparse random MDPs of any size, the usual yardstick for solvers."""
+"""Garnet models: sparse random MDPs of any size, the usual benchmark for solvers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ def garnet(
     level: float = 0.55,
     seed: int = 0,
 ) -> CMDP:
-    """Every pair (s, a) leads to `successors` states drawn at random (with repetition), with U(0,1) weights normalised;
-    r and g are U(0,1); ρ uniform; J_gi ≥ level/(1−γ) for all i.
+    """Return a sparse random CMDP in which every pair (s, a) leads to `successors` random states (with repetition).
 
-    After Archibald, McKinnon, Thomas 1995 (who named them). A policy that looks at r alone has J_g near 0.5/(1−γ), one
-    that looks at g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for I ≤ 3.
+    The transition weights are U(0,1), normalised; r and g are U(0,1); ρ is uniform; the limits are J_gi ≥ level/(1−γ).
+
+    These models were named by Archibald, McKinnon and Thomas (1995). A policy that maximises r alone has J_g near
+    0.5/(1−γ), one that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for
+    I ≤ 3.
     """
     rng = np.random.default_rng(seed)
     n = S * A

@@ -23,17 +23,19 @@ def grid_obstacles(
     seed: int = 0,
     gamma: float = 0.99,
 ) -> CMDP:
-    """From one corner of a grid to the other, over few obstacles. P is sparse: `size` may be in the hundreds.
+    """Return a grid to cross from one corner to another while hitting few obstacles.
 
-    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes in
-    one of the other three directions; off the grid means staying. Start bottom left; the goal, top right, ends the
-    episode (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn once from `seed`;
-    obstacles can be crossed. Start and goal are free.
+    P is sparse: `size` may be in the hundreds.
+
+    State: a cell, row · size + column. Actions 0..3: up, right, down, left; with probability `slip` the step goes
+    in one of the other three directions; a step off the grid stays in place. The start is bottom left; the goal,
+    top right, ends the episode (absorbing, zero signals). A cell is an obstacle with probability `density`, drawn
+    once from `seed`; obstacles can be crossed. Start and goal are free.
 
         r = −1 per step, + 1000 on reaching the goal,   cost = 1 per step that ends on an obstacle
 
     Source: Chow, Nachum, Duenez-Guzman and Ghavamzadeh 2018, section 5: 25 × 25, density 0.3, limit 5. The corners,
-    what a slip does, γ = 0.99 and seed 0 are this library's.
+    the effect of a slip, γ = 0.99 and seed 0 are choices of this library.
     """
     S, goal, start = size**2, size - 1, size * (size - 1)
     blocked = obstacles(size, density, seed)
@@ -48,17 +50,17 @@ def grid_obstacles(
 
 
 def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
-    """1 where a cell of the grid with obstacles is one [size²]; never at start and goal."""
+    """Return the obstacles of the grid [size²]: 1 for an obstacle, else 0; start and goal are always free."""
     blocked = (np.random.default_rng(seed).random((size, size)) < density).astype(float)
     blocked[-1, 0] = blocked[0, -1] = 0.0
     return blocked.ravel()
 
 
 def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
-    """The grid of Sutton and Barto, example 3.5, with three utilities that want other cells than the reward does.
+    """Return the grid of Sutton and Barto, example 3.5, with three utilities that conflict with the reward.
 
-    5 × 5 cells, s = 5 · row + column; actions 0..3: up, right, down, left. Off the grid: stays, r = −1. From A = 1
-    every action goes to A' = 21 with r = 10, from B = 3 to B' = 13 with r = 5; else r = 0. γ = 0.9, ρ uniform.
+    5 × 5 cells, s = 5 · row + column; actions 0..3: up, right, down, left. A step off the grid stays, with r = −1. From
+    A = 1 every action goes to A' = 21 with r = 10, from B = 3 to B' = 13 with r = 5; else r = 0. γ = 0.9, ρ uniform.
 
         u₁ = 1 at 3, .1 at 1;   u₂ = .7 at 0, .2 at 4;   u₃ = .5 at 21, 1.5 at 13;   b = (1.5, .85, 2.7)
 

@@ -1,4 +1,4 @@
-"""Inventory with a service level."""
+"""An inventory problem with a service level."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ DEMAND = (0.3, 0.2, 0.2, 0.2, 0.05, 0.05)
 def inventory(
     capacity: int = 5, *, fill_rate: float = 0.95, demand: Sequence[float] = DEMAND, gamma: float = 0.95
 ) -> CMDP:
-    """Return a shop that reviews its stock every period, and may lose only a small share of its customers.
+    """Return a shop that reviews its stock every period and may lose only a small share of the demand.
 
-    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; what does not fit is
-    not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales min(y, D); unmet demand is lost;
-    next stock (y − D)⁺.
+    State: stock x = 0..M (M = `capacity`, 5) before ordering. Action: units to order, a = 0..M; units that do not
+    fit are not ordered, so y = min(x + a, M) is on the shelf when the demand D comes. Sales are min(y, D); unmet
+    demand is lost; the next stock is (y − D)⁺.
 
         r = 8 E min(y, D) − (4 + 2(y − x)) 1{y > x} − y          revenue − ordering − holding
         cost = E (D − y)⁺,   limit = (1 − fill_rate) · E D / (1−γ)
 
-    Σ_t γ^t E D = E D / (1−γ) whatever the policy does, so the limit says: at most the share 1 − `fill_rate` of all
-    (discounted) demand is lost. Demand 0..5 with probabilities (.3, .2, .2, .2, .05, .05). The shop opens empty.
+    Σ_t γ^t E D = E D / (1−γ) for every policy, so the limit says: at most the share 1 − `fill_rate` of all (discounted)
+    demand is lost. Demand 0..5 has the probabilities (.3, .2, .2, .2, .05, .05). The shop opens empty.
 
     Known: for a price λ of a lost sale the problem is an inventory problem with fixed ordering cost, so its policy is
     of type (s, S): order up to S when the stock is below s. The constrained optimum mixes two of them.
 
     Costs, revenue and the form: Puterman 1994, section 3.2. Capacity 5 and this demand: Bura et al. 2022
-    (DOPE). The service level, γ = 0.95 and the empty start are this library's.
+    (DOPE). The service level, γ = 0.95 and the empty start are choices of this library.
     """
     p, S = np.asarray(demand, float), capacity + 1
     x, a, D = np.ogrid[:S, :S, : len(p)]

@@ -1,4 +1,4 @@
-"""Maintenance: replace a machine before it breaks."""
+"""A maintenance problem: replace a machine before it breaks."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def maintenance(
     price: float = 5.0,
     gamma: float = 0.95,
 ) -> CMDP:
-    """Return a machine that wears, earns less when worn, and may break down only so often.
+    """Return a machine that wears, earns less when worn, and has a limit on its breakdowns.
 
     State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
     machine that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability
-    `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced whatever
-    the action.
+    `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced under
+    either action.
 
         r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken one
         cost = (i + 1)²/(10 n²) running, 0 else (a breakdown),   limit = breakdowns / (1−γ)
 
-    Starts new.
+    The machine is new at the start.
 
     Known: income falls and the risk of the next state rises with i (stochastically monotone), so for any price of a
     breakdown the optimum is a control limit: replace from some condition on. The constrained optimum is randomised in
     at most one condition, between two neighbouring control limits.
 
-    Source: Derman 1963 (control limit rules); Puterman 1994, section 4.7. The numbers are this library's.
+    Source: Derman 1963 (control limit rules); Puterman 1994, section 4.7. The numbers are choices of this library.
     """
     n, S = conditions, conditions + 1
     i = np.arange(n)

@@ -1,4 +1,4 @@
-"""Queues: service rates under a power budget, and flow control under a holding cost."""
+"""Queue models: service rates under a power budget, and admission control under a holding cost."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def queue_power(
     rates: Sequence[float] = RATES,
     gamma: float = 0.98,
 ) -> CMDP:
-    """One server whose speed costs power: the shortest queue that a power budget allows.
+    """Return a queue whose server needs more power at higher speed: keep it short within a power budget.
 
-    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q ∈ {.2, .4, .6, .8}. In a step, with
-    probability p = .2 a customer arrives (is lost when x = L), with probability q one leaves (if x > 0), else nothing
-    happens; p + q ≤ 1, so one event per step.
+    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q ∈ {.2, .4, .6, .8}. In a step,
+    with probability p = .2 a customer arrives (and is lost when x = L), with probability q one leaves (if x > 0),
+    else nothing happens; p + q ≤ 1, so there is at most one event per step.
 
         r = −x,   cost = q³,   limit = power / (1−γ):  (1−γ) E Σγ^t q_t³ ≤ power
 
-    The server draws its power with an empty queue too. Starts with x customers with probability ∝ .9^x.
+    The server also draws power when the queue is empty. The start has x customers with probability ∝ .9^x.
 
     Known: with a price λ of power the best rate does not decrease with x, so the constrained optimum is a staircase in
-    x, randomised in at most one state. (The full buffer may differ: there a customer lost shortens the queue for free.)
+    x, randomised in at most one state. (The full buffer may differ: there a lost customer shortens the queue for free.)
 
     Source: de Farias and Van Roy 2003; there the price is given, r = −x − 60 q³, and the buffer is 49,999. The budget,
-    L = 50 and the start are this library's.
+    L = 50 and the start are choices of this library.
     """
     q, S = np.asarray(rates, float), buffer + 1
     x, a = np.ogrid[:S, : len(q)]
@@ -49,20 +49,20 @@ def queue_power(
 
 
 def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6) -> CMDP:
-    """Flow control: the most throughput for which the mean queue stays short, in the long run (criterion: average).
+    """Return a queue with admission control: the largest throughput with a short mean queue (criterion: average).
 
     State: customers x = 0..L (L = `buffer`, 20). Action: 0 refuse, 1 admit. In a step a customer comes with probability
     p = .7, and joins if admitted and x < L; a service ends with probability μ = .6 if x > 0; both may happen.
 
         r = p 1{admit, x < L} (customers admitted),   cost = x,   limit = holding
 
-    Starts empty.
+    The queue is empty at the start.
 
     Known: the optimum admits below one threshold and refuses above it, is randomised in at most one state (the
     threshold), and the constraint is tight if admitting everybody would break it.
 
     Source: Lazar 1983 (continuous time, networks); in discrete time, with the theorem by Lagrangian arguments from the
-    discounted problem: Ma 1988 (thesis with Makowski). The numbers are this library's.
+    discounted problem: Ma 1988 (thesis with Makowski). The numbers are choices of this library.
     """
     return _flow_control(buffer, arrival, service, holding, criterion="average")
 
@@ -70,9 +70,9 @@ def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, servi
 def lazar_discounted(
     buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
 ) -> CMDP:
-    """Flow control as in `lazar`, with discounted sums: limit = holding / (1−γ).
+    """Return the queue of `lazar` with discounted sums: limit = holding / (1−γ).
 
-    In the long run more customers wait than `holding`: the first steps, from an empty queue, count most.
+    In the long run more than `holding` customers wait, since the first steps, from an empty queue, count most.
     """
     return _flow_control(buffer, arrival, service, holding / (1 - gamma), gamma=gamma)
 

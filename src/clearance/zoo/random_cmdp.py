@@ -1,4 +1,4 @@
-"""Random CMDPs: the paper's instance, its recipe at any seed and size, and the instances of Ding et al."""
+"""Random CMDPs: the instance of Bai et al. (2023), its recipe at any seed and size, and the instances of Ding et al."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def random_cmdp(
     high: float = 0.29,
     b: float = 0.0,
 ) -> CMDP:
-    """The recipe of Bai et al. 2023 ("Evaluation Details"): P ~ U(0,1), rows normalised; r ~ U(0,1); g ~ U(low, high);
-    ρ uniform. Draw order P, r, g as in the published script, so that seed 10 is the paper's own instance.
+    """Return a random CMDP by the recipe of Bai et al. 2023 ("Evaluation Details").
+
+    P ~ U(0,1), rows normalised; r ~ U(0,1); g ~ U(low, high); ρ uniform. P, r, g are drawn in this order, as in the
+    published script, so that seed 10 gives the paper's own instance.
     """
     rng = np.random.RandomState(seed)  # the published instances were drawn with it
     P = rng.uniform(size=(S * A, S))
@@ -30,12 +32,14 @@ def random_cmdp(
 
 
 def bai2023() -> CMDP:
-    """Return the one instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
+    """Return the instance behind the figures of Bai et al. 2023: seed 10, |S| = 10, |A| = 5, γ = 0.8, b = 0."""
     return random_cmdp(10)
 
 
 def bai2023_policy() -> SoftmaxPolicy:
-    """Its d = 35 features: one-hot for the first 35 pairs (s, a), zero for the others, so that states 0..6 are tabular
+    """Return the policy class of `bai2023`, with d = 35 features.
+
+    They are one-hot for the first 35 pairs (s, a) and zero for the others, so that states 0..6 have a tabular
     softmax and states 7, 8, 9 stay uniform for ever.
     """
     return linear_softmax(np.eye(50, 35).reshape(10, 5, 35))

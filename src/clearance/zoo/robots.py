@@ -1,6 +1,6 @@
 """Tasks on Gymnasium's own environments: robots with a speed limit, and CRPO's CartPole and Acrobot.
 
-They need no Safety-Gymnasium. Signals are per step, limits per episode and undiscounted:
+They do not need Safety-Gymnasium. Signals are per step, limits per episode and undiscounted:
 
     maximise E Σ_{t<H} r_t   subject to   E Σ_{t<H} cost_i,t ≤ limit_i
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Robot(NamedTuple):
-    """A Gymnasium id, and the speed above which a step costs 1: along x, or in the plane."""
+    """A Gymnasium id, and the speed (along x, or in the plane) above which a step costs 1."""
 
     id: str
     threshold: float
@@ -44,7 +44,7 @@ STILL = 1  # Acrobot's action without torque
 
 
 def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: int = 8, processes: int = 0) -> Gym:
-    """Run, but not too fast: at most `limit` of `horizon` steps above the robot's speed threshold, on average.
+    """Return the task of running with a speed limit: on average, at most `limit` of `horizon` steps above a threshold.
 
     robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d
     processes  0: all environments in this process;  p: in p side processes
@@ -64,7 +64,7 @@ def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: 
 
 
 def too_fast(threshold: float, *, planar: bool = False) -> Callable[[Any, Any, Any, Any], float]:
-    """Cost 1 for a step above the threshold."""
+    """Return a cost function that is 1 for a step above the threshold, else 0."""
 
     def cost(obs: Any, action: Any, after: Any, info: Any) -> float:
         speed = info["x_velocity"]
@@ -76,7 +76,7 @@ def too_fast(threshold: float, *, planar: bool = False) -> Callable[[Any, Any, A
 
 
 def robot_env(robot: str) -> Any:
-    """The environment alone, with `info["cost"]` = {"speed": 0 or 1}: for other libraries, and for side processes."""
+    """Return the environment with `info["cost"]` = {"speed": 0 or 1}, for other libraries and for side processes."""
     import gymnasium
 
     task = _robot(robot)
@@ -93,10 +93,10 @@ def robot_env(robot: str) -> Any:
 
 
 def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
-    """Balance a pole with the cart outside five zones and the pole within 6° (Xu et al. 2021).
+    """Return CartPole with two costs: the cart in one of five zones, and the pole beyond 6° (Xu et al. 2021).
 
-    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]; each cost is that of the state a step leads to.
-    The limits, 50 steps of 500 each, are this library's.
+    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]; each cost is that of the state after the step.
+    The limits, 50 steps of 500 each, are choices of this library.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
@@ -112,7 +112,9 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 
 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
-    """Swing a double pendulum up; torque costs 1 while θ̇₁ < 0, and the second cost 1 while θ̇₂ < 0 (Xu et al. 2021)."""
+    """Return Acrobot with two costs: 1 for a torque while θ̇₁ < 0,
+    and 1 for a torque while θ̇₂ < 0 (Xu et al. 2021).
+    """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
     def torque(joint: int) -> Callable[[Any, Any, Any, Any], float]:
@@ -125,7 +127,7 @@ def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 5
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """MuJoCo 4 warns about an attribute in Gymnasium's own models, once per model: it cannot be fixed here."""
+    """Suppress a warning of MuJoCo 4 about Gymnasium's own models, which cannot be fixed here."""
     try:
         mujoco: Any = importlib.import_module("mujoco")
     except ImportError:

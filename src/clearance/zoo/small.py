@@ -1,4 +1,4 @@
-"""Small models with a known optimum."""
+"""Small models: two states solved by hand, and a controlled queue."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from clearance.finite.cmdp import CMDP
 
 
 def two_state() -> CMDP:
-    """Two states, solved by hand.
+    """Return a model with two states, solved by hand.
 
     State 0 ("work") earns 1 with action 0 (risky, utility 0) and 0 with action 1 (safe, utility 1); state 1 ("rest")
     earns nothing and has utility 1/2. Either action moves to the other state. ρ = state 0, γ = 1/2, J_g ≥ 1.
 
-    The occupancy of state 0 is (1−γ)/(1−γ²) = 2/3, of state 1 is 1/3, whatever the policy. With p = π(risky | 0):
+    Under every policy, the occupancy of state 0 is (1−γ)/(1−γ²) = 2/3, that of state 1 is 1/3. With p = π(risky | 0):
     J_r = 2 · (2/3) p = 4p/3,  J_g = 2 · ((2/3)(1−p) + (1/3)(1/2)) = 5/3 − 4p/3 ≥ 1  ⇔  p ≤ 1/2.
     So J_r* = 2/3 at p = 1/2, λ* = 1 (reward and utility trade one for one), Slater margin 5/3 − 1 = 2/3.
     """
@@ -27,7 +27,7 @@ def two_state() -> CMDP:
 
 
 def altman_queue() -> CMDP:
-    """Single-server queue with service and flow control, in the long run (Altman 1999, ch. 5; criterion: average).
+    """Return a single-server queue with service and flow control (Altman 1999, ch. 5; criterion: average).
 
     s = 0..4 customers; an action is a service probability a ∈ {.2, .4, .6, .8} and a flow (arrival) probability
     f ∈ {.4, .5, .6, .7}, index 4·i_a + i_f. Up with f(1−a), down with a(1−f), else stay; at 4 only down, with a; at 0
@@ -38,7 +38,7 @@ def altman_queue() -> CMDP:
 
 
 def altman_queue_discounted() -> CMDP:
-    """The queue of `altman_queue` with discounted sums, γ = 1/2, as the CSPDA code states it."""
+    """Return the queue of `altman_queue` with discounted sums, γ = 1/2, as the CSPDA code states it."""
     return _controlled_queue(gamma=0.5)
 
 

@@ -1,4 +1,4 @@
-"""Models from Gymnasium's own transition tables."""
+"""Models made from Gymnasium's own transition tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
 
 
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
-    """FrozenLake (4×4 or 8×8, slippery) with a budget on falling into holes: E Σγ^t 1{enter a hole at t} ≤ budget.
+    """Return FrozenLake (4×4 or 8×8, slippery) with a budget on falls: E Σγ^t 1{enter a hole at t} ≤ budget.
 
     Reward 1 for entering the goal; holes and goal are absorbing with zero signals; the start is state 0.
     """
@@ -26,21 +26,22 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
 
 
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
-    """CliffWalking on slippery ground, with a budget on stepping off the cliff: E Σγ^t 1{fall at t} ≤ falls.
+    """Return CliffWalking on slippery ground, with a budget on falls off the cliff: E Σγ^t 1{fall at t} ≤ falls.
 
     4 × 12 cells, actions 0..3: up, right, down, left. With probability `slip` the step goes to one side of the
-    direction chosen, left or right alike. Who falls is back at the start; the goal ends the episode.
+    chosen direction, left or right with equal probability. After a fall the walk is back at the start; the goal
+    ends the episode.
 
         r = −1 per step,   cost = P(fall | s, a)
 
-    Gymnasium's reward of −100 for a fall is the cost here: a limit says what a penalty can only hint at.
+    Gymnasium's reward of −100 for a fall becomes a cost here, with an explicit limit in place of a penalty.
 
     Known: without a limit the way leads along the edge, the book's "optimal path"; the limit moves it up, to the "safe
     path". At slip 0 nobody falls, and at 2/3, which Gymnasium calls slippery, the safe way is no longer than the
-    other: at both the limit is free.
+    other: in both cases the limit costs nothing.
 
-    Source: Sutton and Barto 2018, example 6.6; Gymnasium's CliffWalking. The budget, slip .05 and γ = 0.99 are this
-    library's.
+    Source: Sutton and Barto 2018, example 6.6; Gymnasium's CliffWalking. The budget, slip .05 and γ = 0.99 are
+    choices of this library.
     """
     env = _make("CliffWalking")
     P, r, rho = gymnasium_table(env, dense=True)
@@ -53,14 +54,16 @@ def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMD
 
 
 def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
-    """Taxi with a quiet street: the cell in row 2, column 3 may be entered only so often, on average over all trips.
+    """Return Taxi with a quiet street: a limit on how often the cell in row 2, column 3 is entered,
+    on average over all trips.
 
-    Rewards as Gymnasium has them: −1 per step, +20 for the passenger delivered, −10 for a pick-up or drop-off out of
-    place. cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way
-    to the stand B; the way round takes four steps more. S = 501 and P is sparse: trips end in one extra state, since
-    the table can also pass through the states in which its trips end (by a way that no trip takes).
+    Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or
+    drop-off. cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the
+    short way to the stand B; the way round takes four steps more. S = 501 and P is sparse: trips end in one extra
+    state, since in the table the states in which trips end can also be passed through (by a way that no trip
+    takes).
 
-    Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are this library's.
+    Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are choices of this library.
     """
     env = _make("Taxi")
     P, r, rho = gymnasium_table(env)
@@ -74,7 +77,7 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
 
 def _make(name: str, **kwargs: Any) -> Any:
-    """Return the newest version of an environment, since versions come and go with Gymnasium's own."""
+    """Make the newest version of an environment, since the available versions change with Gymnasium."""
     try:
         import gymnasium
     except ImportError:

@@ -151,7 +151,7 @@ def roots(make: bool = False) -> Iterator[Path]:
 
 
 def temporary_root() -> Path:
-    """Return the folder in the temporary one that holds this user's caches if no other folder can be written."""
+    """Return this user's cache folder inside the temporary folder, which is used if no other folder can be written."""
     return Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid() if os.name == 'posix' else 'user'}"
 
 

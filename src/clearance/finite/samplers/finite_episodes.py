@@ -72,25 +72,43 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of X, each [1+I], from the bounds of h and of V̂ alone. With the sums rearranged,
+        """The bounds (low, high) of X, each [1+I]. With the sums rearranged,
 
-            X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T),
+            X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t),
 
-        which gives a much shorter range than bounding term by term. Since Σ_{t<T} (γ/q)^t = full·(1 − (γ/q)^T), X
-        is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so every
-        range contains 0. The range also allows for rounding of X, except that sums of terms of one sign keep that
-        sign.
+        which gives a much shorter range than bounding term by term. Since Σ_{0<t<T} (γ/q)^t = full·(γ/q − (γ/q)^T),
+        X − h_0 is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so
+        every range contains 0. The range also allows for rounding of X, except that sums of terms of one sign keep
+        that sign.
         """
-        low, high = self.signal_bounds
-        least, most = np.minimum(self.table.min((0, 1)), 0.0), np.maximum(self.table.max((0, 1)), 0.0)
-        down = np.minimum(np.minimum(low, low - (1 - self.q) * most), 0.0)
-        up = np.maximum(np.maximum(high, high - (1 - self.q) * least), 0.0)
-        lower, upper = np.minimum(self.full * down, self.q * least), np.maximum(self.full * up, self.q * most)
+        ratio, V = self.cmdp.gamma / self.q, self.table
+        (low, high), (down, up) = self.signal_bounds, self._step_bounds
+        least, most = np.minimum(V.min((0, 1)), 0.0), np.maximum(V.max((0, 1)), 0.0)
+        later = np.minimum(ratio * self.full * np.minimum(down, 0.0), self.cmdp.gamma * least)
+        above = np.maximum(ratio * self.full * np.maximum(up, 0.0), self.cmdp.gamma * most)
+        lower, upper = np.minimum(low, 0.0) + later, np.maximum(high, 0.0) + above
         plain = ~self.table.any((0, 1))
         return (
             np.where(plain & (lower == 0), 0.0, lower - self.rounding),
             np.where(plain & (upper == 0), 0.0, upper + self.rounding),
         )
+
+    @property
+    def _step_bounds(self) -> tuple[Array, Array]:
+        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I].
+
+        They are taken over the pairs that a component can visit or, if bounds of h were declared, over all h in them.
+        """
+        rest = (1 - self.q) * self.table
+        if self.declared is not None:
+            low, high = self.declared
+            return low - rest.max((0, 1)), high - rest.min((0, 1))
+        taken, h = self.mixture.pi > 0, np.moveaxis(self.cmdp.h, 0, -1)
+        down, up = np.full(h.shape[-1], np.inf), np.full(h.shape[-1], -np.inf)
+        for own, own_rest in zip(taken, np.broadcast_to(rest, (len(taken), *rest.shape[1:])), strict=True):
+            y = (h - own_rest[:, None])[own]
+            down, up = np.minimum(down, y.min(0)), np.maximum(up, y.max(0))
+        return down, up
 
     @property
     def full(self) -> float:
@@ -184,6 +202,23 @@ class MixtureEpisodes:
     def episode_steps(self) -> float:
         """The expected number of steps of an episode, E T = 1/(1 − q)."""
         return 1 / (1 - self.q)
+
+
+def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Array | float) -> Array:
+    """Return V̂ [S, 1+I], lowered where that raises the lower bound of X; X stays unbiased.
+
+    lowest  the smallest signals [S, 1+I] that the policy can get in each state
+    share   how much of the possible gain is taken [1+I], 0 to 1
+
+    The lower bound of X is that of y = lowest − (1−q) V̂ times a multiple of `full`, or that of V̂. Where y is small, V̂
+    is lowered, at most until both are equal. If such states are visited often, X varies much more.
+    """
+    q = gamma**power
+    many = (gamma / q) / (1 - gamma / q)
+    y = lowest - (1 - q) * V
+    down, both = y.min(0), gamma * lowest.min(0) / (many * (1 - q) + gamma)
+    goal = down + share * np.maximum(both - down, 0.0)
+    return np.where((down < both) & (y < goal), (lowest - goal) / (1 - q), V)
 
 
 @dataclass(frozen=True, eq=False)

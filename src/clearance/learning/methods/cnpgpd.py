@@ -48,7 +48,7 @@ class CNPGPD:
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:
-        """Return η₂ and κ of K iterations, for the bound from the path of λ."""
+        """Return η₂ and κ of K iterations, for `dual.path_bound`."""
         return self.eta2, kappa_value(self.kappa)
 
 

@@ -84,8 +84,7 @@ class NaturalSteps:
         """Return the same method with K and N decided,
         for episodes of `episode` steps and batches of at least `least` steps.
 
-        K is at most what the budget allows, since κ, step sizes and noise are planned for the actual number of
-        iterations.
+        The budget limits K, since κ, step sizes and noise are planned for the actual number of iterations.
 
         rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """

@@ -43,7 +43,7 @@ KEPT = "first", "safe"  # the policies that a course holds
 
 
 class Course(NamedTuple):
-    """The memory of the method beside θ and λ; all entries are arrays.
+    """The memory of the method, in addition to θ and λ; all entries are arrays.
 
     short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
     quiet      how far the noise has been reduced, from 0 to 1;  met  number of batches in a row that kept the margin

@@ -95,7 +95,7 @@ class CriterionWorld(FiniteWorld):
         return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
     def _room_besides(self, slater: float) -> float:
-        """Return the Slater margin over the limits that are positive; a limit of 0 on a cost has no margin.
+        """Return the Slater margin without the limits of 0 on costs, which no policy can meet with a margin.
 
         It is capped by the slack that the stand-in model gives to the limits of 0.
         """

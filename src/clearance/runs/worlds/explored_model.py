@@ -46,6 +46,11 @@ class FiniteExplored:
     def available(self) -> NDArray[np.bool_]:
         return self.cmdp.available
 
+    def lowest(self, pi: Array) -> Array:
+        """Return the smallest signals [S, 1+I] that π can get in each state."""
+        h = np.moveaxis(self.cmdp.h, 0, -1)
+        return np.where((pi > 0)[..., None], h, np.inf).min(1)
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         return self.counts.walk(self.cmdp, key, pi, max(1, int(steps * (1 - self.cmdp.gamma))))
 

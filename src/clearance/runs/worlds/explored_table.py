@@ -15,12 +15,14 @@ from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, estimate_model
 from clearance.finite.cmdp import CMDP
+from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, out_of_bounds_error
 from clearance.finite.softmax_policy import SoftmaxPolicy
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
 SURE = 1e9  # how often it counts that nothing happens after the end
+LONGER = 4.0  # how much longer walks are than what γ counts: what lies far away has to be found first
 
 
 @dataclass(eq=False)
@@ -51,6 +53,16 @@ class ExploredTable:
     def high(self) -> Array:
         return self.problem.bounds[1]
 
+    @property
+    def most(self) -> Array:
+        """The largest sums of an episode [1+I] that the declared bounds allow."""
+        forever = np.maximum(self.high, 0.0) / (1 - self.problem.statement.gamma)
+        return forever if self.problem.totals is None else np.minimum(forever, self.problem.totals[1])
+
+    def lowest(self, pi: Array) -> None:
+        """Return None: signals may be random, so the smallest one is not known."""
+        return None
+
     def count(self, pair: int, after: int, h: Array) -> None:
         self.transitions[pair, after] = self.transitions.get((pair, after), 0) + 1
         self.total[pair] += h
@@ -64,27 +76,41 @@ class ExploredTable:
         return CMDP(stay, signals[0], signals[1:], s.b, gamma=s.gamma, names=s.names, order="state")
 
     def model(self) -> EstimatedModel:
+        """Return the model estimated from the counts.
+
+        Nothing happens after the end. Rows that were never met count as ended, so that they do not widen the range of
+        any estimate.
+        """
         S, A, end = self.problem.S, self.problem.A, self.problem.S - 1
         pairs = np.array(list(self.transitions), int).reshape(-1, 2)
         n = np.array(list(self.transitions.values()), float)
-        over = end * A + np.arange(A)  # nothing happens after the end
-        rows, columns = np.append(pairs[:, 0], over), np.append(pairs[:, 1], np.full(A, end))
-        counts = sparse.csr_array((np.append(n, np.full(A, SURE)), (rows, columns)), shape=(S * A, S))
+        met = self.starts > 0
+        met[pairs[:, 1]] = True
+        met[end] = False
+        over = (np.flatnonzero(~met)[:, None] * A + np.arange(A)).ravel()
+        rows, columns = np.append(pairs[:, 0], over), np.append(pairs[:, 1], np.full(len(over), end))
+        counts = sparse.csr_array((np.append(n, np.full(len(over), SURE)), (rows, columns)), shape=(S * A, S))
         seen = np.maximum(np.asarray(counts.sum(axis=1)), 1.0).reshape(-1, 1)
         mean = self.total / seen
         scatter = np.sqrt(np.maximum(self.squares / seen - mean**2, 0.0))
-        found = estimate_model(counts, self.starts, self.like(mean), self.problem.bounds[0])
+        found = estimate_model(counts, self.starts, self.like(mean), self._lowest_signals)
         return EstimatedModel(found.cmdp, found.n, found.starts, scatter)
 
+    @property
+    def _lowest_signals(self) -> Array:
+        """The signals [1+I] that a pair which was never tried is assumed to give for ever."""
+        low, totals = self.problem.bounds[0], self.problem.totals
+        return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes for about `steps` steps and count them; each step ends an episode with probability 1 − γ.
+        """Draw episodes for about `steps` steps and count them; each step ends one with probability (1 − γ)/LONGER.
 
         Returns the steps taken.
         """
-        taken, episode, gamma = 0, 0, self.problem.statement.gamma
+        taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:
             rng = np.random.default_rng(int(fold(key, episode)))
-            T = int(rng.geometric(1 - gamma))
+            T = int(rng.geometric(rest))
             taken += sum(1 for _ in self.follow(rng, int(fold(key, episode)) >> 1, pi, T))
             episode += 1
         return taken
@@ -96,9 +122,7 @@ class ExploredTable:
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of at most T steps, count its transitions, and yield (state, signals, next state) of each
-        step.
-        """
+        """Run one episode of at most T steps, and count and yield (state, signals, next state) of each step."""
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -132,7 +156,20 @@ class TableEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        return self._like.bounds
+        """The bounds (low, high) of X, as in `finite_episodes`.
+
+        If bounds of the sums of signals were declared, Σ_t w_t h_t lies within them for all decreasing weights with
+        w_0 = 1; the rest of X consists of values of V̂, weighted as in `finite_episodes`.
+        """
+        (low, high), totals, like = self._like.bounds, self.explored.problem.totals, self._like
+        if totals is None:
+            return low, high
+        gamma, V = like.cmdp.gamma, like.table
+        least, most = np.minimum(V.min((0, 1)), 0.0), np.maximum(V.max((0, 1)), 0.0)
+        many = (1 - like.q) * gamma / like.q * like.full
+        lower = totals[0] + np.minimum(gamma * least, -many * most) - like.rounding
+        upper = totals[1] + np.maximum(gamma * most, -many * least) + like.rounding
+        return np.maximum(low, lower), np.minimum(high, upper)
 
     @property
     def bias(self) -> Array:
@@ -140,7 +177,14 @@ class TableEpisodes:
 
     @property
     def episode_steps(self) -> float:
-        return self._like.episode_steps
+        return self._mean_steps
+
+    @cached_property
+    def _mean_steps(self) -> float:
+        """The sum Σ_t q^t P(not over at t) on the estimated model plus a tenth, but at most 1/(1 − q)."""
+        like, model = self._like, self.explored.model().cmdp.replace(gamma=self._like.q)
+        alive = [occupancy(model, pi)[:-1].sum() * like.episode_steps for pi in self.mixture.pi]
+        return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
         """Draw episodes begin .. begin + n − 1 of the stream `key`; after its end, an episode adds nothing."""
@@ -148,13 +192,17 @@ class TableEpisodes:
         X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
         gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights
         V[-1] = 0.0
+        least, most = self.explored.problem.totals or (np.full(len(low), -np.inf), np.full(len(low), np.inf))
         for i in range(n):
             stream = fold(key, begin + i)
             rng = np.random.default_rng(int(stream))
             T, m = int(rng.geometric(1 - like.q)), int(rng.choice(len(weights), p=weights / weights.sum()))
-            component[i], weight = m, 1.0
+            component[i], weight, total = m, 1.0, np.zeros(len(low))
             for t, (s, h, after) in enumerate(self.explored.follow(rng, int(stream) >> 1, self.mixture.pi[m], T)):
-                if np.any(h < low) or np.any(h > high):
+                total += h
+                slip = 2.0**-50 * (t + 1)
+                above, below = np.any(total * (1 - slip) > most), np.any(total * (1 - slip) < least)
+                if np.any(h < low) or np.any(h > high) or above or below:
                     raise out_of_bounds_error(begin + i, t)
                 if t == 0:
                     X[i] = V[s]

@@ -49,6 +49,7 @@ from clearance.runs.worlds.planned_search import walk_both
 SCHEMA = "clearance/margin/1"
 ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi", "hits", "starts")
 LIKELY_TRIES = 2  # tries for a test of the margin, after which what the model says is enough to go on
+LEAST = 1e-3  # share of the slack that was seen, below which a bound of it is as good as none
 PLANS = 3  # plans of the safest policy in each try, with walks between them
 FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
 
@@ -156,7 +157,7 @@ def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, de
             evidence = _closer(source, cmdp.b, evidence, 0.5 * delta, stream, 0.01 * budget)
             spent += evidence.steps
             found = max(float(slack.min()), float(np.min(evidence.lower[1:] - cmdp.b)))
-            if found > 0:
+            if found > LEAST * float(np.min(evidence.mean[1:] - cmdp.b)):
                 seen = {} if counts is None else counts._asdict()
                 return FiniteMargin(found, candidate, "FEASIBLE", evidence.sd[1:], steps=spent, tested=tested, **seen)
         room = -1.0 if safest is None else float(np.min((safest.J - 2 * safest.doubt)[1:] - cmdp.b))
@@ -189,9 +190,7 @@ def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tup
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """Run the feasibility game for `budget` steps; return its run, the safest mixture of its iterates, and the critic's
-    V.
-    """
+    """Run the feasibility game for `budget` steps; return its run, the safest mixture, and the critic's V."""
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
     if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run

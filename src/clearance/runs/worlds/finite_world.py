@@ -83,9 +83,7 @@ SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generat
 
 @dataclass(frozen=True, eq=False)
 class PolicyTables:
-    """Policies pi [n, S, A] of a finite model as candidates; `base` V̂ [S, 1+I] is the control variate of their
-    episodes.
-    """
+    """Candidate policies pi [n, S, A] of a finite model; `base` V̂ [S, 1+I]: the control variate of episodes."""
 
     cmdp: CMDP
     pi: Array
@@ -155,9 +153,7 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Return the given sampler, or the one that the method needs; refuse combinations that would compute something
-        else.
-        """
+        """Return the given sampler, or the one that the method needs; refuse combinations that are not meaningful."""
         cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:

@@ -27,9 +27,11 @@ from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.exact.planning import penalise, plan_best, plan_exploration
 from clearance.finite.mixture import Mixture
+from clearance.runs.worlds.test_estimators import POWERS, SHORTER, Estimator, make_estimator
 
 ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
+OPTIMISM = 0.3  # by how many standard errors of the model a plan looks better than it is: it is the best of many
 CURIOUS = 0.3  # share of these walks that look for better pairs
 SOFT = 0.05  # share of uniform actions in these walks
 # Each test may take a share of what is left, and should pass with a probability, if all limits are as close as planned.
@@ -40,9 +42,9 @@ HALF, TRUST = (
     0.5,
     0.5,
 )  # share of a test after which it continues only if it should pass with so many standard errors more
-CAUTION = (0.3,)  # standard errors by which pairs count less while a plan to be tested is made: one plan for each
+# Standard errors by which pairs count less while a plan to be tested is made; more where the plan would not pass.
+CAUTION = (0.3, 1.0, 3.0)
 WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
-POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
 PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
 
 
@@ -68,6 +70,10 @@ class Explored(Protocol):
         """Whether each action exists in each state [S, A]."""
         ...
 
+    def lowest(self, pi: Array) -> Array | None:
+        """Return the smallest signals [S, 1+I] that π can get in each state, or None if they are not known."""
+        ...
+
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         """Draw episodes by π [S, A] for about `steps` environment steps, count them, and return the steps taken."""
         ...
@@ -80,19 +86,19 @@ class Explored(Protocol):
 class Planned(NamedTuple):
     """A policy to test.
 
-    seen   its estimate on the model
-    power  the test's episodes continue with probability γ^power at each step
-    need   the slack [I] that the test needs to pass
-    lam    the prices [I] of the limits in the plan
+    seen  its estimate on the model
+    how   the estimator that the test's episodes use
+    need  the slack [I] that the test needs to pass
+    lam   the prices [I] of the limits in the plan
     """
 
     seen: PolicyEstimate
-    power: float
+    how: Estimator
     need: Array
     lam: Array
 
     def source(self, explored: Explored) -> Episodes:
-        return explored.episodes(Mixture.single(self.seen.pi), self.seen.V, self.power)
+        return explored.episodes(Mixture.single(self.seen.pi), self.how.base, self.how.power)
 
 
 @dataclass(eq=False)
@@ -126,9 +132,7 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence that splits the lost reward into the price of the slack and the rest, on the estimated
-        model.
-        """
+        """Return a sentence that splits the lost reward into the price of the slack and the rest, by the model."""
         model = self.explored.model()
         plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
         if plan is None or not plan.room or not len(self.b):
@@ -159,9 +163,7 @@ class PlannedSearch:
         return tuple(a._replace(worth=w) for a, w in zip(self.attempts, worth, strict=True))
 
     def _explore(self, delta: float) -> None:
-        """Draw episodes by plans and exploring policies, until another round would no longer reduce the slack a test
-        needs.
-        """
+        """Draw episodes by plans and exploring policies, as long as this reduces the slack that a test needs."""
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
             model = self.explored.model()
@@ -180,7 +182,7 @@ class PlannedSearch:
         """
         left = BOLD[0] * (self.budget - self.steps)
         now, then = (
-            float(planned.lam @ self._need(planned.seen, planned.power, delta, steps, factor, planned.lam))
+            float(planned.lam @ self._need(planned.seen, planned.how, delta, steps, factor, planned.lam))
             for steps, factor in ((left, 1.0), (left - BOLD[0] * share, smaller))
         )
         return then < now
@@ -204,30 +206,29 @@ class PlannedSearch:
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
         """Return the plan for the first test, and the share of the remaining budget that the test may use.
 
-        The test is bold (small share) or thorough (large share), whichever needs less slack.
+        The test is bold (a smaller share of the budget, less likely to pass) or thorough, whichever needs less slack.
         """
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)
         more, self.passing = THOROUGH
-        need = self._need(bold.seen, bold.power, delta, more * left, 1.0, bold.lam)
+        need = self._need(bold.seen, bold.how, delta, more * left, 1.0, bold.lam)
         if bold.lam @ need < bold.lam @ bold.need:
             return self._plan(model, delta, more * left), more
         self.passing = BOLD[1]
         return bold, part
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
-        """Return the best policy on the model that should pass a test of `steps` steps; if none should, the one that is
-        closest.
-        """
+        """Return the best policy on the model that should pass a test of `steps` steps, or the closest to passing."""
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
-        found = [] if plain is None else [self._fit(model, delta, steps, errors, plain) for errors in CAUTION]
-        found += [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
+        found = [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
+        for errors in () if plain is None else CAUTION:
+            found.append(self._fit(model, delta, steps, errors, plain))
+            if self._merit(found[-1])[0] == 0:
+                break
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """Return a sort key: first how close the policy is to the slack that it needs, then its reward minus a standard
-        error.
-        """
+        """Return a sort key: how close the policy is to the slack it needs, then its reward minus a standard error."""
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
         return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
@@ -239,40 +240,51 @@ class PlannedSearch:
                 pairs the one seen more often is taken. The plan itself is judged without this penalty
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
-        need = np.zeros(len(self.b)) if start is None else start.need
-        planned, target = start, self.b + need
+        like = start if start is not None and self._merit(start)[0] == 0 else None  # else its need says nothing
+        target, tried = self.b + (0.0 if like is None else like.need), []
         for _ in range(PASSES):
             plan = plan_best(signals, target, self.explored.policy)
-            planned = self._judge(model, plan.pi, delta, steps, plan.lam, planned)
-            excess = np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
-            target = target - excess
-        assert planned is not None
-        return planned
+            planned = self._judge(model, plan.pi, delta, steps, plan.lam, like)
+            tried.append(planned)
+            if plan.room:
+                like = planned
+                target = target - np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
+            else:  # too much was asked for
+                target = self.b + 0.5 * (target - self.b)
+        return tried[-1] if self._merit(tried[-1])[0] == 0 else max(tried, key=self._merit)
 
     def _judge(
         self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
     ) -> Planned:
         """Return π with the slack that its test will need; lam None means the prices of `like`.
 
-        The power of γ is that of the earlier plan `like`; without one, the power that needs the least slack.
+        The estimator is that of the earlier plan `like`; without one, the estimator that needs the least slack.
         """
         seen = model.evaluate(pi)
         lam = (np.zeros(len(self.b)) if like is None else like.lam) if lam is None else lam
         weights = np.where(lam > 0, lam, 1e-6 * max(float(lam.max(initial=0.0)), 1.0))
-        options = [
-            Planned(seen, power, self._need(seen, power, delta, steps, 1.0, lam), lam)
-            for power in (POWERS if like is None else (like.power,))
-        ]
+        lowest = self.explored.lowest(seen.pi)
+        if like is not None:
+            how = make_estimator(seen, lowest, like.how.power, like.how.shorter)
+            return Planned(seen, how, self._need(seen, how, delta, steps, 1.0, lam), lam)
+        options = []
+        for power in POWERS:
+            shares = (0.0,) if lowest is None else SHORTER
+            tried = [make_estimator(seen, lowest, power, np.full(len(seen.J), x)) for x in shares]
+            needs = np.array([self._need(seen, how, delta, steps, 1.0, lam) for how in tried])
+            how = make_estimator(seen, lowest, power, np.append(0.0, np.array(shares)[needs.argmin(0)]))
+            options.append(Planned(seen, how, self._need(seen, how, delta, steps, 1.0, lam), lam))
         return min(options, key=lambda p: float(weights @ p.need))
 
     def _need(
-        self, seen: PolicyEstimate, power: float, delta: float, steps: float, smaller: float, lam: Array
+        self, seen: PolicyEstimate, how: Estimator, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
         """Return the slack [I] that a test of `steps` steps needs; `smaller` scales the model's standard error."""
-        source = self.explored.episodes(Mixture.single(seen.pi), seen.V, power)
+        source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
         errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
-        return slack_needed(seen.spread(power)[1:], reach, n, delta, errors, smaller * seen.doubt[1:])
+        doubt = smaller * seen.doubt[1:]
+        return slack_needed(how.sd[1:], reach, n, delta, errors, doubt) + OPTIMISM * doubt
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
         """Test one policy on fresh episodes: with half of the budget, then with the rest if the test can still pass."""
@@ -280,7 +292,7 @@ class PlannedSearch:
             source, likely = self.explored.episodes(mixture, None, 0.5), None
         else:
             source = planned.source(self.explored)
-            likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.seen.spread(planned.power)[1:]
+            likely = np.maximum(planned.seen.J[1:] - self.b, planned.need), planned.how.sd[1:]
         patient, key = planned is None, fold(self.key, j)
         seen = gather(source, self.b, delta, key, HALF * budget, likely=likely)
         if patient or should_pass(seen, self.b, affordable_episodes(budget, source.episode_steps), TRUST):
@@ -291,9 +303,7 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Draw episodes by a plan and by an exploring policy, each mixed with a few uniform actions; return the steps
-    taken.
-    """
+    """Draw episodes by a plan and by an exploring policy, mixed with a few uniform actions; return the steps taken."""
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0
     for i, (part, own) in enumerate(((1 - CURIOUS, pi), (CURIOUS, curious))):

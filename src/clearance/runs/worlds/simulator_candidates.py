@@ -15,7 +15,9 @@ from clearance.core.arrays import Array
 from clearance.learning.loop import Run
 from clearance.learning.methods.practical_cnpgpd import Course
 from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.rule_mixture import RuleMixture, rule_name
 
+AnyMixture = NetworkMixture | RuleMixture
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
@@ -30,20 +32,25 @@ class LateIterates:
     late    the candidates, as one mixture
     source  a function from a mixture of candidates to its source of episodes
     named   {name: index} of the candidates that are not iterates, for comparison
+    rule    a rule of the user, the last candidate; the last network in `late` imitates it
     """
 
     late: NetworkMixture
-    source: Callable[[NetworkMixture], Episodes]
+    source: Callable[[AnyMixture], Episodes]
     named: dict[str, int] = field(default_factory=dict)
+    rule: Callable[[Any], Any] | None = None
 
     @property
     def count(self) -> int:
-        return self.late.M
+        return self.late.M + (self.rule is not None)
 
-    def mixture(self, weights: Array) -> NetworkMixture:
-        return self.late.part(weights)
+    def mixture(self, weights: Array) -> AnyMixture:
+        if self.rule is None or not weights[-1]:
+            return self.late.part(weights[: self.late.M])
+        networks = weights[:-1] if weights[:-1].any() else np.eye(self.late.M)[-1]
+        return RuleMixture(self.late.part(networks), weights[-1] / weights.sum(), self.rule, rule_name(self.rule))
 
-    def episodes(self, mixture: NetworkMixture) -> Episodes:
+    def episodes(self, mixture: AnyMixture) -> Episodes:
         return self.source(mixture)
 
 

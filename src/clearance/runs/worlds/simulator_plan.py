@@ -95,9 +95,7 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] that should be
-    available.
-    """
+    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] planned as available."""
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
     spread = ENDLESS if s.horizon is None else SPREAD

@@ -17,6 +17,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
 from clearance.core.network_form import ARRAYS
+from clearance.deploy.rule_runner import RuleRunner
 from clearance.deploy.running_policy import NetworkRunner
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import State
@@ -28,6 +29,7 @@ from clearance.runs.worlds.world import Start
 from clearance.simulator.jax_backend import real
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import NetworkPolicy, Normaliser
+from clearance.simulator.policies.rule_mixture import RuleMixture, load_mixture, rule_name
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.imitation import imitate
 from clearance.simulator.simulator import Simulator
@@ -59,31 +61,32 @@ def read_source(init: Any) -> Source:
     if isinstance(init, str | Path):
         text = read_arrays(init, ("certificate",)).get("certificate")
         seen = None if text is None else read_certificate_text(init, str(text))
-        return _from_policy(NetworkMixture.load(init), seen)
+        return _from_policy(_network(load_mixture(init)), seen)
     if isinstance(init, Solution):
         lam = dict(zip(init.statement.names, init.lam.tolist(), strict=True))
         origin = f"a run of seed {init.seed}{describe_verdict(init.certificate)}"
         return Source(_network(init.policy), origin, lam, lambda sampler: init.state)
-    if isinstance(init, NetworkRunner):
-        return _from_policy(as_mixture(init), init.certificate)
-    if callable(init):
+    if isinstance(init, NetworkRunner | RuleRunner):
+        return _from_policy(_network(as_mixture(init)), init.certificate)
+    if callable(init) and not isinstance(init, RuleMixture):
         return Source(None, f"{BY_RULE}{rule_name(init)}, imitated", rule=init)
     return _from_policy(_network(init), None)
 
 
-def rule_name(rule: Any) -> str:
-    """Return the qualified name of a rule, or of its class."""
-    named = rule if hasattr(rule, "__qualname__") else type(rule)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
-def as_mixture(policy: NetworkRunner) -> NetworkMixture:
-    """Convert a policy from `load_policy` to the `NetworkMixture` that its file holds."""
-    own = NetworkPolicy.from_description(policy.form.description())
-    return NetworkMixture(own, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
+def as_mixture(policy: NetworkRunner | RuleRunner) -> NetworkMixture | RuleMixture:
+    """Convert a policy from `load_policy` to the mixture that its file holds."""
+    if isinstance(policy, RuleRunner):
+        networks, share = policy.weights[:-1], float(policy.weights[-1] / policy.weights.sum())
+        networks = networks if networks.any() else np.ones(len(networks))
+        own = _network(as_mixture(policy.networks))
+        return RuleMixture(own.part(networks), share, policy.rule, policy.name, policy.rng)
+    form = NetworkPolicy.from_description(policy.form.description())
+    return NetworkMixture(form, policy.weights, policy.theta.astype(float), Normaliser(*policy.normaliser))
 
 
 def _network(policy: Any) -> NetworkMixture:
+    """The networks of a policy; a rule beside them does not continue by itself: it is `init` itself where it should."""
+    policy = policy.networks if isinstance(policy, RuleMixture) else policy
     if not isinstance(policy, NetworkMixture):
         raise InputError(f"init must be {KINDS}, got {type(policy).__name__}")
     return policy

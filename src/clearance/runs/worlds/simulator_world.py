@@ -26,13 +26,15 @@ from clearance.core.random_streams import fold, key_of
 from clearance.core.rational_algebra import average_down, average_up
 from clearance.core.spaces import describe_space
 from clearance.core.statement import PROBLEM, Statement, describe_statement
+from clearance.deploy.rule_runner import RuleRunner
+from clearance.deploy.running_policy import NetworkRunner
 from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
-from clearance.runs.worlds.simulator_candidates import WARM, LateIterates, gather_candidates
+from clearance.runs.worlds.simulator_candidates import WARM, AnyMixture, LateIterates, gather_candidates
 from clearance.runs.worlds.simulator_plan import (
     check_budget,
     check_limits,
@@ -41,7 +43,7 @@ from clearance.runs.worlds.simulator_plan import (
     rarity,
     with_kappa,
 )
-from clearance.runs.worlds.simulator_start import Source, begin_at, begin_by_imitation, read_source
+from clearance.runs.worlds.simulator_start import Source, as_mixture, begin_at, begin_by_imitation, read_source
 from clearance.runs.worlds.world import (
     Choice,
     ExactValues,
@@ -57,11 +59,19 @@ from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Design, NetworkPolicy
+from clearance.simulator.policies.rule_mixture import RuleMixture, describe_rule
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
 from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
-from clearance.simulator.samplers.rule_episodes import OwnRuleEpisodes, describe_lanes, network_episodes
+from clearance.simulator.samplers.rule_episodes import (
+    OwnRuleEpisodes,
+    RuleMixtureEpisodes,
+    any_episodes,
+    describe_lanes,
+    network_episodes,
+    sees_what_networks_see,
+)
 from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
     signal_bounds,
@@ -159,8 +169,13 @@ class SimulatorWorld(World):
             check_limits(s)
             check_budget(s, method, budget)
         lam_max = np.inf if practical else getattr(method, "lam_max", None) or np.inf
-        extra = None if task.start is None else task.start.candidates
-        return Settled(sampler, method, lam_max, fold(key_of(task.seed), LEARN), share * budget, extra=extra)
+        extra, rule = (None, None) if task.start is None else (task.start.candidates, task.start.rule)
+        if rule is not None and (
+            task.evidence == "exact" or not sees_what_networks_see(getattr(self.problem, "near", self.problem))
+        ):
+            rule = None  # its imitation alone is a candidate
+        stream = fold(key_of(task.seed), LEARN)
+        return Settled(sampler, method, lam_max, stream, share * budget, extra=extra, rule=rule)
 
     # ------------------------------------------------------------------------------------------------ after learning
 
@@ -177,8 +192,11 @@ class SimulatorWorld(World):
         kappa = method.margin(method.K or 0, memory) if known else np.zeros(self.statement.I)
         return gather_candidates(settled.sampler, run, self.statement.b, kappa, settled.extra)
 
-    def _candidates(self, problem: Simulator, late: NetworkMixture, named: dict[str, int]) -> LateIterates:
-        return LateIterates(late, lambda mixture: _compared(problem, network_episodes(problem, mixture)), named)
+    def _candidates(
+        self, problem: Simulator, late: NetworkMixture, named: dict[str, int], rule: Any = None
+    ) -> LateIterates:
+        named = named if rule is None else named | {"the rule": late.M}
+        return LateIterates(late, lambda mixture: _compared(problem, any_episodes(problem, mixture)), named, rule)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
         """Return the late iterates with finite exact values; if none has them, all late iterates without values."""
@@ -196,7 +214,7 @@ class SimulatorWorld(World):
         problem, spent = fit_nu(
             self.problem, lambda problem: network_episodes(problem, late), fold(settled.stream, PILOT), budget
         )
-        return Choice(self._candidates(problem, late, named), spent=spent)
+        return Choice(self._candidates(problem, late, named, settled.rule), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
         """Return J of the first policy, of the safest policy found and of constant policies, if they are candidates."""
@@ -245,7 +263,9 @@ class SimulatorWorld(World):
             if given is not None:
                 raise InputError(f"{name} is for finite models; a simulator's bounds are part of its problem")
         self.evidence(evidence, None)
-        memory = policy.policy.memory if isinstance(policy, NetworkMixture) else self.problem.memory
+        policy = as_mixture(policy) if isinstance(policy, NetworkRunner | RuleRunner) else policy
+        networks = policy.networks if isinstance(policy, RuleMixture) else policy
+        memory = networks.policy.memory if isinstance(networks, NetworkMixture) else self.problem.memory
         if callable(policy) and isinstance(self.problem, Environment):
             memory = None  # a rule sees the environment's own observations
         problem = self.problem.remembering(memory)
@@ -255,15 +275,14 @@ class SimulatorWorld(World):
         return SimulatorWorld(problem)._certify_any(policy, delta, budget, seed, ledger)
 
     def _certify_any(self, policy: Any, delta: float, budget: float, seed: int, ledger: Any) -> Certificate:
-        own = callable(policy) and isinstance(self.problem, Gym | Environment)
-        mixture = None if own else check_fits(self.problem, policy)
+        mixture = self._fitting(policy)
         if self.problem.exact is not None:
             if ledger is not None:
                 raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
             return self.certify(cast(NetworkMixture, mixture))
 
         def episodes(problem: Any) -> NetworkEpisodes:
-            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else network_episodes(problem, mixture)
+            return OwnRuleEpisodes(problem, rule=policy) if mixture is None else any_episodes(problem, mixture)
 
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
         problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
@@ -276,31 +295,43 @@ class SimulatorWorld(World):
         found = certificate_from(seen, b, delta, **facts, note=note, spent=spent)
         return self.complete(replace(found, env_steps=seen.steps + checked))
 
-    def identify(self, policy: NetworkMixture) -> str:
-        """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it."""
+    def _fitting(self, policy: Any) -> AnyMixture | None:
+        """Return the policy if it is a mixture that fits the simulator; None if it is a rule."""
+        if isinstance(policy, RuleMixture):
+            check_fits(self.problem, policy.networks)
+            return policy
+        own = callable(policy) and isinstance(self.problem, Gym | Environment)
+        return None if own else check_fits(self.problem, policy)
+
+    def identify(self, policy: AnyMixture) -> str | None:
+        """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it.
+
+        None if a rule is part of the policy: its code is not known either.
+        """
+        if isinstance(policy, RuleMixture):
+            return None
         own, norm = policy.policy.description(), policy.normaliser._asdict()
         arrays = {"weights": policy.weights, "theta": policy.theta, **norm}
         return digest(["simulator", self.describe().identity, own], arrays)
 
-    def scope(self, policy: NetworkMixture | None, subject: str | None = None) -> str:
+    def scope(self, policy: AnyMixture | None, subject: str | None = None) -> str:
         s, how = self.statement, "a rule, called as given"
-        if policy is not None:
+        if isinstance(policy, RuleMixture):
+            how = f"{policy_words(policy.M, 'one policy')}: {describe_rule(policy)}"
+        elif policy is not None:
             how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
         subject = subject or f"the simulator {s.name} as it was run, from its own resets"
         words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
         return words + assume(*self.assumptions(policy))
 
-    def assumptions(self, policy: NetworkMixture | None) -> list[str]:
-        """Return the assumptions that the verdict needs beside the samples; none for network policies on JAX
-        environments.
-        """
+    def assumptions(self, policy: AnyMixture | None) -> list[str]:
+        """Return the assumptions of a verdict beside the samples; none for network policies in JAX environments."""
         near: Any = getattr(self.problem, "near", self.problem)
+        rule = [] if isinstance(policy, NetworkMixture) else [RULE]
         if isinstance(near, Environment):
-            return [] if policy is not None else [RULE]
-        if policy is None:
-            return [FRESH_RESETS, STEADY, RULE]
-        many = self.problem.n > 1 or near is not self.problem
-        return [FRESH_RESETS, STEADY, describe_lanes(self.problem)] if many else [FRESH_RESETS, STEADY]
+            return rule
+        many = policy is not None and (self.problem.n > 1 or near is not self.problem)
+        return [FRESH_RESETS, STEADY, *([describe_lanes(self.problem)] if many else []), *rule]
 
     def _tails(self) -> list[str]:
         """Return phrases that explain the limits on single episodes (P(…), CVaR), for the scope of the certificate."""
@@ -326,6 +357,10 @@ class SimulatorWorld(World):
     def last_policy(self, settled: Settled, state: State) -> NetworkMixture:
         sampler: Any = settled.sampler
         return NetworkMixture.single(sampler.policy, state.theta, sampler.normaliser(state.sampler_memory))
+
+    def give_code(self, policy: Any, start: Start | None) -> Any:
+        rule = None if start is None else start.rule
+        return policy if rule is None or not isinstance(policy, RuleMixture) else policy.with_rule(rule)
 
     # ------------------------------------------------------------------------------------------------ the run folder
 
@@ -385,7 +420,8 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
     """Return the episodes with a check that early and late ones agree; network policies on JAX environments skip it."""
-    if isinstance(getattr(simulator, "near", simulator), Environment) and not isinstance(source, OwnRuleEpisodes):
+    pure = isinstance(getattr(simulator, "near", simulator), Environment)
+    if pure and not isinstance(source, OwnRuleEpisodes | RuleMixtureEpisodes):
         return source
     return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
 

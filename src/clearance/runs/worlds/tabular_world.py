@@ -110,7 +110,9 @@ class TabularWorld(World):
         return certificate_from(seen, self.statement.b, delta, **facts, **self.limits())
 
     def describe(self) -> ProblemDescription:
-        data = describe_statement(self.statement)
+        data, totals = describe_statement(self.statement), self.problem.totals
+        if totals is not None:
+            data = data | {"totals": [[x if np.isfinite(x) else None for x in end.tolist()] for end in totals]}
         return ProblemDescription(digest(["table", data], {}), "problem.json", lambda path: save_json(path, data))
 
     def describe_policy(self, policy: SoftmaxPolicy) -> PolicyDescription:

@@ -95,6 +95,7 @@ class Settled(NamedTuple):
 
     d_sum  zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
     extra  θ [m, d] of further candidates beside the iterates, if the run began from a policy
+    rule   a rule of the user that is a candidate too; None if there is none
     """
 
     sampler: Sampler
@@ -104,6 +105,7 @@ class Settled(NamedTuple):
     budget: float = np.inf
     d_sum: Array | None = None
     extra: Array | None = None
+    rule: Callable[[Any], Any] | None = None
 
 
 class Choice(NamedTuple):
@@ -136,7 +138,7 @@ class Alternative(NamedTuple):
 
 
 class ProblemDescription(NamedTuple):
-    """A problem as stored in a run folder: its sha256, the name of its file, and the function that writes the file."""
+    """A problem as stored in a run folder: its digest, the name of its file, and the function that writes the file."""
 
     identity: str
     file: str
@@ -173,9 +175,7 @@ class World(Protocol):
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit
-        together.
-        """
+        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit."""
         ...
 
     def read_init(self, init: Any) -> Any:
@@ -225,9 +225,7 @@ class World(Protocol):
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return the search for the best certified policy by samples; by default among the policies of
-        `sampled_choice`.
-        """
+        """Return the search for the best certified policy by samples; by default among `sampled_choice`."""
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
@@ -269,6 +267,10 @@ class World(Protocol):
     def last_policy(self, settled: Settled, state: State) -> Any:
         """Return the policy of the last iterate."""
         ...
+
+    def give_code(self, policy: Any, start: Start | None) -> Any:
+        """Attach code to a policy that was read from a run folder: the rule that the run began from."""
+        return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
         """Return the other policies of a run by name, each with its guarantee."""

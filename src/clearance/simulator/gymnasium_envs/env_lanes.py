@@ -90,9 +90,7 @@ class EnvLanes:
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Step the first lane alone with an action in the environment's own form; return the observation in its own
-        form.
-        """
+        """Step the first lane alone; action and returned observation are in the environment's own form."""
         check_action(self.envs[0].action_space, action)
         self.row.valid[:] = np.arange(self.n) == 0
         self._step(0, action)
@@ -239,9 +237,7 @@ def flag(lane: int, what: str, x: Any) -> bool:
 
 
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
-    """Return (encode, shape, dtype) for an observation space: boxes stay, Discrete is one-hot, all others are
-    flattened.
-    """
+    """Return (encode, shape, dtype) of an observation space: boxes stay, Discrete is one-hot, others are flattened."""
     kind = type(space).__name__
     if kind == "Box":
         return np.asarray, tuple(space.shape), np.dtype("f8" if space.dtype == np.float64 else "f4")
@@ -263,8 +259,7 @@ def _choice(x: Any, start: int, n: int) -> int:
 
 
 def action(space: Any) -> tuple[dict[str, Any], Any]:
-    """Return a description of an action space for JSON, and a function from actions [n, …] to the environments' own
-    form.
+    """Return a description of an action space for JSON, and a function from actions [n, …] to the environments' form.
 
     Actions outside a box are clipped to it.
     """

@@ -172,7 +172,7 @@ def gymnasium(
         b=sign * limit,
         names=labels,
         horizon=horizon,
-        bounds=_bounds(bounds, len(limit), sign),
+        bounds=read_signal_bounds(bounds, len(limit), sign),
         costs=(sign < 0,) * len(limit),
     )
     settings = {"constraints": constraints, "b": b, "limits": limits, "gamma": gamma, "horizon": horizon}
@@ -230,7 +230,7 @@ def _function(constraints: Any) -> Cost | None:
     return constraints
 
 
-def _bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
+def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
     """Return (low, high) of h [1+I] from the user's bounds on the constraints and perhaps the reward."""
     if bounds is None:
         return None

@@ -25,9 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed of a lane's episode: the lane's own for the first episode, then 32 bits mixed from seed and
-    episode.
-    """
+    """Return the seed of a lane's episode: `seed` for the first one, then 32 bits mixed from seed and episode."""
     if episode == 0:
         return int(seed)
     z = (int(seed) * 0x9E3779B1 + episode * 0x85EBCA77) & 0xFFFFFFFF

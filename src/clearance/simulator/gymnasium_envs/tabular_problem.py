@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
-from clearance.core.statement import Statement
-from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium
+from clearance.core.statement import Bounds, Statement
+from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium, read_signal_bounds
 from clearance.simulator.table_problem import TableProblem
 
 MOST_ROWS = 20_000
@@ -51,13 +51,15 @@ class TableShape:
 class TabularProblem(TableProblem):
     """An environment with finitely many observations and actions, made by `cl.tabular`.
 
-    S, A  number of rows, including the last one for episodes that have ended, and number of actions
+    S, A    number of rows, including the last one for episodes that have ended, and number of actions
+    totals  bounds (low, high) of the sums of the signals [1+I] from the start of an episode to any of its steps
     """
 
     gym: Gym
     shape: TableShape
     A: int
     first_action: int = 0
+    totals: Bounds | None = None
 
     @property
     def statement(self) -> Statement:
@@ -90,12 +92,14 @@ class TabularProblem(TableProblem):
         self.gym.close()
 
 
-def tabular(env: Any, **settings: Any) -> TabularProblem:
+def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **settings: Any) -> TabularProblem:
     """Return a finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
 
     The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
     bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each
+    totals  (low, high) of their undiscounted sums from the start of an episode to any of its steps, if known: an agent
+            falls into a hole only once, for example. Certificates then need fewer episodes; a sum beyond is an error
     """
     if settings.get("horizon") is not None:
         raise InputError(
@@ -112,7 +116,16 @@ def tabular(env: Any, **settings: Any) -> TabularProblem:
     shape = _shape(space)
     if shape.rows > MOST_ROWS:
         raise InputError(f"observation space {space} has {shape.rows:,} values, a table {MOST_ROWS:,} at most")
-    return TabularProblem(gym, shape, int(actions.n), int(getattr(actions, "start", 0)))
+    known = _read_totals(totals, gym.statement.I, gym.sign)
+    return TabularProblem(gym, shape, int(actions.n), int(getattr(actions, "start", 0)), known)
+
+
+def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
+    """Return (low, high) of the sums of the signals [1+I]; both must allow the sum 0 at the start."""
+    found = read_signal_bounds(totals, I, sign)
+    if found is not None and not (np.all(found[0] <= 0) and np.all(found[1] >= 0)):
+        raise InputError("totals must be (low, high) with low ≤ 0 ≤ high: every sum begins with 0")
+    return found
 
 
 def _shape(space: Any) -> TableShape:

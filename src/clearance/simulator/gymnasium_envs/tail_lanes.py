@@ -64,9 +64,7 @@ class TailLanes:
         return obs if memory is None else memory.join(obs, self.sums[:, self.tail_costs.remembered], self.age)
 
     def _read(self, plain: Row) -> Row:
-        """Return the row of the plain lanes with the signals of the limits, and with the costs so far in its
-        observations.
-        """
+        """Return the row of the plain lanes with the signals of the limits and the costs so far as observations."""
         row, valid = self.row, plain.valid
         self._check(plain)
         cost = np.where(valid[:, None], plain.cost, 0.0)

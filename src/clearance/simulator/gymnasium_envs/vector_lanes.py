@@ -96,9 +96,7 @@ class VectorLanes:
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Step all lanes with the same action; return the observation of the first lane, and a row in which only it is
-        valid.
-        """
+        """Step all lanes with one action; return the first lane's observation, and a row where only it is valid."""
         env_lanes.check_action(self.env.single_action_space, action)
         row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
         after = self.given[0]
@@ -147,9 +145,7 @@ class VectorLanes:
         self.env.close()
 
     def _last(self, i: int, infos: Any) -> tuple[Any, Any]:
-        """Return observation and info of lane i after the last step; with SAME_STEP autoreset from `final_obs`,
-        `final_info`.
-        """
+        """Return observation and info of lane i after the last step; SAME_STEP has them in `final_…`."""
         if not (self.mode == "SAME_STEP" and self.ended[i]):
             return self.given[i], lane_info(infos, i, self.n)
         last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i, self.n)

@@ -31,7 +31,7 @@ def follow_jax_rule(
         action = _action(rule(shown.copy()), env)
         if seen is not None:
             seen.append((shown, action))
-        state, obs, h, terminated = step(jax.random.fold_in(stream, t), state, action)
+        state, obs, h, terminated = step(stream, t, state, action)
         H[t] = h
         if not np.isfinite(H[t]).all() or (
             bounds is not None and not np.all((bounds[0] <= H[t]) & (H[t] <= bounds[1]))
@@ -50,8 +50,8 @@ def _compiled(env: Environment) -> Any:
             state = env.reset(key)
             return state, env.observe(state)
 
-        def step(key: Any, state: Any, action: Any) -> Any:
-            moved, h, terminated = env.step(key, state, action)
+        def step(stream: Any, t: Any, state: Any, action: Any) -> Any:
+            moved, h, terminated = env.step(jax.random.fold_in(stream, t), state, action)
             return moved, env.observe(moved), h, terminated
 
         made += [jax.jit(begin), jax.jit(step)]

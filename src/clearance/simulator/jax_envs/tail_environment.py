@@ -9,9 +9,7 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class Remembering(NamedTuple):
-    """A state of the plain environment, the costs so far [plain I] with their accumulated rounding errors, and the
-    time.
-    """
+    """A state of the plain environment, the costs so far [plain I], their accumulated rounding errors, and the time."""
 
     state: Any
     sums: Any

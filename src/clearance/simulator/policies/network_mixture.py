@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,12 +99,17 @@ class NetworkMixture:
         if missing:
             raise InputError(f"{path}: {missing[0]} is missing; this is no policy of a simulator")
         try:
-            policy = NetworkPolicy.from_description(str(z["policy"]))
-            if policy.weight_count > z["theta"].shape[-1:][0]:  # before the network is made
-                raise InputError(f"theta has shape {z['theta'].shape}, its description asks for {policy.weight_count}")
-            return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
+            return cls.restored(z)
         except InputError as e:
             raise InputError(f"{path}: {e}") from None
+
+    @classmethod
+    def restored(cls, z: Mapping[str, NDArray[Any]]) -> NetworkMixture:
+        """Return the mixture of a file's arrays."""
+        policy = NetworkPolicy.from_description(str(z["policy"]))
+        if policy.weight_count > z["theta"].shape[-1:][0]:  # before the network is made
+            raise InputError(f"theta has shape {z['theta'].shape}, its description asks for {policy.weight_count}")
+        return cls(policy, z["weights"], z["theta"], Normaliser(z["obs_mean"], z["obs_var"], z["obs_count"]))
 
 
 @dataclass(frozen=True, eq=False)

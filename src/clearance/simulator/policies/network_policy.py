@@ -31,9 +31,7 @@ FEW = 5  # discrete actions, of which each is a constant policy
 
 
 class Normaliser(NamedTuple):
-    """Mean and variance of each entry of the observation, and the number of observations behind them (0: no
-    normalisation).
-    """
+    """Mean and variance of each entry of the observation, and the number of observations seen (0: no normalisation)."""
 
     mean: Any
     var: Any
@@ -47,9 +45,7 @@ class Normaliser(NamedTuple):
         return normalise(obs, *self, xp)
 
     def joined(self, obs: Any, weight: Any) -> Normaliser:
-        """Return the normaliser after more observations [N, size]; those with weight 0 are ignored (parallel variance,
-        Chan 1979).
-        """
+        """Return the normaliser after more observations [N, size], weighted by 0 or 1 (Chan 1979)."""
         n = jnp.sum(weight)
         mean = weight @ obs / n
         var = weight @ (obs - mean) ** 2 / n
@@ -60,9 +56,7 @@ class Normaliser(NamedTuple):
 
 
 class Net(eqx.Module):
-    """A network: optional convolutions, linear layers with tanh between them, and log σ if it does not depend on the
-    state.
-    """
+    """A network: optional convolutions, linear layers with tanh between them, and log σ if it is state-independent."""
 
     conv: list[Any]
     layers: list[Any]
@@ -109,9 +103,7 @@ class Design(Architecture):
     def fitted(
         self, obs_shape: tuple[int, ...], space: Space, seed: int = 0, memory: CostMemory | None = None
     ) -> NetworkPolicy:
-        """Return the policy for these observations and actions; `memory` describes the costs so far in the
-        observations.
-        """
+        """Return the policy for these observations and actions; `memory` describes the costs so far in them."""
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")

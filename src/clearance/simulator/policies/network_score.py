@@ -16,9 +16,7 @@ from clearance.simulator.policies.network_policy import NetworkPolicy
 
 
 class NetworkRows:
-    """Rows of a batch in groups, with the recorded activations, for products with the Fisher matrix F and KL
-    divergences.
-    """
+    """Rows of a batch with recorded activations, for products with the Fisher matrix F and for KL divergences."""
 
     def __init__(self, policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> None:
         self.policy, self.theta, self.groups = policy, theta, group_rows(z, weight / weight.sum())
@@ -36,8 +34,7 @@ class NetworkRows:
 
 
 class NetworkScore(LinearOperator):
-    """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator: products by JVP and VJP, without a
-    matrix.
+    """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator; products use JVP and VJP.
 
     z [N, inputs] normalised observations, latent [N, …], weight [N]; JAX arrays.
     """

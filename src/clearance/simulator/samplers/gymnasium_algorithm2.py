@@ -41,9 +41,7 @@ class ResetFree(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """Return about N draws for the direction (lines 3–7), Ĵ [1+I] from as many episodes (lines 11–15), memory and
-        steps.
-        """
+        """Return about N draws for the direction (lines 3–7), Ĵ [1+I] from N walks (lines 11–15), memory and steps."""
         head, out = self.policy.head, self.policy.plain(theta, self.normaliser(memory))
 
         def sample(rng: np.random.Generator, obs: Any) -> Any:
@@ -72,9 +70,7 @@ class ResetFree(Algorithm2):
         return draws, X.mean(0), memory, pairs.steps + walks.steps
 
     def V(self, memory: Values, obs: Any) -> Array:
-        """Return the critic at observations [..., *shape] in float64; sizes are padded so that few programs are
-        compiled.
-        """
+        """Return the critic at observations [..., *shape] in float64; sizes are padded to compile few programs."""
         z = self.policy.flat(np.asarray(obs, np.float32))
         rows = z.reshape(-1, z.shape[-1])
         filled = np.zeros((max(256, 1 << (len(rows) - 1).bit_length()), z.shape[-1]), np.float32)

@@ -1,5 +1,4 @@
-"""Algorithm 2 on a JAX environment: unbiased draws of (s, a, Â) and of Ĵ by walks of geometric length (Bai et al.
-2023).
+"""Algorithm 2 on a JAX environment: unbiased draws of (s, a, Â) and of Ĵ by geometric walks (Bai et al. 2023).
 
 (s, a) ~ d_ρ^π     run from ρ, stop with probability 1−γ before each further step; the last pair
 Â = Q̂ − V̂          `resets=True`: the environment is put back into s
@@ -121,9 +120,7 @@ class Unbiased(Algorithm2):
         return z, u, alive / N, A, J.X.mean(0), steps, fitted
 
     def _continue(self, net: Net, memory: Values, keys: Any, s: Any, u: Any, alive: Any, heads: Any) -> Any:
-        """Run the walks from (s, a) and from s; without resets, only the one that the coin selects has a positive
-        length.
-        """
+        """Run the walks from (s, a) and from s; without resets, only the one that the coin selects."""
         one, two = jax.random.split(keys[0])
         T1, T2 = (self._geometric(k, len(alive)) * alive for k in jax.random.split(keys[1]))
         if not self.resets:

@@ -20,8 +20,11 @@ from clearance.simulator.gymnasium_envs.lane_rollout import follow_rule
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.jax_envs.jax_rule import follow_jax_rule
 from clearance.simulator.policies.network_mixture import NetworkMixture
+from clearance.simulator.policies.rule_mixture import RuleMixture
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.simulator import Simulator
+
+WHO = 2**42 + 1  # the stream of who acts in an episode
 
 
 def follow_any_rule(
@@ -67,6 +70,42 @@ class OwnRuleEpisodes(NetworkEpisodes):
 
 
 @dataclass(frozen=True, eq=False)
+class RuleMixtureEpisodes(NetworkEpisodes):
+    """Episodes of a `RuleMixture`: at the start of each episode, the rule or one of the networks is drawn."""
+
+    mixture: RuleMixture  # type: ignore[assignment]
+
+    @cached_property
+    def _by_rule(self) -> OwnRuleEpisodes:
+        near: Any = getattr(self.simulator, "near", self.simulator)
+        return OwnRuleEpisodes(near, rule=self.mixture.known_rule())
+
+    @cached_property
+    def _by_networks(self) -> NetworkEpisodes:
+        return network_episodes(self.simulator, self.mixture.networks)
+
+    @property
+    def episode_steps(self) -> float:
+        share = self.mixture.share
+        return share * self._by_rule.episode_steps + (1 - share) * self._by_networks.episode_steps
+
+    def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
+        by_rule = np.random.default_rng(int(fold(fold(key, WHO), begin))).random(n) < self.mixture.share
+        X, component, steps = np.empty((n, 1 + self.statement.I)), np.full(n, self.mixture.networks.M), 0
+        for mask, source in ((by_rule, self._by_rule), (~by_rule, self._by_networks)):
+            if mask.any():
+                X[mask], who, taken = source.draw(key, begin, int(mask.sum()))
+                steps += taken
+                if source is self._by_networks:
+                    component[mask] = who
+        return X, self._numbered(component), steps
+
+    def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return component numbers among the policies with a positive weight."""
+        return component if self.mixture.share < 1 else np.zeros_like(component)
+
+
+@dataclass(frozen=True, eq=False)
 class RoundEpisodes(NetworkEpisodes):
     """Samples that are means over all lanes of one round, in which all lanes follow the same mixture component.
 
@@ -100,6 +139,23 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
     if _needs_rounds(simulator):
         return RoundEpisodes(near, mixture)
     return NetworkEpisodes(near.first_lane, mixture)
+
+
+def any_episodes(simulator: Simulator, mixture: NetworkMixture | RuleMixture) -> NetworkEpisodes:
+    """Return a source of independent episodes of a mixture, with or without a rule."""
+    if isinstance(mixture, RuleMixture):
+        return RuleMixtureEpisodes(simulator, mixture)
+    return network_episodes(simulator, mixture)
+
+
+def sees_what_networks_see(simulator: Any) -> bool:
+    """Return whether rules and networks get the same observation arrays, so that one policy can contain both."""
+    if simulator.memory is not None:
+        return False
+    if isinstance(simulator, Environment):
+        return True
+    obs = simulator.lanes.reset_first(0)
+    return isinstance(obs, np.ndarray) and obs.shape == tuple(simulator.obs_shape)
 
 
 def describe_lanes(simulator: Simulator) -> str:

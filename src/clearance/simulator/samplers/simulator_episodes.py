@@ -58,7 +58,7 @@ def signal_bounds(s: Statement) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class NetworkEpisodes:
-    """Episodes of a mixture of network policies, as a source of samples for `statistical.gather`."""
+    """Episodes of a mixture of network policies, as a source of samples for `certificates.sequential_test.gather`."""
 
     simulator: Simulator
     mixture: NetworkMixture
@@ -89,9 +89,7 @@ class NetworkEpisodes:
 
     @property
     def bias(self) -> Array:
-        """Bound on |E X − J| [1+I] from rounding, from NumPy's geometric random numbers (2⁻⁴⁵) and from drawing
-        components.
-        """
+        """Bound on |E X − J| [1+I] from rounding, NumPy's geometric random numbers (2⁻⁴⁵) and drawn components."""
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
         share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
@@ -212,9 +210,7 @@ def _begin(env: Environment, key: Any, length: Any) -> Any:
 
 
 def _chunk(env: Environment, policy: Any, norm: Any, theta: Any, component: Any, length: Any, carry: Any) -> Any:
-    """Advance a block by at most CHUNK steps; return its state, and the signals [CHUNK, n, 1+I], 0 where no step was
-    taken.
-    """
+    """Advance a block by at most CHUNK steps; return its state, and the signals [CHUNK, n, 1+I], 0 where none."""
     nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H, start = len(length), 1 + env.statement.I, carry[1]
     low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))

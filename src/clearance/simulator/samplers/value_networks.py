@@ -103,10 +103,9 @@ class Critics:
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
     def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
-        """Return the rows [steps of Adam, batch] to train on, out of `total`, for `epochs` passes over N rows (default:
-        all).
+        """Return the rows [steps of Adam, batch] to train on, out of `total`, for `epochs` passes over N rows.
 
-        Each pass is shuffled anew; NumPy shuffles ten times as fast as JAX.
+        By default N is `total`. Each pass is shuffled anew; NumPy shuffles ten times as fast as JAX.
         """
         N = total if N is None else N
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
@@ -120,9 +119,7 @@ class Critics:
         return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
 
     def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Take steps of Adam on Σ_j (V_j(z) − R_j)² over rows z [N, inputs] with targets R [N, 1+I], in the given
-        order.
-        """
+        """Take steps of Adam on Σ_j (V_j(z) − R_j)² over rows z [N, inputs] with targets R [N, 1+I], in this order."""
         y = (R - values.mean) / values.spread
 
         def loss(theta: Any, rows: Any) -> Any:

@@ -14,11 +14,11 @@ ZONES = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 
 
 def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
-    """Balance a pole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
+    """Return CartPole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
 
     Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]. Limits: steps with a cost per episode of up to
     500 steps, undiscounted, 50 each. The episode ends when |x| > 2.4 or the angle exceeds 12°. The costs are
-    those of the state that a step leads to.
+    those of the state after the step.
     """
     zones = np.array(ZONES, np.float32)
 
@@ -49,7 +49,9 @@ def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lan
 
 
 def _cart(state: Any, force: Any) -> Any:
-    """One Euler step of .02 s: cart of 1 kg, pole of .1 kg and half length .5 m (Barto, Sutton, Anderson 1983)."""
+    """Return the state after one Euler step of .02 s:
+    cart 1 kg, pole .1 kg, half length .5 m (Barto, Sutton, Anderson 1983).
+    """
     _, v, angle, w = state
     sin, cos = jnp.sin(angle), jnp.cos(angle)
     push = (force + 0.05 * w**2 * sin) / 1.1
@@ -59,10 +61,10 @@ def _cart(state: Any, force: Any) -> Any:
 
 
 def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
-    """Swing a double pendulum above the line, reward −1 per step until it is reached, with two costs.
+    """Return Acrobot, reward −1 per step until the double pendulum is above the line, with two costs.
 
-    Cost 1 where a torque is applied while the first joint turns with θ̇₁ < 0, and where one is applied while θ̇₂ < 0,
-    both before the step. Limits: 50 per episode of up to 500 steps, undiscounted.
+    The first is 1 if a torque is applied while θ̇₁ < 0, the second if one is applied while θ̇₂ < 0, both before the
+    step. Limits: 50 per episode of up to 500 steps, undiscounted.
     """
 
     def reset(key: Any) -> Any:
@@ -95,7 +97,9 @@ def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lane
 
 
 def _links(state: Any, torque: Any) -> Any:
-    """Return one Runge–Kutta step of .2 s, angles wrapped to [−π, π], speeds clipped at 4π and 9π."""
+    """Return the state after one Runge–Kutta step of .2 s,
+    with angles wrapped to [−π, π] and speeds clipped at 4π and 9π.
+    """
     k1 = _swing(state, torque)
     k2 = _swing(state + 0.1 * k1, torque)
     k3 = _swing(state + 0.1 * k2, torque)
@@ -107,7 +111,9 @@ def _links(state: Any, torque: Any) -> Any:
 
 
 def _swing(state: Any, torque: Any) -> Any:
-    """Derivatives of two links of 1 kg and 1 m, centres at .5 m, inertia 1, g = 9.8 (Sutton and Barto, "book" form)."""
+    """Return the derivatives of two links of 1 kg and 1 m, centres at .5 m, inertia 1,
+    g = 9.8 (Sutton and Barto, "book" form).
+    """
     a, b, v, w = state
     cos, sin = jnp.cos(b), jnp.sin(b)
     d1 = 0.25 + (1 + 0.25 + cos) + 2.0

@@ -1,4 +1,4 @@
-"""A finite model as a Gymnasium environment: its truth is known, so whatever samples it can be tested."""
+"""A finite model as a Gymnasium environment with known exact values, to test everything that samples environments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ except ImportError:
 
 
 class ModelEnv(gymnasium.Env):
-    """States 0..S−1 and actions 0..A−1 of a CMDP, without time limit; `info["g"]` holds the utilities [I] of a step.
+    """A Gymnasium environment with the states 0..S−1 and actions 0..A−1 of a CMDP; `info["g"]` holds the utilities [I].
 
-    Entering a state that is absorbing with zero signals terminates the episode, which changes no J.
+    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode, which changes
+    no J.
     """
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
@@ -43,7 +44,7 @@ class ModelEnv(gymnasium.Env):
         return self.s, float(h[0]), bool(self.ends[self.s]), False, {"g": h[1:]}
 
     def _draw(self, cumulated: Any) -> int:
-        """Return a state by inversion; the last sum may fall short of 1 by rounding."""
+        """Draw a state by inversion; the last cumulative sum may be below 1 by rounding."""
         return min(
             int(np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")), self.cmdp.S - 1
         )

@@ -1,4 +1,4 @@
-"""A finite model as a JAX environment: its truth is known, so whatever samples it can be tested."""
+"""A finite model as a JAX environment with known exact values, to test everything that samples environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clearance.simulator.jax_envs.jax_environment import LANES, Environment
 
 
 def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
-    """Return a finite model as a JAX environment with one-hot observations; its truth is known, for tests."""
+    """Return a finite model as a JAX environment with one-hot observations, for tests against exact values."""
     if cmdp.is_sparse or not cmdp.available.all():
         raise InputError("of_model takes dense models in which every state has all actions")
     log_P, log_rho = jnp.log(jnp.asarray(cmdp.P)), jnp.log(jnp.asarray(cmdp.rho))

@@ -1,4 +1,6 @@
-"""Continuous actions: a pendulum with a torque budget, a double integrator with a limit on effort, and navigation."""
+"""Environments with continuous actions: a pendulum with a torque budget, a double integrator with limited effort,
+navigation.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 
 
 def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
-    """Swing a pendulum up and hold it, with a budget of torque: Σ |u|/2 ≤ budget over an episode of 200 steps.
+    """Return the task of swinging a pendulum up and holding it, with a torque budget: Σ |u|/2 ≤ budget in 200 steps.
 
-    The dynamics of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward is its reward
-    divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted.
+    The dynamics are those of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward
+    is divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted.
     """
 
     def reset(key: Any) -> Any:
@@ -53,7 +55,7 @@ def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> En
 
 
 def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
-    """Bring a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
+    """Return the task of bringing a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
     x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1): `LQR.double_integrator`.
     The signals have no bounds: linear policies are certified exactly (`simulator.linear_quadratic`), not by samples.
@@ -80,11 +82,11 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 
 
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
-    """Drive a point through the square [−1, 1]² to the goal at (.8, .8), past two round hazards: cost 1 in a hazard.
+    """Return the task of driving a point through [−1, 1]² to the goal at (.8, .8), past two round hazards with cost 1.
 
-    Speed ≤ .1 per step in each direction, with noise of standard deviation .01; starts within .1 of (−.8, −.8). Reward:
-    what the distance to the goal has shrunk, and .1 within .15 of it. Limit: steps in hazards per episode of 100 steps,
-    undiscounted.
+    The speed is ≤ .1 per step in each direction, with noise of standard deviation .01; the start is within .1 of
+    (−.8, −.8) in each direction. The reward is the decrease of the distance to the goal, plus .1 within .15 of it.
+    The limit is on steps in hazards per episode of 100 steps, undiscounted.
     """
     goal = np.array([0.8, 0.8], np.float32)
     centres, radii = np.array([[-0.2, -0.2], [0.35, 0.2]], np.float32), np.array([0.35, 0.25], np.float32)
@@ -116,7 +118,9 @@ def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> En
 
 
 def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
-    """u = −Kx + c + ξ of a Gaussian policy without hidden layers and with a scale that does not depend on the state."""
+    """Return u = −Kx + c + ξ for a Gaussian policy without hidden layers and with a scale that does not depend on
+    the state.
+    """
     if policy.design.hidden or policy.design.scale == "state":
         raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")
     if any(np.any(np.asarray(x) != same) for x, same in zip(normaliser, (0, 1, 0), strict=True)):

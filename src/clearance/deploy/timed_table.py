@@ -1,0 +1,55 @@
+"""Policies of finite models with a horizon, which have one table for each step; they need NumPy alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.core.arrays import Array
+from clearance.core.errors import InputError
+from clearance.deploy.running_policy import Components, Rng, TablePolicy
+
+
+class TimedTablePolicy(TablePolicy):
+    """Policies pi [M, H, S, A] of a finite model with horizon H: a table for each step, counted from `reset` on."""
+
+    axes = 4
+
+    def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
+        super().reset(n, rng)
+        self.step = 0
+
+    @property
+    def H(self) -> int:
+        return self.pi.shape[1]
+
+    def act(self, obs: Any, deterministic: bool = False, rng: Rng | None = None, **more: Any) -> Any:
+        action = super().act(obs, deterministic, rng, **more)
+        self.step += 1
+        return action
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[Any, ...] | None = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, tuple[Any, ...]]:
+        """Return (actions, state); `state` holds the component and the step of every row."""
+        kept = self.step
+        began = np.broadcast_to(
+            False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)
+        )
+        self.step = 0 if state is None else np.where(began, 0, np.asarray(state[1]))
+        try:
+            actions, (components,) = super().predict(observation, state, episode_start, deterministic)
+            return actions, (components, np.broadcast_to(self.step, len(components)) + 1)
+        finally:
+            self.step = kept
+
+    def _table(self, components: Components, rows: NDArray[Any]) -> Array:
+        if not np.all(np.asarray(self.step) < self.H):
+            raise InputError(f"the episode is over after {self.H} steps: call reset() at the beginning of the next one")
+        return self.pi[components, self.step, rows]

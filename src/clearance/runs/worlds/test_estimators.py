@@ -1,0 +1,40 @@
+"""The estimator of J in a test of a planned policy: its horizon, its control variate and its range."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from clearance.core.arrays import Array
+from clearance.exact.estimated_model import PolicyEstimate
+from clearance.finite.samplers.finite_episodes import shorten_range
+
+POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
+SHORTER = (0.0, 0.25, 0.5, 0.75, 1.0)  # by which share of what is possible the range of an estimate is shortened
+
+
+class Estimator(NamedTuple):
+    """The estimator that the episodes of a test use.
+
+    power    episodes continue with probability γ^power at each step
+    shorter  how much of the possible shortening of its range is used, for each signal [1+I], 0 to 1
+    base     its control variate [S, 1+I]
+    sd       its standard deviation [1+I]
+    """
+
+    power: float
+    shorter: Array
+    base: Array
+    sd: Array
+
+
+def make_estimator(seen: PolicyEstimate, lowest: Array | None, power: float, shorter: Array) -> Estimator:
+    """Return the estimator with control variate V̂, lowered where that shortens the range.
+
+    lowest  the smallest signals [S, 1+I] that the policy can get in each state, or None if they are not known
+    """
+    if lowest is None or not np.any(shorter > 0):
+        return Estimator(power, np.zeros(len(shorter)), seen.V, seen.spread(power))
+    base = shorten_range(seen.V, lowest, seen.model.cmdp.gamma, power, shorter)
+    return Estimator(power, shorter, base, seen.spread(power, base))
