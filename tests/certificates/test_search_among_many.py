@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from clearance.certificates.candidate_search import CandidateSearch
 from clearance.core.random_streams import fold, key_of
@@ -56,11 +57,12 @@ def test_the_policy_that_is_tested_is_one_of_the_safest() -> None:
     assert np.mean(chosen) > 0.5
 
 
-def test_slack_counts_in_units_of_what_a_test_needs() -> None:
+def test_slack_counts_in_units_of_what_a_test_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit on a sum of a large range needs a large slack: the safest policy is not the one with equal slacks."""
     J = np.array([[1.0, -9.0, -0.5], [1.0, -6.0, -0.53]])
     search = CandidateSearch.__new__(CandidateSearch)
     search.b, search.single = np.array([-10.0, -1.0]), "require"
     search.n, search.total = np.full(2, 1e6), J * 1e6
-    search.squares, search.reach, search.episode = (J**2 + [[0.0, 25.0, 0.01]]) * 1e6, np.array([100.0, 1.0]), 10.0
+    search.squares, search.reach = (J**2 + [[0.0, 25.0, 0.01]]) * 1e6, np.array([100.0, 1.0])
+    monkeypatch.setattr(CandidateSearch, "episode", 10.0)
     assert search._safest(0.01, 1e4).tolist() == [0.0, 1.0]
