@@ -21,13 +21,10 @@ class Normal:
         self.used = np.flatnonzero(self.weights)
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Any:
-        X, drawn = [], []
-        for i in range(begin, begin + n):
-            rng = np.random.default_rng(int(fold(key, i)))
-            m = int(rng.choice(len(self.used), p=self.weights[self.used] / self.weights.sum()))
-            X.append(np.clip(self.J[self.used[m]] + rng.normal(0, self.sd, 2), *self.bounds))
-            drawn.append(m)
-        return np.array(X), np.array(drawn), 60 * n
+        rng = np.random.default_rng(int(fold(key, begin)))
+        drawn = rng.choice(len(self.used), n, p=self.weights[self.used] / self.weights.sum())
+        X = self.J[self.used[drawn]] + rng.normal(0, self.sd, (n, 2))
+        return np.clip(X, *self.bounds), drawn, 60 * n
 
 
 class Table:
