@@ -398,7 +398,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         rows = study(Path(name))
-    print("| of | the stranger | what it got |\n| --- | --- | --- |")
+    print("| target | attempt of the stranger | result |\n| --- | --- | --- |")
     for of, what, won, text in rows:
         print(f"| {of} | {what} | {'**got** ' if won else 'nothing: '}{text.replace(name, '…')} |")
     won = sum(won for _, _, won, _ in rows)

@@ -393,4 +393,5 @@ def test_the_multipliers_of_a_learner_are_not_called_prices() -> None:
     said = {"names": ["waiting"], "costs": [True], "b": [-40.0], "J_g": [-30.0], "slack": [10.0], "lam": [2.0]}
     assert limits_as_written(said | {"evidence": "exact"})[0]["price"] == 2.0
     assert "price" not in limits_as_written(said | {"evidence": "samples"})[0]
+    assert "price" not in limits_as_written(said | {"evidence": "exact", "bound": None})[0]
     assert prices_in_words(said | {"evidence": "exact"}) and not prices_in_words(said | {"evidence": "samples"})

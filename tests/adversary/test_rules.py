@@ -442,3 +442,25 @@ def test_scope_says_what_is_assumed_of_a_rule() -> None:
         assert words in c.scope
     finite = cl.certify(cl.zoo.two_state(), lambda s: 0, budget=3000)
     assert "Assumed: the policy carries nothing" in finite.scope
+
+
+def test_a_rule_of_a_finite_model_is_not_asked_after_its_horizon() -> None:
+    """A rule that counts its steps would find more of them than the horizon has."""
+
+    class Counting:
+        def __init__(self) -> None:
+            self.steps, self.most = 0, 0
+
+        def reset(self) -> None:
+            self.steps = 0
+
+        def __call__(self, state: int) -> int:
+            self.steps += 1
+            self.most = max(self.most, self.steps)
+            return state
+
+    two, rule = cl.zoo.two_state(), Counting()
+    model = cl.CMDP(two.P, two.r, two.g, [-5.0], rho=two.rho, horizon=5)
+    J_g = cl.certify(model, np.eye(2)).J_g  # the rule as a table
+    cl.certify(model.replace(b=J_g), rule, evidence="samples", budget=5e3)  # on the limit: it draws many episodes
+    assert rule.most == 5

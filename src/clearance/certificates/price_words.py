@@ -28,8 +28,12 @@ def price_words(name: str, lam: float, *, cost: bool) -> str:
 
 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
-    """Return the price of each limit; None for evidence from samples, since a learner's multipliers are not prices."""
-    return None if said.get("evidence") == "samples" else said.get("lam")
+    """Return the price of each limit; None where the multipliers are those of a learner, which are not prices.
+
+    They are prices where an upper bound on the optimum is known with them.
+    """
+    learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
+    return None if learned else said.get("lam")
 
 
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:

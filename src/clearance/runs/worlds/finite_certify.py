@@ -107,21 +107,24 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
     """Return sources of episodes for a model with a horizon, from an equivalent model whose state includes the time."""
     timed = with_time(cmdp)
     if mixture is None:
-        own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S))
+        own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S, timed.model.S - 1))
         return [SteadyEpisodes(own, "the model", ("the reward", *cmdp.names))]
     return [MixtureEpisodes(timed.model, timed.forward(m)) for m in (mixture, most_likely(mixture))]
 
 
 class _TimedRule:
-    """A wrapper that asks a rule `state -> action` on a model whose state includes the time."""
+    """A wrapper that asks a rule `state -> action` on a model whose state includes the time.
 
-    def __init__(self, rule: Rule, S: int) -> None:
-        self.rule, self.S, self.last = rule, S, 0
+    In `end`, the state after the horizon, the rule is not asked: nothing counts there, and a rule may count its steps.
+    """
+
+    def __init__(self, rule: Rule, S: int, end: int) -> None:
+        self.rule, self.S, self.end = rule, S, end
         if hasattr(rule, "reset"):
             self.reset = rule.reset  # type: ignore[attr-defined]
 
     def __call__(self, x: int) -> Any:
-        return self.rule(x % self.S)
+        return 0 if x == self.end else self.rule(x % self.S)
 
 
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
