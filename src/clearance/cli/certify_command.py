@@ -45,7 +45,10 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 class _Check(argparse.Action):
-    """The action of --check, which makes PROBLEM and POLICY optional; nargs="?" would allow no flags between them."""
+    """The argparse action of --check, which makes PROBLEM and POLICY optional.
+
+    nargs="?" would do this too, but then allow no flags between PROBLEM and POLICY.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
         setattr(namespace, self.dest, values)
@@ -54,7 +57,7 @@ class _Check(argparse.Action):
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with the combination of flags; None if nothing is."""
+    """Return an error message if flags were given that do not go together; else None."""
     alone = args.check is None or (args.problem is None and args.out is None and args.cluster is None)
     return None if alone else "--check has all it needs in RUN: leave out PROBLEM, POLICY, --out and --cluster"
 
@@ -85,7 +88,10 @@ def _check_stored(args: argparse.Namespace) -> int:
 
 
 def load_policy(text: str, problem: Any) -> Any:
-    """Load a policy from a file, or import a rule `state -> action` (`observation -> action`)."""
+    """Load a policy from a file, or import a rule.
+
+    A rule is `state -> action` on a finite model, and `observation -> action` on a simulator.
+    """
     if text.endswith(".npz") or os.path.isfile(text) or not is_code(text):
         if not isinstance(problem, Simulator):
             return Mixture.load(text, problem if isinstance(problem, CMDP) else None)

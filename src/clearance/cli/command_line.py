@@ -1,4 +1,4 @@
-"""The command line: the commands have the names of the library's functions, their flags those of dataclass fields.
+"""The command line; commands are named after the library's functions, and flags after fields of its dataclasses.
 
 Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or 129
 interrupted by Ctrl-C, SIGTERM or SIGHUP.
@@ -94,7 +94,10 @@ class _Parser(argparse.ArgumentParser):
         return (found, rest) if wrong is None else self.error(wrong)
 
     def load(self, words: Sequence[str] = ()) -> None:
-        """Import the command and add its flags; methods of the user's own that `words` name may add further flags."""
+        """Import the command and add its flags.
+
+        words  the words of the command line; a user's own method that they name adds flags for its settings
+        """
         if self.module is None:
             return
         command: Any = importlib.import_module(f"clearance.cli.{self.module}")

@@ -104,7 +104,7 @@ def _title(problem: str, results: list[Result]) -> str:
 
 
 def _write(results: Comparison, rows: list[dict[str, Any]], out: str) -> list[str]:
-    """Write the table, all curves, and one figure for each problem; return the paths."""
+    """Write the table, all curves, and one figure for each problem to the folder `out`; return the paths."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "table.csv", rows[0], (list(row.values()) for row in rows))

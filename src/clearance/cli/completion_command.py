@@ -14,7 +14,10 @@ ABOUT = "bash, zsh or fish; for zsh: completion zsh > ~/.zfunc/_clearance, with 
 
 
 class Flag(NamedTuple):
-    """A flag of a command: its name, its help in one line, its possible values if few, and whether it takes a value."""
+    """A flag of a command: its name, its help in one line, its possible values, and whether it takes a value.
+
+    `values` is empty if the values cannot be listed.
+    """
 
     name: str
     help: str
@@ -23,7 +26,10 @@ class Flag(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command: its name, help and flags, and the words that may be given without a flag, beside file names."""
+    """A command: its name, help and flags.
+
+    words  the words that may be given without a flag, such as names of zoo problems; file names are always possible
+    """
 
     name: str
     help: str

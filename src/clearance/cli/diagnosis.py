@@ -11,7 +11,10 @@ from clearance.exact.infeasibility import diagnose
 
 
 def diagnosis_of(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return the diagnosis of an infeasible model for an answer; empty if infeasibility is not proven."""
+    """Return which limits of an infeasible model conflict and what to relax, as fields of an answer.
+
+    Return {} if infeasibility is not proven. With `relaxed`, the best reward after relaxing is included.
+    """
     try:
         found = None if cmdp is None else diagnose(cmdp)
         return {} if found is None else tables.diagnosis(found, relaxed=relaxed)

@@ -13,7 +13,7 @@ from clearance.simulator.simulator import Simulator
 
 @contextlib.contextmanager
 def executor_of(args: argparse.Namespace) -> Iterator[Any]:
-    """Yield the executor that --cluster and --threads ask for."""
+    """Yield the executor that --cluster, --threads and --workers ask for; by default threads of this process."""
     if args.cluster in (None, "local"):
         from clearance.cluster.executor import Local
 

@@ -12,7 +12,7 @@ from clearance.core.errors import InputError
 
 
 def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a parser of texts as an argparse type, whose errors argparse reports."""
+    """Return the parser `parse` as an argparse type: its InputError becomes an error that argparse reports."""
 
     def read(text: str) -> Any:
         try:
@@ -31,7 +31,7 @@ def count(most: int, least: int = 1) -> Callable[[str], int]:
 
 
 def every(text: str) -> str:
-    """Check that a text is a checkpoint interval, a time or a number of iterations, and return it."""
+    """Check that a text is a checkpoint interval (a time or a number of iterations), and return the text."""
     from clearance.runs.run_writer import Every
 
     try:
@@ -42,7 +42,7 @@ def every(text: str) -> str:
 
 
 def cluster(text: str) -> str:
-    """Check that a text names where to run, "local", "ray" or the address of a Ray cluster, and return it."""
+    """Check that a text is "local", "ray" or the address of a Ray cluster, and return the text."""
     from clearance.cluster.ray_process import parse_address
 
     try:

@@ -24,7 +24,10 @@ AGAIN = 0.02  # seconds after which a signal that is held back is tried again
 
 
 class _Signals:
-    """The signals of this process: which one was raised last and when, and which one is held back and since when."""
+    """The signals that this process has received.
+
+    raised  the last signal that was raised as KeyboardInterrupt, and when;  held: the one held back, and since when
+    """
 
     raised: tuple[int, float] | None = None
     held: tuple[int, float] | None = None
@@ -56,7 +59,7 @@ class _Signals:
         self.timer.start()
 
     def try_again(self) -> None:
-        """Send the held-back signal to the main thread once more; this also wakes a thread that waits."""
+        """Send the held-back signal to the main thread once more; this also wakes the main thread if it waits."""
         held, thread = self.held, threading.main_thread().ident
         if held is not None and thread is not None:
             self.tried_again = True
@@ -79,16 +82,19 @@ def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
 
 
 def end_at_once(signum: int) -> None:
-    """End the process by the default action of the signal, if it reaches no safe point; run folders survive this."""
+    """End the process by the default action of the signal; used if the process reaches no safe point.
+
+    Run folders survive this.
+    """
     os.write(2, b"clearance: interrupted\n")
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)
 
 
 def leave(status: int) -> None:
-    """Exit without the interpreter's shutdown, in which an interrupted JAX can hang or crash.
+    """Flush the output and exit without the interpreter's shutdown, in which an interrupted JAX can hang or crash.
 
-    All output is written before, and side processes end when their connection closes.
+    Side processes end when their connection closes.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -101,9 +107,9 @@ _signals = _Signals()
 
 @contextmanager
 def handled(*, until_exit: bool) -> Iterator[None]:
-    """Handle the signals in the block, except those that are ignored (nohup ignores SIGHUP).
+    """Handle SIGINT, SIGTERM and SIGHUP in the block, except those that are ignored (nohup ignores SIGHUP).
 
-    until_exit  whether the process ends after the block; a signal then ends it at once, without a message
+    until_exit  whether the process ends after the block; a signal after the block then ends it at once
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Tables with one row per constraint. Costs are shown as costs: the value, an upper bound, and the upper limit."""
+"""Tables with one row per constraint. A cost is shown with its own sign: the value, an upper bound, the upper limit."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
 def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
     """Return one row per constraint: value, bound, limit, slack, and price λ with exact evidence.
 
-    Costs are shown as costs: the value, an upper bound, and the upper limit. With samples λ is only the learner's
-    multiplier, no price, and not shown.
+    Costs are shown as costs: the value, an upper bound, and the upper limit. With samples, λ is not shown: it is the
+    learner's multiplier and not a price.
     """
     keys = ("J_g", "J_g_lower", "b", "slack", *(("lam",) if result.get("evidence") == "exact" else ()))
     known = [key for key in keys if result.get(key) is not None]

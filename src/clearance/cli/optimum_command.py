@@ -59,7 +59,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _borderline_words(certificate: Certificate, margin: float) -> str:
-    """Return the meaning of a Slater margin near 0: the possible loss of a certified policy, else what to do."""
+    """Return a sentence about a Slater margin near 0.
+
+    If the policy is certified, it says how much another policy may earn more; otherwise it says what to do.
+    """
     if certificate.verdict != "CERTIFIED" or certificate.gap is None:
         return no_room_message(margin)
     return (

@@ -15,7 +15,10 @@ def add_policy_flag(p: Any) -> None:
 
 
 def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[str, Any]:
-    """Return `policy_words` and, with --show-policy, `policy`; empty for the networks of a simulator."""
+    """Return the fields of an answer about a policy of a finite model; {} for the networks of a simulator.
+
+    The field `policy_words` describes the policy; with --show-policy, `policy` lists all of its probabilities.
+    """
     if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
         return {}
     names = {"states": problem.states, "actions": problem.actions}

@@ -41,7 +41,10 @@ def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> A
 
 
 def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the flags of a run, including the settings of the user's own methods that `words` name."""
+    """Add the flags of a run.
+
+    words  the words of the command line; a user's own method that they name adds flags for its settings
+    """
     add_problem(p, "?")
     named = named_methods(words)
     own = {text: method_class(text) for text in named if is_code(text)}
@@ -121,14 +124,14 @@ def _add(group: Any, name: str, default: Any = None) -> None:
 
 
 class _Join(argparse.Action):
-    """An action that joins the costs of several --cost flags."""
+    """An argparse action that joins the costs of several --cost flags."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, (getattr(namespace, self.dest) or ()) + values)
 
 
 class _Collect(argparse.Action):
-    """An action that joins the limits of several --limit and --limits flags."""
+    """An argparse action that joins the limits of several --limit and --limits flags."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
@@ -141,7 +144,10 @@ class _Collect(argparse.Action):
 
 
 def _add_setting(group: Any, setting: Setting, named: Sequence[str]) -> None:
-    """Add a setting of the methods as flag; the help shows it for methods in `named`, or by default if it is common."""
+    """Add a setting of the methods as a flag.
+
+    The help shows it if one of the methods in `named` has it; if no method is named, only if it is in COMMON.
+    """
     having = [name for name in named if name in setting.defaults]
     shown = bool(having) or (not named and setting.name in COMMON)
     metavar = METAVARS.get(setting.name) or _metavar(setting.name, setting.parse)

@@ -75,7 +75,7 @@ def add_output_flags(p: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with the combination of flags; None if nothing is."""
+    """Return an error message if flags were given that do not go together; else None."""
     if args.problem is None and args.resume is None:
         return "PROBLEM is missing: give one, or --resume RUN"
     if args.out and args.resume and os.path.abspath(args.out) != os.path.abspath(args.resume):
@@ -118,7 +118,7 @@ def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) 
 
 
 def _stored_model(folder: str) -> CMDP:
-    """Load the model of a run folder for its names and limits; its hash is checked later."""
+    """Load the model of a run folder, to show its names and limits; `resume` checks its hash later."""
     try:
         return CMDP.load(Inside(Path(folder), "problem.npz"))
     except InputError as e:
@@ -129,7 +129,7 @@ def _stored_model(folder: str) -> CMDP:
 
 
 def recall(spec: RunSpec, folder: str) -> RunSpec:
-    """Return the run in a folder, completed by its stored flags; flags that are given again must agree with them.
+    """Return the run in a folder, completed by its stored flags; raise InputError if a flag in `spec` differs.
 
     Names of user code are never taken from a folder: the user must give them again. Only a simulator of the zoo needs
     no PROBLEM.
@@ -171,7 +171,10 @@ def _whose(missing: str) -> str:
 
 
 def allowed_again(words: Sequence[str]) -> list[str]:
-    """Return the --allow-import flags for a command that names user code: the folders searched before."""
+    """Return the --allow-import flags for a command to resume a run; [] if its `words` name no user code.
+
+    They allow the folders in which this process searches for user code.
+    """
     if not any(is_code(word) for word in words):
         return []
     rule = import_rule()
@@ -180,7 +183,7 @@ def allowed_again(words: Sequence[str]) -> list[str]:
 
 
 def _again(spec: RunSpec, problem: Any) -> list[str]:
-    """Return the first words of the command that resumes the run; user code must be named again."""
+    """Return the first words of the command that resumes the run; they name the user code of the run again."""
     if problem is not None and not isinstance(problem, CMDP):
         return spec.words()
     method = dict(spec.code()).get("method")
@@ -191,7 +194,10 @@ def _again(spec: RunSpec, problem: Any) -> list[str]:
 
 
 def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
-    """Do the work on the run folder and show the result; after an interrupt or error, say how to resume."""
+    """Run the function `work` on the run folder and show the result; after an interrupt or error, say how to resume.
+
+    again  the first words of the command that resumes the run
+    """
     folder = args.resume or args.out
     go_on = f"resume with: {shlex.join([*again, '--resume', str(folder), *allowed_again(again)])}"
     try:
@@ -216,7 +222,7 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
 
 
 def _saved(e: Exception, folder: str, go_on: str) -> str:
-    """Return a text about what is saved after an error, and what to do."""
+    """Return a text that says what is saved after the error e, and how to go on."""
     if isinstance(e, SolverError):
         return f"; the iterations before are saved in {folder}"
     if isinstance(e, EnvironmentFault) and e.learned is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
-    """Print a frontier as a table, and the learned points as a second one; costs are shown as costs."""
+    """Print a frontier as a table, and its learned points as a second table; costs are shown as the user wrote them."""
     limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
     points = zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True)
     rows = [[f"{float(x):.6g}" for x in point] for point in points]
@@ -31,7 +31,10 @@ def frontier(curve: Frontier, title: str, message: str) -> None:
 
 
 def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
-    """Print tables with the same columns, formatted as in `shown`, and lines below them."""
+    """Print tables with the same columns, and lines below them.
+
+    titled  (title, rows) of each table;  shown: {head of a column: format string of its cells}
+    """
     blocks: list[Sequence[str]] = []
     for title, rows in titled:
         cells = [[form.format_map(row) for form in shown.values()] for row in rows]

@@ -38,7 +38,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with the combination of flags; None if nothing is."""
+    """Return an error message if flags were given that do not go together; else None."""
     if args.resume is None and any(axis.startswith("problem=") for axis in args.grid):
         return None
     return solve_command.check(args)
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(asked: sweep_grid.Grid | None) -> list[str]:
-    """Return the words of the command line that name the user code of a grid again."""
+    """Return the words that name the user code of a grid, for the command that resumes the grid."""
     words: list[str] = []
     if asked is None:
         return []
@@ -79,7 +79,7 @@ def _code(asked: sweep_grid.Grid | None) -> list[str]:
 
 
 def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
-    """Return the grid that the flags or a file describe; None with --resume alone."""
+    """Return the grid that the flags or a file describe; None if only --resume is given."""
     if args.tensorboard:
         raise InputError("--tensorboard is for a single run: leave it out")
     given = run_flags.read_spec(args).flags()

@@ -78,7 +78,10 @@ def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
 
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
-    """Print an answer: with --json one JSON object, else verdict, limits, numbers and their meaning."""
+    """Print an answer: with --json as one JSON object, else as verdict, tables and sentences.
+
+    title  the first line;  names: the names of the constraints
+    """
     message = result.get("message")
     sentences = message if isinstance(message, list) else []
     if args.json:
@@ -174,7 +177,7 @@ def _plain(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """Print to standard output; a reader that has gone (`clearance … | head`) does not change the exit status."""
+    """Print to standard output. If the reader has gone (`clearance … | head`), the exit status stays the same."""
     with _standard_output():
         print(text, end="", flush=True)
 
@@ -190,7 +193,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Flush standard output now; at exit, Python would complain if the reader has gone."""
+    """Flush standard output now. At exit, Python would print an error if the reader has gone."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -239,7 +242,10 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 def error(message: str, status: int, *, as_json: bool = False) -> int:
-    """Print one line to standard error, with `as_json` also an object to standard output; return the exit status."""
+    """Print one line to standard error, and return the exit status.
+
+    With `as_json`, also print a JSON object to standard output.
+    """
     message = " ".join(message.split())
     _complain(message)
     if as_json:

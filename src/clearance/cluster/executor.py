@@ -53,19 +53,22 @@ class Executor(Protocol):
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
         """Yield (i, outcome of function(jobs[i])) for every i, in the order in which jobs end.
 
-        Closing the generator stops the work: jobs that have not begun are dropped; running ones are asked to stop (by
+        Closing the generator stops the work. Jobs that have not begun are dropped. Running jobs are asked to stop (by
         `should_stop`, or Ctrl-C in their process) and waited for.
         """
         ...
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool of workers that hold a tool: `tool` itself, or a new one from `make` in each worker."""
+        """Return a pool of workers that each hold a tool, such as a simulator.
+
+        A pool in this process uses `tool` itself; in other processes each worker makes its own by calling `make`.
+        """
         ...
 
 
 @dataclass(eq=False)
 class LocalPool:
-    """A pool with one tool, in this process."""
+    """A pool whose only worker is this process, with one tool."""
 
     tool: Any
 
@@ -104,7 +107,7 @@ class Local:
                 raise
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool with one worker, this process."""
+        """Return a pool whose only worker is this process; it uses `tool`, and never calls `make`."""
         return LocalPool(tool)
 
 

@@ -29,7 +29,11 @@ class Received(NamedTuple):
 
 
 def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
-    """Run one job in a worker; return errors and warnings as values, since Ray would wrap or print them."""
+    """Run one job in a worker; return errors and warnings as values, since Ray would wrap or print them.
+
+    version  the version of clearance that the caller has; a worker with another one returns an error
+    cores    the number of threads that the job may use
+    """
     limit_threads(cores)
     if version != __version__:
         text = f"a worker has clearance {__version__}, this is {version}: install the same on every node"

@@ -72,7 +72,10 @@ def named_address() -> str | None:
 
 
 def start_ray(ray: Any) -> RayServer:
-    """Start a private Ray and join it: on the loopback interface, with a token, its sessions in a private folder."""
+    """Start a private Ray, join it, and return its process.
+
+    It listens on the loopback interface only, requires a token, and keeps its sessions in a private folder.
+    """
     # It serves those who know its token: other users of this machine do not.
     before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
     place = tempfile.gettempdir()
@@ -104,14 +107,17 @@ def _wait_for_address(keeper: RayServer) -> str:
 
 
 class RayServer(NamedTuple):
-    """The process that runs a private Ray, the authentication settings to restore after it, and its private folder."""
+    """The process that runs a private Ray.
+
+    before  the authentication settings to restore after it;  place: its private folder
+    """
 
     process: Popen[str]
     before: dict[str, str | None]
     place: str
 
     def end(self, patience: float = 30.0) -> str:
-        """End the process, clean up, and return what it wrote to standard error."""
+        """End the process, clean up, and return what it wrote to standard error; kill it after `patience` seconds."""
         try:
             said = self.process.communicate(timeout=patience)[1]  # closes its standard input, and waits
         except TimeoutExpired:
@@ -123,7 +129,7 @@ class RayServer(NamedTuple):
 
 
 def _authenticated(by: dict[str, str | None]) -> dict[str, str | None]:
-    """Apply Ray's authentication settings to this process and its children; return the previous ones."""
+    """Apply the authentication settings `by` of Ray to this process and its children; return the previous ones."""
     from ray import _raylet
 
     before = {name: os.environ.get(name) for name in by}
@@ -166,7 +172,7 @@ else:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Keep Ray on the loopback interface inside the block, by a switch that Ray has for desktops."""
+    """Keep Ray on the loopback interface inside the block, by a setting that Ray has for desktop systems."""
     from ray._private import ray_constants as constants
 
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False

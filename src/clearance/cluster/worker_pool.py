@@ -25,7 +25,7 @@ FIRST = 60.0  # seconds more for the first job of a worker, which makes its tool
 
 
 class _Worker:
-    """A worker process on Ray; it returns errors as values, as in `ray_calls`."""
+    """A worker process on Ray; it makes its tool at the first job, and returns errors as values, as in `ray_calls`."""
 
     def __init__(self, version: str, cores: int, make: Callable[[], Any]) -> None:
         self.about, self.make = (version, cores), make
@@ -59,10 +59,11 @@ class _Task(NamedTuple):
 class RayPool:
     """A pool of workers on Ray, as actors.
 
-    make      makes the tool, in each worker
+    ray       the executor `Ray` that the pool belongs to
+    make      a function that makes the tool; each worker calls it
     workers   the number of workers
     patience  seconds that one job may take
-    lost      the number of workers that died or hung so far
+    lost      the number of workers that were replaced so far
     """
 
     ray: Any  # the executor `Ray`
@@ -161,7 +162,11 @@ class RayPool:
 
 
 class _Round:
-    """The jobs of one call of `map`: those that wait, and how often each has lost its worker or raised an error."""
+    """The jobs of one call of `map`.
+
+    waiting  the indices of the jobs that have not begun
+    losses, faults  how often each job has lost its worker, and how often it has raised an error
+    """
 
     def __init__(self, jobs: Sequence[Any]) -> None:
         self.jobs, self.waiting = jobs, deque(range(len(jobs)))
@@ -169,7 +174,10 @@ class _Round:
         self.faults: Counter[int] = Counter()
 
     def again(self, job: int | None, why: str) -> None:
-        """Count a worker lost at a job, or at its start (None), and queue the job again; raise after LIVES losses."""
+        """Count a lost worker, and put its job back into the queue; raise SolverError after LIVES losses.
+
+        job  the index of the job at which the worker was lost; None: the worker was lost while it started
+        """
         self.losses[job] += 1
         if self.losses[job] >= LIVES:
             at = "as it started" if job is None else f"at part {job} of {len(self.jobs)}"

@@ -67,7 +67,11 @@ class Chance:
         return f"{self.label(name)} is the probability that the sum of {name} over one episode exceeds {self.above:g}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return φ at the sums C. The comparison with `above` allows for a relative rounding error of `slip`."""
+        """Return 1 where the episode cost C (any shape) exceeds `above`, else 0.
+
+        xp    the array module of C: numpy or jax.numpy
+        slip  relative rounding error: C counts as greater only if it exceeds `above` by more than this
+        """
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
@@ -131,7 +135,10 @@ class CVaR:
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return φ − ν at the sums C; `offset` adds ν."""
+        """Return (C − ν)₊/(1 − level) for episode costs C (any shape): φ of the module's head without its constant ν.
+
+        The attribute `offset` holds ν. xp is the array module of C, numpy or jax.numpy; `slip` is not used.
+        """
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:

@@ -42,7 +42,10 @@ class Scale(NamedTuple):
     best: float
 
     def gain(self, x: Any) -> Any:
-        """Return z ≥ −1 of a cost x; if limit = best, any larger cost refutes the limit and has the largest z."""
+        """Return z = (x − limit)/(limit − best) ≥ −1 of a cost x.
+
+        If limit = best, any cost above the limit refutes it and gets the largest z; other costs get 0.
+        """
         width = self.limit - self.best
         if width > 0:
             return np.minimum((np.asarray(x, float) - self.limit) / width, LARGEST)
@@ -50,16 +53,22 @@ class Scale(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """A bound on the relative error of S in one step: the rounding of z, magnified where 1 + c z is near 0.01."""
+        """A bound on the relative rounding error of S in one step.
+
+        It comes from the rounding of z, which is magnified where 1 + c z is near 0.01.
+        """
         width = self.limit - self.best
         return 1e-13 * (1 + (abs(self.limit) + abs(self.best)) / width) if width > 0 else 1e-13
 
 
 def advance(S: Array, z: Any, t: int) -> Array:
-    """Return S_t [..., B] from S_{t−1} and z_t [...], for t = 1, 2, …; S_0 = 0."""
+    """Return the capitals S_t [..., B] of the B bets, from S_{t−1} and z_t [...]; t = 1, 2, …, and S_0 = 0."""
     return np.minimum((S + 1 / (t * (t + 1))) * (1 + BETS * np.asarray(z)[..., None]), LARGEST)
 
 
 def evidence(S: Array, t: int, rounding: float) -> Any:
-    """Return M_t [...], lowered by its rounding error; the limit is refuted at level δ if it reaches 1/δ."""
+    """Return the total capital M_t [...], lowered by its rounding error.
+
+    If it reaches 1/δ, the limit is refuted at level δ.
+    """
     return (np.mean(S, axis=-1) + 1 / (t + 1)) * math.exp(-rounding * (t + 10))

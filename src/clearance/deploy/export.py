@@ -50,7 +50,10 @@ def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
 
 
 def _describe_front(front: Front | None) -> dict[str, Any] | None:
-    """Return the axes of an image observation, and (channels, kernel, stride) of each convolution; None if none."""
+    """Return the axes of an image observation, and (channels, kernel, stride) of each convolution.
+
+    Return None if the network has no convolutions.
+    """
     if front is None:
         return None
     return {"shape": list(front.image.shape), "axes": list(front.image.axes), "layers": [list(x) for x in front.layers]}

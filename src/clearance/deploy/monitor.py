@@ -90,7 +90,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------ counting
 
     def record(self, costs: Any) -> None:
-        """Record one episode by its sums J, one per limit, in order or by name."""
+        """Record one finished episode by its sums, one for each limit, in order or as a dict by name."""
         if self.alarm:
             self._rule()
             return
@@ -106,7 +106,10 @@ class Monitor:
         self._judge()
 
     def step(self, costs: Any) -> None:
-        """Record one step of the current episode; it is discounted by γ, and steps after the horizon do not count."""
+        """Record the costs of one step of the current episode; they are discounted by γ.
+
+        Steps after the horizon do not count.
+        """
         if self.gamma is None:
             raise InputError("give gamma, the discount of J (1.0 for plain sums), to count single steps")
         values = self._values(costs)
@@ -116,7 +119,7 @@ class Monitor:
         self._steps += 1
 
     def end_episode(self) -> None:
-        """Record the episode whose steps were given; an episode that a restart cut off is not recorded."""
+        """Record the episode whose steps were given by `step`; an episode that a restart cut off is not recorded."""
         if self._open is None:
             raise InputError("no step of this episode was counted: call step(costs) after every step")
         costs, self._open, self._steps = self._open, None, 0
@@ -124,13 +127,13 @@ class Monitor:
 
     @property
     def evidence(self) -> Array:
-        """The capital of the bets against each limit [I], each with a stake of 1; the alarm is at I/δ."""
+        """The evidence against each limit [I]: the capital of bets that began with 1. An alarm is raised at I/δ."""
         pairs = zip(self.capital, self.scales, strict=True)
         return np.array([evidence(S, self.episodes, scale.rounding) for S, scale in pairs])
 
     @property
     def means(self) -> Array:
-        """The mean of each limited sum over the episodes so far [I]."""
+        """The mean over the episodes so far of each limited sum [I]."""
         return self.sums / max(self.episodes, 1)
 
     def __str__(self) -> str:
@@ -167,7 +170,7 @@ class Monitor:
         return f"{self.sign[i] * self.scales[i].limit + 0.0:g}"
 
     def _values(self, costs: Any) -> Array:
-        """Return the values [I] from one number, from several in order, or from a dict by name."""
+        """Return the values of all limits [I]; `costs` is one number, several in order, or a dict by name."""
         if isinstance(costs, Mapping):
             unknown = set(costs) ^ set(self.names)
             if unknown:

@@ -83,7 +83,7 @@ def build_model(policy: RunningPolicy) -> Any:
 
 
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
-    """Add a policy table: take a row of π, and draw the action by inverting its cumulative sums at `noise`."""
+    """Add a policy table: take a row of π, and draw the action from it by inverting its cumulative sums at `noise`."""
     M, S, A = policy.M, policy.pi.shape[-2], policy.pi.shape[-1]
     H = policy.H if isinstance(policy, TimedTablePolicy) else 1
     row = graph.input("obs", TensorProto.INT64)
@@ -119,7 +119,7 @@ def _add_network(graph: Graph, policy: NetworkRunner) -> None:
 
 
 def _normalised(graph: Graph, policy: NetworkRunner) -> str:
-    """Add the flattened and normalised observations."""
+    """Add nodes that flatten and normalise the observations; return the name of their output."""
     obs = graph.reshape(graph.input("obs", TensorProto.FLOAT, *policy.form.obs_shape), policy.form.inputs)
     mean, var, count = policy.normaliser
     z = graph.node("Div", graph.node("Sub", obs, graph.constant(mean)), graph.constant(np.sqrt(var)))
@@ -127,7 +127,10 @@ def _normalised(graph: Graph, policy: NetworkRunner) -> str:
 
 
 def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters], component: str | None) -> str:
-    """Add the convolutions; for a mixture all components are computed, and each row selects its own."""
+    """Add the convolutions for observations z, and return the name of their output.
+
+    For a mixture all components are computed, and each row selects the one that the input `component` names.
+    """
     size, (height, width, channels) = front.image.size, front.image.pixels
     order = [*(a + 1 for a in front.image.axes[2:]), *(a + 1 for a in front.image.axes[:2])]
     x = graph.reshape(graph.columns(z, 0, size), *front.image.shape)
@@ -152,7 +155,10 @@ def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters],
 
 
 def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None) -> str:
-    """Add z [n, in] times weight [M, in, out] plus bias [M, out], with the component of each row."""
+    """Add a linear layer, z [n, in] times weight [M, in, out] plus bias [M, out]; return the name of its output.
+
+    component  the input that holds each row's number among the M policies of a mixture; None for a single policy
+    """
     if component is None:
         return graph.node("Add", graph.node("MatMul", z, graph.constant(weight[0])), graph.constant(bias[0]))
     a, b = weight.shape[1:]
@@ -162,7 +168,10 @@ def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None)
 
 
 def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
-    """Add the largest logit + noise of each part; the sum is computed in float64, as in the library."""
+    """Add the choice of discrete actions: for each part the index of the largest logit + noise.
+
+    The sum is computed in float64, as in the library.
+    """
     head, space = policy.form.head, policy.form.space
     assert isinstance(space, Discrete | MultiDiscrete)
     noise = graph.input("noise", TensorProto.DOUBLE, head.size)
@@ -179,7 +188,10 @@ def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
 
 
 def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, component: str | None) -> None:
-    """Add mean + σ · noise, squashed if the box has both bounds, clipped if it has one."""
+    """Add real actions, mean + σ · noise; they are squashed if the box has both bounds, and clipped if it has one.
+
+    y  the output of the last layer: the mean and, if σ depends on the state, log σ;  log_std: log σ [M, m] otherwise
+    """
     head, design = policy.form.head, policy.form.design
     noise = graph.input("noise", TensorProto.FLOAT, head.m)
     start, mean = np.float32(np.log(design.std)), graph.columns(y, 0, head.m)

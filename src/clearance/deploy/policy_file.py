@@ -59,7 +59,7 @@ def restore_policy(
     seed: int | None = None,
     rule: Rule = None,
 ) -> RunningPolicy:
-    """Return the policy for the arrays of a file, or for `arrays()` of a mixture in memory."""
+    """Return a policy that can act, from the arrays of a file or from `arrays()` of a mixture in memory."""
     if rule is not None and RULE_NAME not in arrays:
         raise InputError("no rule is part of this policy: leave out rule")
     if "pi" in arrays:
@@ -106,7 +106,10 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """Return the certificate in the policy file, or for runs of version 0.1 that of the run folder; None if none."""
+    """Return the certificate in the policy file; None if there is none.
+
+    Runs of version 0.1 have it in the run folder instead.
+    """
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))
     if not isinstance(where, Inside):

@@ -16,8 +16,8 @@ from clearance.deploy.running_policy import Components, NetworkRunner, Rng, Runn
 class RuleRunner(RunningPolicy):
     """A mixture whose last component is a rule `observation -> action`; the others are networks.
 
-    The rule gets the observations that are passed to `act`, unchanged.
-    If it has a method `reset`, this is called at the beginning of every episode in which the rule acts.
+    The rule gets the observations that are passed to `act`, unchanged. If the rule has a method `reset`, this method is
+    called at the beginning of every episode in which the rule acts.
     """
 
     def __init__(

@@ -37,8 +37,9 @@ class NotCertifiedWarning(UserWarning):
 
 
 class RunningPolicy(ABC):
-    """A policy that acts, or a mixture of M with probabilities weights [M]; `certificate` is that of its file, or None.
+    """A policy that acts: a mixture of M policies with probabilities weights [M], of which M = 1 is a single policy.
 
+    certificate  the certificate in the policy's file, or None
     seed    seed of the policy's random numbers; None draws one from the system
     memory  the costs whose sums so far the policy needs, given by `record`; None if it needs observations alone
     """
@@ -58,7 +59,7 @@ class RunningPolicy(ABC):
         return len(self.weights)
 
     def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
-        """Begin an episode: draw the component that acts until the next `reset`; with n, one for each row."""
+        """Begin an episode: draw the component that acts until the next `reset`; with n, one component for each row."""
         self.components = self._draw(n, rng or self.rng)
         self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
@@ -89,7 +90,7 @@ class RunningPolicy(ABC):
         return self._one(actions) if single else actions
 
     def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
-        """Return the inputs of the policy: the observations, and for a policy with memory the costs so far and time."""
+        """Return the inputs of the policy: the observations `rows`, and if it has a memory, costs so far and time."""
         memory, given = self.memory, cost_so_far is not None
         if given != (t is not None):
             raise InputError("cost_so_far and t go together: the costs of the episode so far, and its steps so far")
@@ -110,9 +111,10 @@ class RunningPolicy(ABC):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state), with the signature of Stable-Baselines3: `state` holds the component of every row.
+        """Return (actions, state), with the signature of Stable-Baselines3; pass the state to the next call.
 
-        A new component is drawn if there is no state yet or episode_start is true; `reset` is not needed.
+        `state` holds the mixture component of every row. A new component is drawn if there is no state yet or
+        `episode_start` is true for the row; `reset` is not needed.
         """
         if self.memory is not None:
             raise InputError(
@@ -174,7 +176,7 @@ class RunningPolicy(ABC):
 
     @abstractmethod
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        """Return actions [n, …] in the environment's form; without rng, the most likely ones."""
+        """Return actions [n, …] in the environment's form; if rng is None, the most likely actions."""
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return actions[0]
@@ -211,7 +213,7 @@ class TablePolicy(RunningPolicy):
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
 
     def _table(self, components: Components, rows: NDArray[Any]) -> Array:
-        """The probabilities of the actions [n, A]."""
+        """Return the probabilities [n, A] of the actions in the states `rows`, each by its own component."""
         return self.pi[components, rows]
 
     def _one(self, actions: NDArray[Any]) -> int:
@@ -248,7 +250,7 @@ class NetworkRunner(RunningPolicy):
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """For each component a function obs [n, …] → parameters of the action distribution [n, size]."""
+        """One function for each component, obs [n, …] → parameters of the action distribution [n, size]."""
         return [self.form.plain(theta, self.normaliser) for theta in self.theta]
 
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:

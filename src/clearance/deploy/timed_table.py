@@ -37,7 +37,7 @@ class TimedTablePolicy(TablePolicy):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state); `state` holds the component and the step of every row."""
+        """Return (actions, state) like `RunningPolicy.predict`; `state` holds component and step of every row."""
         kept = self.step
         began = np.broadcast_to(
             False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)

@@ -72,7 +72,12 @@ class ChoiceList:
         self, source: str, S: int, names: Sequence[str], state_rewards: Sequence[Sequence[float]],
         initial: Sequence[int], states: tuple[str, ...] | None, tolerance: float,
     ) -> ExplicitModel:  # fmt: skip
-        """Return the model; `state_rewards` [S] are added to the rewards of every choice."""
+        """Return the model of the collected choices; errors name `source`.
+
+        names          the names of the rewards
+        state_rewards  rewards [S, names] that are added to those of every choice in the state
+        initial        the states to start in;  states: their names, or None;  tolerance: as in `ExplicitModel`
+        """
         for s_next, line in zip(self._s_next, self._lines, strict=True):
             if s_next >= S:
                 raise InputError(f"{source}, line {line}: next state must be in 0..{S - 1}, got {s_next}")
@@ -91,14 +96,14 @@ class ChoiceList:
 
 
 def spread(S: int, A: int, s: Whole, a: Whole, values: Array) -> Array:
-    """Return the values of choices as a table [S, A]; 0 if a state has no such choice."""
+    """Return a table [S, A] with values[n] at state s[n] and action a[n], and 0 elsewhere."""
     table = np.zeros((S, A))
     table[s, a] = values
     return table
 
 
 def start_at(S: int, initial: Sequence[int]) -> Array | None:
-    """Return ρ, uniform over the initial states; None if there are none."""
+    """Return the start distribution ρ [S], uniform over the initial states; None if there are none."""
     if not len(initial):
         return None
     rho = np.zeros(S)

@@ -92,12 +92,15 @@ def build_cmdp(
 
 
 def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits by the names in the file; a unit may be left out: `energy` for `energy [kWh]`."""
+    """Return the limits by the names of the rewards in the file.
+
+    The user may leave out a unit: `energy` for `energy [kWh]`.
+    """
     return {find_name(name, model.rewards) or name: value for name, value in limits.items()}
 
 
 def check_limits(field: str, limits: Any) -> dict[str, float]:
-    """Return the limits as {name: number}; None means no limits."""
+    """Return the limits as {name: number}, {} for None; raise InputError that names `field` for any other form."""
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
@@ -106,7 +109,7 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
 
 
 def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return costs and limits by name; raise InputError unless each cost has one limit."""
+    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit."""
     costs, limits = dict(costs or {}), check_limits("limits", limits)
     for name in (*costs, *limits):
         if name not in costs or name not in limits:
@@ -116,20 +119,23 @@ def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str
 
 
 def split_reward(reward: str, names: Sequence[str]) -> tuple[float, str]:
-    """Return sign and name of the reward to maximise: "-time" minimises `time`, unless it is a name itself."""
+    """Return (sign, name) of the reward to maximise.
+
+    "-time" gives (−1, "time"), which minimises time, unless a reward is itself called "-time".
+    """
     minus = reward.startswith("-") and reward not in names
     return (-1.0, reward[1:]) if minus else (1.0, reward)
 
 
 def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> Array:
-    """Return r [S, A], the signal to maximise."""
+    """Return r [S, A], the signal to maximise; `limited` are the names of the rewards that have a limit."""
     sign, name = (1.0, None) if reward is None else split_reward(reward, list(model.rewards))
     name = None if name is None else find_name(name, model.rewards) or name
     return sign * model.rewards[choose_reward(model, name, limited)] + 0.0
 
 
 def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
-    """Return the name of the reward to maximise: the given one, the only one without a limit, or "reward"."""
+    """Return the name of the reward to maximise: the given one, else "reward", else the only one without a limit."""
     if reward is not None:
         _require(model, "reward", reward)
         return reward
@@ -149,7 +155,10 @@ def _known(model: ExplicitModel) -> str:
 
 
 def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the probabilities, normalised if the file has few digits, and which actions exist [S, A]."""
+    """Return the probabilities of all transitions, and which actions exist [S, A]; raise InputError if they are wrong.
+
+    Probabilities that sum to 1 only roughly, because the file has few digits, are normalised.
+    """
     row = model.s * model.A + model.a
     bad = np.flatnonzero(~((model.prob >= 0) & (model.prob <= 1 + model.tolerance)))
     if len(bad):
@@ -174,7 +183,7 @@ def _at(model: ExplicitModel, n: int, what: str) -> InputError:
 
 
 def read_start(model: ExplicitModel | CMDP, initial: Any) -> Array | None:
-    """Return ρ [S] from a state, {state: probability} or a list [S]; None means the file's own."""
+    """Return ρ [S] from a state, {state: probability} or a list [S]; for None, return the model's own ρ."""
     if initial is None:
         return model.rho
     if isinstance(initial, Mapping):
@@ -206,7 +215,10 @@ def check_pairs(source: str, S: int, A: int) -> None:
 
 
 def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
-    """Return the expected value [S, A] over transitions; exact if all values of a row are equal."""
+    """Return the expected value [S, A] over transitions with probabilities `prob`; row[n] = s·A + a of transition n.
+
+    It has no rounding error if all values of a state-action pair are equal.
+    """
     mean = np.bincount(row, prob * values, S * A)
     low, high = np.full(S * A, np.inf), np.full(S * A, -np.inf)
     np.minimum.at(low, row, values)
@@ -215,7 +227,10 @@ def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
 
 
 def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] | None]:
-    """Return the index of each name, and the names; numbers 0..n−1 keep their value, and the names are then None."""
+    """Return {name: index}, and the names in the order of their indices.
+
+    If the names are the numbers 0..n−1, each is its own index, and None is returned in place of the names.
+    """
     if set(names) == {str(n) for n in range(len(names))}:
         return {name: int(name) for name in names}, None
     return {name: n for n, name in enumerate(names)}, tuple(names)

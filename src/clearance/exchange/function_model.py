@@ -64,7 +64,7 @@ def _read_initial(initial: Any) -> dict[Any, float]:
 
 
 class _Listing:
-    """A list of all transitions; states and actions are numbered in the order in which they are found."""
+    """A collector of all transitions; it numbers states and actions in the order in which they are found."""
 
     def __init__(self, states: list[Any], actions: Any, transitions: Any, *, closed: bool) -> None:
         if not states:

@@ -56,7 +56,7 @@ def from_matrices(
 
 
 def _stack(P: Any, order: str | None) -> tuple[Any, int]:
-    """Return the rows s·A + a as a sparse matrix [S·A, S], and A."""
+    """Return the transition matrices P as one sparse matrix [S·A, S] with rows s·A + a, and the number of actions A."""
     if order not in (None, *ORDERS):
         raise InputError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     if sparse.issparse(P):
@@ -79,7 +79,10 @@ def _is_list_of_matrices(P: Any) -> bool:
 
 
 def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
-    """Read an array [A, S, S] or [S, A, S]; `order` is needed if S = A and the two readings differ."""
+    """Read an array [A, S, S] or [S, A, S]; return it as in `_stack`.
+
+    `order` is needed if S = A and the two readings differ.
+    """
     n, m, S = P.shape
     if S == 0 or (m != S and n != S):
         raise InputError(f"P has shape {P.shape}, it must be [A, S, S] or a list of A matrices [S, S]")
@@ -96,7 +99,10 @@ def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
 
 
 def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
-    """Read a sparse stack [S·A, S]; `order` is needed unless both orders of its rows give the same matrix."""
+    """Read a sparse matrix [S·A, S]; return it as in `_stack`.
+
+    `order` is needed unless reading its rows as s·A + a and as a·S + s gives the same model.
+    """
     n, S = P.shape
     if S == 0 or n % S:
         raise InputError(f"sparse P has shape {P.shape}, it must be [S·A, S], or a list of A matrices [S, S]")
@@ -111,12 +117,15 @@ def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
 
 
 def _by_state(P: Any, S: int, A: int) -> Any:
-    """Return rows a·S + s in the order s·A + a."""
+    """Reorder a matrix with rows a·S + s, so that its rows are s·A + a."""
     return sparse.csr_array(P[np.arange(S * A).reshape(A, S).T.ravel()])
 
 
 def _signal(name: str, x: Any, rows: Any, S: int, A: int) -> Array:
-    """Return a signal [S, A]; a signal of (state, next state) is averaged over the next state."""
+    """Return the reward or cost x as a table [S, A]; values for (state, next state) are averaged over the next state.
+
+    rows  the transition matrix [S·A, S]
+    """
     if _is_list_of_matrices(x):
         x = np.stack([m.toarray() if sparse.issparse(m) else np.asarray(m, float) for m in x])
     elif sparse.issparse(x):
@@ -172,7 +181,7 @@ def from_quantecon(
 
 
 def _pairs(ddp: Any, R: Array, Q: Any) -> tuple[Any, Any, Any]:
-    """Return the state and the action of each pair, and Q as a sparse matrix [L, S]."""
+    """Return the state and the action of each of the L state-action pairs, and Q as a sparse matrix [L, S]."""
     s, a = getattr(ddp, "s_indices", None), getattr(ddp, "a_indices", None)
     if s is not None and a is not None:
         return np.asarray(s, np.int64), np.asarray(a, np.int64), sparse.csr_array(Q)

@@ -72,9 +72,9 @@ def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
 
 
 def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
-    """Write `components`, each with its weight and {state: {action: probability}}; one is drawn per episode.
+    """Write a list `components`, each with its weight and its policy {state: {action: probability}}.
 
-    With a horizon, a policy is {time: {state: {action: probability}}}.
+    One component is drawn per episode. With a horizon, a policy is {time: {state: {action: probability}}}.
     """
     components: list[dict[str, Any]] = [{"weight": float(w), "policy": {}} for w in mixture.weights]
     for m, t, state, action, p in _rows(mixture, model):

@@ -49,7 +49,7 @@ def read_prism(path: str | Path) -> ExplicitModel:
 
 
 class _Transitions:
-    """The columns of a .tra file."""
+    """The columns of a .tra file, one entry per transition."""
 
     def __init__(self, path: Path) -> None:
         text = TextFile(path)
@@ -122,7 +122,10 @@ def _read_initial(path: Path, S: int) -> list[int]:
 
 
 def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int) -> dict[str, Array]:
-    """Return the rewards [S, A] of all reward structures by name, each the sum of state and transition rewards."""
+    """Return the rewards [S, A] of all reward structures by name, each the sum of state and transition rewards.
+
+    row, prob  the row s·A + a and the probability of each transition
+    """
     found: dict[str, Array] = {}
     for file, fallback in _reward_files(path):
         name, entries = _read_entries(file, tra)
@@ -150,7 +153,10 @@ def _reward_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _read_entries(file: Path, tra: _Transitions) -> tuple[str, list[tuple[int, float]]]:
-    """Return the name of the reward structure ("" if the file has none), and (state or transition, reward) entries."""
+    """Return the name of the reward structure in a file ("" if it has none), and its entries.
+
+    An entry is (state, reward) in a .srew file, and (number of the transition, reward) in a .trew file.
+    """
     text = TextFile(file)
     name, head, entries = "", None, []
     fields = ("state", "choice", "next state") if file.suffix == ".trew" else ("state",)

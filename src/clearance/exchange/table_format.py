@@ -68,7 +68,7 @@ def from_table(
 
 
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
-    """Return the transitions of a table, with the reward columns in `wanted`."""
+    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows."""
     source, places, header, rows = _open(table)
     wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)
@@ -122,7 +122,10 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each column; raise InputError if one is missing or there twice."""
+    """Return the index of each needed column; raise InputError if one is missing or there twice.
+
+    wanted  the names of the reward columns
+    """
     for name in (*KEYS, *wanted):
         if name not in header:
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""

@@ -95,7 +95,7 @@ class Archive:
         return value
 
     def annotations(self, group: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yield the key, the name and the description of each annotation of a group."""
+        """Yield (key, name, description) of each annotation in a group of the index, such as "rewards"."""
         listed = self._object(self._object(self.index, "annotations", needed=False), group, needed=False)
         seen: set[str] = set()
         for key in listed:
@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """Return the content of a file, after checking its size."""
+        """Return the content of a file; raise InputError if it does not have `size` bytes or has more than `most`."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)
@@ -208,7 +208,10 @@ class Archive:
         return [names[i] for i in action.tolist()]
 
     def valuations(self, S: int) -> tuple[str, ...] | None:
-        """Return the values of each state's variables as its name; None if missing, not plain, or not unique."""
+        """Return the values of each state's variables as its name.
+
+        Return None if the archive has none, if a variable is not of a plain type, or if two names are equal.
+        """
         about = self.index.get("valuations")
         states = about.get("states") if isinstance(about, dict) else None
         classes = states.get("classes") if isinstance(states, dict) else None
@@ -228,7 +231,7 @@ def _refuse_constant(text: str) -> None:
 
 
 def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
-    """Return first bit, end, name, type and offset of each variable; None if one is not of a plain type."""
+    """Return (first bit, end, name, type, offset) of each variable in a state; None if one is not of a plain type."""
     at, found = 0, []
     for field in fields:
         kind = field.get("type") if isinstance(field, dict) else None
@@ -248,7 +251,10 @@ def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
 
 
 def _value(row: int, start: int, end: int, name: str, sort: str, offset: int) -> str:
-    """Return `name=value` of one variable in the form that Storm uses: `done` or `!done` for booleans."""
+    """Return `name=value` of the variable in bits start .. end − 1 of `row`, as Storm writes it.
+
+    A boolean is written `done` or `!done`.
+    """
     raw = (row >> start) & ((1 << (end - start)) - 1)
     if sort == "bool":
         return name if raw else f"!{name}"

@@ -72,7 +72,11 @@ def _own_list(umb: Archive, own: dict[str, Any], key: str, n: int, kind: type) -
 
 
 def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a: Any, choice: Any, prob: Any) -> Any:
-    """Return a reward [S, A]: the sum of state and choice rewards and the expected branch reward."""
+    """Return the reward `key` as a table [S, A]: state rewards + choice rewards + expected branch rewards.
+
+    about   its description in the index;  shape: (S, A);  s, a: state and action of each choice
+    choice, prob  the choice and the probability of each branch
+    """
     S, A = shape
     total = np.zeros(len(s))
     path = f"annotations/rewards/{key}"

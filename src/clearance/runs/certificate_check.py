@@ -114,7 +114,7 @@ def _problem_differs(run: RunFolder, said: Certificate) -> Field:
 
 
 def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
-    """Return the field of the certificate that contradicts the ledger, and why; None if they agree.
+    """Return the field of the certificate `said` that contradicts the ledger, and why; None if they agree.
 
     Certificates of version 0.1 store neither `spent` nor `level`, and are not compared.
     """
@@ -142,7 +142,7 @@ def _verdict_differs(said: Certificate, again: Certificate) -> Field:
 
 
 def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
-    """Return the field that contradicts the recomputed certificate, and why; None if they agree.
+    """Return the field of the stored certificate `said` that contradicts the recomputed `again`, and why; else None.
 
     Stored and recomputed values must be equal up to rounding, and their intervals must overlap.
     """
@@ -167,7 +167,7 @@ def _size(cmdp: CMDP, h: int) -> float:
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
-    """Return the wrong field and why, if the stored λ does not prove the stored upper bound on the optimum; else None.
+    """Return the wrong field and why, if the certificate's λ does not prove its upper bound on the optimum; else None.
 
     The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it.
     """

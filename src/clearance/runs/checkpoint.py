@@ -76,13 +76,16 @@ def names(folder: Path, handle: int | None = None) -> list[str]:
 
 
 def tail_of(found: Checkpoint) -> Trace | None:
-    """Return the last iterations, which the checkpoint stores because no trace file has them yet; None if none."""
+    """Return the last iterations, if the checkpoint stores them because no trace file has them yet; else None."""
     tail = found.rebuilt(None, "tail")
     return None if tail is None else Trace(**{f.name: tail[f.name] for f in fields(Trace)})
 
 
 def _describe(x: Any, arrays: Arrays) -> Any:
-    """Return the structure of x as JSON data, and put its arrays into `arrays` under new names."""
+    """Return the structure of x (nested tuples, dicts, arrays, numbers) as JSON data.
+
+    Its arrays are put into the dict `arrays`; the JSON data refers to them by name.
+    """
     if x is None or (isinstance(x, bool | int | str) and not isinstance(x, np.generic)):
         return {"value": x}
     if isinstance(x, float) and not isinstance(x, np.generic):
@@ -104,7 +107,10 @@ def type_name(x: tuple[Any, ...] | list[Any]) -> str:
 
 
 def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
-    """Invert `_describe`; tuple types come from `template`, because a file must not name classes."""
+    """Return the object that `_describe` turned into `tree` and `arrays`.
+
+    Types of tuples come from `template`, an object of the same structure, because a file must not name classes.
+    """
     (kind, inside), *_ = tree.items()
     if kind == "value":
         return inside
@@ -130,6 +136,9 @@ def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
 
 
 def _fits(found: NDArray[Any], template: Any) -> bool:
-    """Return whether an array can replace the template's in compiled code: same dtype and rank, and no axis shorter."""
+    """Return whether compiled code accepts the array `found` in place of the template's.
+
+    It must have the same dtype and number of axes, and no axis may be shorter.
+    """
     same = found.dtype == template.dtype and found.ndim == template.ndim
     return same and all(n >= least for n, least in zip(found.shape, template.shape, strict=True))

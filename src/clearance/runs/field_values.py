@@ -49,7 +49,7 @@ def _with_exponent(text: str) -> int:
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` to `most`."""
+    """Return a parser of whole numbers that refuses numbers outside `least` to `most`."""
 
     def parse(text: str) -> int:
         value = parse_whole(text)
@@ -220,7 +220,7 @@ def parse_text(text: str) -> str:
 
 
 class OneOf:
-    """A parser that accepts one of several words; with `code`, also `package.module:Name`."""
+    """A parser that accepts one of several words; if `code` is true, also a name `package.module:Name`."""
 
     def __init__(self, *words: str, code: str = "") -> None:
         self.words, self.code = words, code

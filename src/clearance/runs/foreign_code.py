@@ -18,7 +18,11 @@ from clearance.runs.field_values import is_code
 
 
 def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | None = None) -> Any:
-    """Import `package.module:name`, and call it if `call` is true; report any failure as a one-line InputError."""
+    """Import `package.module:name`, and call it if `call` is true; report any failure as a one-line InputError.
+
+    what  the flag or argument that has this text, for the error
+    rule  the folders in which to search for the module; None: those that this process allows
+    """
     module, _, name = text.partition(":")
     rule = import_rule() if rule is None else rule
     try:
@@ -30,7 +34,7 @@ def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | 
 
 
 def _hint(e: BaseException, rule: ImportRule) -> str:
-    """Return a hint to --allow-import if the module was not found and the current folder is not searched."""
+    """Return a hint to --allow-import if the module was not found and the current folder is not searched; else ""."""
     if rule.here or not isinstance(e, ModuleNotFoundError):
         return ""
     return "; with --resume or a grid in a file, name its folder: --allow-import PATH (here: --allow-import .)"

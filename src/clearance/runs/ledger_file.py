@@ -32,7 +32,10 @@ def write_ledger(path: Inside, ledger: Ledger) -> None:
 
 
 def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
-    """Read a ledger; raise InputError unless the manifest lists it (`entry`) or lists its predecessor."""
+    """Read a ledger; raise InputError if the manifest lists another one.
+
+    entry  the ledger's entry in the manifest, with the sha256 of this ledger or of the one it replaced; None: no check
+    """
     try:
         data = load_json(path, SCHEMAS["ledger"])
     except InputError as e:
@@ -53,7 +56,10 @@ def _parse_share(data: dict[str, Any]) -> Share:
 
 
 def _check_levels(path: Inside, ledger: Ledger) -> None:
-    """Raise InputError unless every share has the level of its position, and its tests spend no more than that."""
+    """Raise InputError if a share of δ has a wrong level, or if its tests spend more than this level.
+
+    The level of a share follows from its δ and from its position in the ledger.
+    """
     for number, share in enumerate(ledger.shares, 1):
         right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta
         levels = [trial.level for trial in share.trials]
@@ -64,7 +70,7 @@ def _check_levels(path: Inside, ledger: Ledger) -> None:
 class LedgerFolder:
     """A folder in which `certify` keeps its ledger: a run folder, or a folder for certificates alone.
 
-    The first test creates or opens it; it stays locked until the end of the `with` block.
+    The first test creates or opens the folder, which then stays locked until the end of the `with` block.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -93,7 +99,10 @@ class LedgerFolder:
         return Inside(self.folder, name, None if self._lock is None else self._lock.handle)
 
     def _create(self) -> Ledger:
-        """Write an empty ledger, then a manifest; an empty ledger left by a kill in between is replaced."""
+        """Write an empty ledger, then a manifest, and return the ledger.
+
+        A kill between these two writes leaves an empty ledger without a manifest; such a ledger is replaced.
+        """
         if exists_inside(self._path(NAME)) and read_ledger(self._path(NAME), None).shares:
             raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
         state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
@@ -115,7 +124,7 @@ class LedgerFolder:
         self._enter(read_manifest(self._path("manifest.json")), NAME)
 
     def write_certificate(self, certificate: Certificate) -> None:
-        """Write the certificate of the latest share to certificates/NNNNNN.json; that of a run stays unchanged."""
+        """Write the certificate of the latest test to certificates/NNNNNN.json; certificate.json stays unchanged."""
         name = f"certificates/{self._ledger.latest:06d}.json"
         data = {"schema": SCHEMAS["certificate"], **without_non_finite(certificate.asdict())}
         save_json(self._path(name), data)

@@ -73,7 +73,7 @@ def method_class(text: str) -> Any:
 
 
 def settings_of(kind: Any) -> dict[str, Field[Any]]:
-    """Return the fields of a method's class that can be parsed from text, by name."""
+    """Return the settings of a method: the fields of its class `kind` that can be parsed from text, by name."""
     return {f.name: f for f in fields(kind) if f.init and parser_of(f) is not None}
 
 
@@ -108,7 +108,9 @@ def built_in_settings() -> dict[str, Setting]:
 
 
 def help_of(setting: Setting, methods: Sequence[str] = ()) -> str:
-    """Return the help text of a setting with its defaults for `methods`; with none, "depends on the method".
+    """Return the help text of a setting with its default for each of `methods`.
+
+    If `methods` is empty, the help says that the default depends on the method.
 
     >>> help_of(all_settings()["inner"], ["pmdpd"])
     'T, natural steps in each iteration (default: 1)'

@@ -40,7 +40,10 @@ PARTS = (*get_args(Direction), Natural)
 
 
 def restore_method(data: dict[str, Any], given: Any = None) -> Method:
-    """Return the method that a run folder describes; pass a user's own method as `given`, class or instance."""
+    """Return the method that `data` from a run folder describes.
+
+    given  the user's own method, as class or instance, if the run used one; a run folder does not store its code
+    """
     if given is not None:
         if isinstance(given, type):
             given = plain_data.restore(data, (given, *PARTS))

@@ -18,7 +18,10 @@ WEIGHTED = ("exact", "critic")  # samplers whose draws have weights
 
 
 def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
-    """Return the policy class: tabular softmax (default), that of a zoo model, or softmax over features of a file."""
+    """Return the policy class that the text of --policy names.
+
+    It is tabular softmax (default), the class that belongs to a zoo model, or softmax over the features in a file.
+    """
     if text is None or text == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
     if text in POLICIES:

@@ -29,7 +29,10 @@ ARRAYS = {
 
 
 def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a dataclass as {"name": name of its class, field: value, …}; fields that are dataclasses are nested."""
+    """Return a dataclass as {"name": name of its class, field: value, …}; fields that are dataclasses are nested.
+
+    leave_out  names of fields that are not stored
+    """
     if not is_dataclass(x):
         raise InputError(f"{type(x).__name__} must be a dataclass: a run folder stores its fields")
     values = {f.name: getattr(x, f.name) for f in fields(x) if f.name not in leave_out}
@@ -37,7 +40,10 @@ def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def restore(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
-    """Rebuild the dataclass that `describe` was given, from the classes in `kinds`; JSON lists become tuples."""
+    """Rebuild a dataclass from the data that `describe` returned; JSON lists become tuples.
+
+    kinds  the classes that the data may name;  first: positional arguments that `describe` left out
+    """
     kind = {k.__name__: k for k in kinds}.get(data["name"])
     if kind is None:
         raise InputError(f"settings.json: {data['name']!r} is no class of clearance's: give it again")
@@ -58,7 +64,10 @@ def _value(value: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def kind_of_policy(policy: Policy, cmdp: CMDP) -> str:
-    """Return the kind of policy class: "tabular" (softmax over all actions, needs no file), "features" or "network"."""
+    """Return the kind of a policy class: "tabular", "features" or "network".
+
+    "tabular" means softmax over all available actions; only the other kinds need a file in the run folder.
+    """
     if isinstance(policy, TwoLayer):
         return "network"
     return "tabular" if policy.tabular and np.array_equal(np.isfinite(policy.bias), cmdp.available) else "features"
@@ -88,7 +97,7 @@ def load_policy_class(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
 
 
 def as_json(data: Any) -> Any:
-    """Return plain data in the form that it has after a round trip through JSON: tuples become lists."""
+    """Convert plain data to the form that it has after a round trip through JSON: tuples become lists."""
     if isinstance(data, dict):
         return {name: as_json(value) for name, value in data.items()}
     return [as_json(value) for value in data] if isinstance(data, tuple | list) else data

@@ -80,9 +80,9 @@ def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
 
 
 def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
-    """Return the model that `state` makes from `asked`.
+    """Return the model that the function `state` makes from the user's limits, criterion and start in `asked`.
 
-    If there are limits on single episodes (P(…), CVaR), return it with the costs so far as part of its state.
+    If there are limits on single episodes (P(…), CVaR), the costs so far become part of the model's state.
     """
     limits: Any = asked.get("limits")
     if not has_tails(limits):
@@ -95,7 +95,10 @@ def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
 
 
 def load_model_or_none(text: str) -> CMDP | None:
-    """Load the finite model that PROBLEM names; return None for a simulator. A factory is called to find out."""
+    """Load the finite model that PROBLEM names; return None if PROBLEM is a simulator.
+
+    A factory `package.module:name` is called to find out which of the two it makes.
+    """
     if text in SIMULATORS or text.startswith("gym:"):
         return None
     if is_imported(text):
@@ -126,7 +129,7 @@ def is_imported(text: str) -> bool:
 
 
 def names_code(text: str) -> bool:
-    """Return whether loading PROBLEM would run user code; this includes gym:MODULE:ENV_ID, which imports MODULE."""
+    """Return whether loading PROBLEM may run user code; gym:ENV_ID counts, since gym:MODULE:ENV_ID imports MODULE."""
     return text.startswith("gym:") or (is_code(text) and text not in MODELS and not is_model_file(text))
 
 
@@ -159,7 +162,10 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
 
 
 def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[InfoCosts, Any]:
-    """Return a function that reads the costs from these places of `info`, and the limits in the same order."""
+    """Return a function that reads costs from these places of `info`, and their limits, in the same order.
+
+    places  texts NAME=info.PLACE;  given: the other flags, with the limits
+    """
     if "constraints" in given:
         raise InputError("--cost and --constraints both say where costs come from: give one of them")
     if "limits" not in given:

@@ -27,7 +27,10 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Ignore OSError while drawing, since a closed terminal must not end the run; let KeyboardInterrupt through."""
+    """Ignore OSError in the block, since a closed terminal must not end the run.
+
+    A KeyboardInterrupt that the OSError hides is raised again.
+    """
     try:
         yield
     except OSError as e:
@@ -72,7 +75,7 @@ class Progress:
             self.bar.stop()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Advance the bar by the iterations in `part`, out of `total`, and show reward, slack and λ."""
+        """Advance the bar by the iterations in `part`, out of `total`, and show reward, smallest slack and λ."""
         if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)
@@ -98,7 +101,7 @@ class Rate:
         self.steps, self.seconds, self.last = 0.0, 0.0, time.monotonic()
 
     def after(self, steps: int) -> float:
-        """Add `steps` and return the new rate; a clock that was set back counts as standing still."""
+        """Count `steps` more steps and return the new rate; if the clock was set back, no time has passed."""
         elapsed = max(time.monotonic() - self.last, 0.0)
         self.last += elapsed
         fade = math.exp(-elapsed / 5)
@@ -118,7 +121,7 @@ def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
 
 
 class Board:
-    """A writer of TensorBoard event files: Ĵ, slacks, λ, ‖ω‖ and steps against the iteration."""
+    """A writer of TensorBoard event files: it plots Ĵ, slacks, λ, the norm of the update direction ω, and steps."""
 
     def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
         try:
@@ -152,7 +155,7 @@ class Board:
 
 @contextmanager
 def watchers(asked: Any, progress: Callable[..., None] | None, folder: str | Path | None) -> Iterator[Any]:
-    """Yield one callback that calls `progress` and writes TensorBoard files to `folder`; None if there is neither.
+    """Yield one callback that calls `progress` and writes TensorBoard files to `folder`; None if both are None.
 
     asked  an object with the names and the limits b of the constraints
     """
@@ -173,7 +176,7 @@ def clean_tags(names: Sequence[str]) -> list[str]:
 
 
 def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, float]:
-    """Return the TensorBoard curves of iteration i of a chunk: {tag: value}."""
+    """Return the points of the TensorBoard curves at iteration i of the trace `part`: {tag: value}."""
     found = {"J_hat/reward": part.J_hat[i, 0], "omega_norm": part.omega_norm[i], "steps": part.steps[i]}
     if len(part.J):
         found["J/reward"] = part.J[i, 0]
@@ -186,7 +189,7 @@ def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, floa
 
 
 def all_of(*watchers: Callable[..., None]) -> Callable[..., None]:
-    """Return one callback that calls several."""
+    """Return one callback that calls all `watchers` with its arguments."""
 
     def update(*what: Any) -> None:
         for watcher in watchers:

@@ -61,7 +61,10 @@ def resume(
 
 
 def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:
-    """Rebuild the task of a run from the settings in its folder."""
+    """Rebuild the task of a run from `asked`, the settings in its folder.
+
+    method  the user's own method, as class or instance, if the run used one
+    """
     policy = world.restore_policy(folder, asked["policy"])
     sampler = world.restore_sampler(asked["sampler"], policy)
     own = world.default_method() if asked["method"] is None else restore_method(asked["method"], method)

@@ -29,7 +29,10 @@ SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a 
 
 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
-    """Create a run folder with problem and settings; it gets its name only after both are written."""
+    """Create a run folder with problem and settings, and return its writer.
+
+    The folder appears under its name only when both are written. `notes` are stored with the settings.
+    """
     same, why = task.world.repeats()
     if same is False:
         warnings.warn(
@@ -95,7 +98,7 @@ def new_folder(
 
 
 def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any], files: dict[str, Any]) -> None:
-    """Write problem, further files, settings and an empty ledger, and set the id of the run."""
+    """Write the problem, the files in `files`, the settings and an empty ledger, and set the id of the run."""
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
     settings = {"schema": SCHEMAS["settings"], **data, "problem": about.identity}
@@ -116,7 +119,10 @@ def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
 
 
 def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
-    """Open a run folder to continue its run; refuse a different problem and damage that cannot be repaired."""
+    """Open a run folder to continue its run; raise InputError if a damaged file cannot be repaired.
+
+    about  the problem that the user gave again; another problem than that of the run is refused
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such run folder to resume")
     refuse_other_version(folder)
@@ -170,9 +176,9 @@ def refuse_other_version(folder: Path) -> None:
 
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
-    """Check settings, policy class and start file against their hashes, the run id, and the problem against `about`.
+    """Check settings, policy class and start file against their hashes, and the run id against the manifest's `run`.
 
-    A damaged problem file is written again if the problem was given.
+    If `about` is given, the problem must be the same. A damaged problem file is then written again.
     """
     for name in ("settings.json", "features.npz", START):
         if name in writer.files and not writer.is_good(name):
@@ -199,7 +205,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> Non
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest; if it is damaged, rebuild one from the newest intact checkpoint."""
+    """Return the manifest; if it is damaged, return one rebuilt from the newest intact checkpoint."""
     try:
         return run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError as e:

@@ -139,7 +139,10 @@ class RunFolder:
         return Inside(self.folder, name)
 
     def _good(self, name: str, files: dict[str, Any] | None = None) -> Inside:
-        """Return the path of a file; raise InputError if the file is missing or does not match its hash."""
+        """Return the path of a file; raise InputError if the file is missing or does not match its hash.
+
+        files  the hashes by name; default: those in the manifest
+        """
         path = self.path(name)
         entry = (self.manifest["files"] if files is None else files).get(name)
         if entry is None or not exists_inside(path):

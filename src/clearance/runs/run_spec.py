@@ -284,7 +284,11 @@ class RunSpec:
     # ------------------------------------------------------------------------------------------------- a resumed run
 
     def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
-        """Raise InputError if a flag differs from the stored flags; these are None if Python started the run."""
+        """Raise InputError if a flag of this run differs from the flags `stored` in the run folder `where`.
+
+        stored     None if Python started the run; only flags for user code or for a simulator may be given then
+        simulated  whether the problem is a simulator
+        """
         usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}
         code = dict(self.code())  # named again, since it is not in the folder
         for name, value in self.flags().items():

@@ -41,7 +41,7 @@ class DamagedRunWarning(UserWarning):
 
 
 class Every(NamedTuple):
-    """How often to write a checkpoint: after so many seconds, or after so many iterations."""
+    """An interval between checkpoints: a number of seconds, or a number of iterations."""
 
     seconds: float = np.inf
     iterations: float = np.inf
@@ -63,7 +63,10 @@ class Every(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The iterations from `begin` on that no trace file holds yet, and the position `at` after the last of them."""
+    """The iterations from number `begin` on, which no trace file holds yet.
+
+    at  the state of the learning loop after the last of them
+    """
 
     begin: int
     parts: tuple[Trace, ...]
@@ -72,7 +75,10 @@ class Tail(NamedTuple):
 
 @dataclass(eq=False)
 class RunWriter:
-    """A run folder that this process writes; the `clearance.learning.recorder.Recorder` of the learning loop."""
+    """A run folder that this process writes.
+
+    The learning loop uses it as its `clearance.learning.recorder.Recorder`.
+    """
 
     folder: Path
     every: Every
@@ -256,7 +262,10 @@ class RunWriter:
 
     @property
     def worth_keeping(self) -> bool:
-        """Whether to keep the folder after an error: it is older, a resume would save time, or a test was opened."""
+        """Whether to keep the folder after an error.
+
+        It is kept if it existed before this process, if a resume would save time, or if a test was opened.
+        """
         return self.made is None or self.saved > 0 or self._before > 0 or len(self.ledger.shares) > 0
 
     def _discard(self) -> None:
@@ -281,7 +290,7 @@ class RunWriter:
         self.enter(name)
 
     def enter(self, name: str) -> None:
-        """List a file in the manifest with its current hash; `write_manifest` writes it to disk."""
+        """Enter a file with its current hash into the manifest in memory; `write_manifest` writes it to disk."""
         self.files[name] = fingerprint(self.path(name))
 
     def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:

@@ -34,7 +34,7 @@ class Selection(NamedTuple):
     attempts  the tests from samples; empty for exact evidence and for a stored result
     steps     environment steps of choice and tests
     tests     the number of tests, also for a stored result
-    mixture   with exact values: the best mixture, which `policy` may replace
+    mixture   the best mixture by exact values, even if a single `policy` was chosen in its place; None with samples
     """
 
     policy: Any
@@ -72,7 +72,10 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
 
 
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
-    """Select by exact values, with slightly tightened limits, since the linear program meets them up to rounding."""
+    """Select a policy by exact values, and certify it with the multipliers λ of the run.
+
+    The limits are tightened a little for the choice, since a linear program meets them only up to rounding.
+    """
     world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)
     for single, tighten in itertools.product(IN_TURN[task.single], TIGHTEN):
@@ -89,7 +92,11 @@ def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) 
 def _choose_by_values(
     task: Task, settled: Settled, candidates: Any, exact: ExactValues, tighten: float, single: Single
 ) -> tuple[Any, Any] | None:
-    """Return the policy to certify and the mixture that it replaces; None if no mixture meets the tightened limits."""
+    """Return the policy to certify, and the best mixture; None if no policy of the kind `single` meets the limits.
+
+    tighten  how far the limits are tightened, as a share of the scale of each J_g
+    single   whether a single policy may or must replace the mixture, as in `solve`
+    """
     low, b, margin = exact.J - exact.error, task.world.statement.b, tighten * exact.size
     w = best_weights(low, b, margin) if len(low) else None
     if w is None:
@@ -129,6 +136,6 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:
-    """Return the attempt with a digest of policy, episodes and limits, by which the ledger recognises the same test."""
+    """Return the attempt with a digest of policy, episodes and limits; the ledger recognises a repeated test by it."""
     source = search.episodes(attempt.policy)
     return attempt._replace(subject=subject_of(world.identify(attempt.policy), source, world.statement.b))

@@ -139,7 +139,10 @@ class Solution:
         return first | self._best_mixture() | self.world.alternatives(self) | last
 
     def _best_mixture(self) -> dict[str, Alternative]:
-        """Return the best mixture with its guarantee, if a single policy replaced it; certify it exactly first."""
+        """Return {"best_mixture": the best mixture with its exact guarantee} if a single policy replaced this mixture.
+
+        Otherwise return {}.
+        """
         mixture = self.selection.mixture
         if mixture is None or mixture is self.policy or mixture.M == 1:
             return {}
@@ -169,7 +172,7 @@ class Solution:
 
     @property
     def path_bound(self) -> Array | None:
-        """A bound on mean_k (Ĵ_g − b) that follows from the path of λ without further samples.
+        """A bound on the mean of Ĵ_g − b over the iterations, which follows from the path of λ without further samples.
 
         None if λ reached its upper bound Λ, or if the run learned on a stand-in model for another criterion.
         """

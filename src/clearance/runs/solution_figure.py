@@ -17,7 +17,11 @@ MOST_LIMITS = 4  # constraints with axes of their own
 
 
 def draw_solution(plt: Any, trace: Trace, certificate: Certificate, asked: NamedLimits) -> Any:
-    """Return a figure with the iterates, their running average and the chosen policy: reward, then constraints."""
+    """Return a figure with one panel for the reward and one for each constraint.
+
+    Each panel shows the iterates, their running average and the chosen policy. `plt` is matplotlib.pyplot, and
+    `asked` holds the limits and names of the constraints.
+    """
     J = trace.J if len(trace.J) else trace.J_hat
     n = min(len(asked.names), MOST_LIMITS)
     size = {"figsize": (7.2, 2.6 + 2.0 * n), "sharex": True, "squeeze": False, "layout": "constrained"}

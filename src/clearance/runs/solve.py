@@ -159,7 +159,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
 
 
 def _first_position(task: Task, settled: Settled) -> Position | None:
-    """Return the position at which a run with `init` begins; None means the default of the method."""
+    """Return the state in which a run with `init` begins; None if the run has no `init`."""
     start = task.start
     if start is None:
         return None
@@ -228,7 +228,7 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWr
 
 
 def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
-    """Return the solution with its time in seconds, keeping a selection that was already made."""
+    """Return the solution with its time in seconds; a selection that it has made already is not made again."""
     timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection
@@ -239,7 +239,8 @@ def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Sol
 def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Iterator[Any]:
     """Save the last iterate if the block raises: to the run folder, and in `learned` of an `EnvironmentFault`.
 
-    Yields a function that takes the latest state. Applies only to samplers whose iterations are recorded one by one.
+    Yield a function to which the block passes the state after learning. Nothing is saved for samplers whose iterations
+    are not recorded one by one.
     """
     states: list[State] = []
     try:

@@ -23,7 +23,7 @@ BY_RULE = "the rule "  # how the origin of an imitated rule begins
 
 
 def save_start(path: AnyPath, start: Start) -> None:
-    """Write the start of a run, without a rule, which is code."""
+    """Write the start of a run; a rule is left out, because it is code."""
     checkpoint.save(path, {name: getattr(start, name) for name in STORED}, {}, "")
 
 
@@ -43,7 +43,7 @@ def read_start(path: AnyPath, sampler: Sampler, origin: str, rule: Callable[[Any
 
 
 def same_shapes(found: Any, like: Any) -> bool:
-    """Return whether nested tuples of arrays and numbers have the same structure, shapes and types."""
+    """Return whether two nested tuples of arrays and numbers have the same structure, shapes and types."""
     if isinstance(like, tuple | list):
         fits = isinstance(found, tuple | list) and len(found) == len(like)
         return fits and all(same_shapes(a, b) for a, b in zip(found, like, strict=True))

@@ -1,1 +1,1 @@
-"""Simulators: Gymnasium and JAX environments, network policies and their samplers."""
+"""Simulators: Gymnasium and JAX environments, network policies, and the samplers that draw from them."""

@@ -31,7 +31,7 @@ from clearance.core.rational_algebra import (
 
 
 def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) -> list[list[Fraction | float]]:
-    """Return s(N, C) for every N (outer list) and every C (inner lists); ∞ if the sum diverges."""
+    """Return s(N, C) of the module's head for every N (outer list) and every C (inner lists); ∞ if the sum diverges."""
     F, Ns, Cs = _restrict(F, Ns, Cs)
     back, Cs, Ns = _restrict(F.T, Cs, Ns)
     F = back.T
@@ -44,7 +44,7 @@ def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) 
 
 
 def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, list[Matrix], list[Matrix]]:
-    """Restrict the system to the directions that the N excite.
+    """Restrict the system to the directions that the matrices N excite; return the restricted F, Ns and Cs.
 
     The basis contains the rows of an identity matrix; the entries of the state at these rows are the coordinates.
     """

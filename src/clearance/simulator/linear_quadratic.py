@@ -59,7 +59,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimum: the gain K of u = −Kx, its values (J_x, J_u) including the given exploration noise, and λ."""
+    """The optimal policy: the gain K of u = −Kx, its values (J_x, J_u) with the given exploration noise, and λ."""
 
     K: Array
     J: Array
@@ -68,7 +68,7 @@ class Regulator(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LQR:
-    """The matrices of the problem at the head of the module; exact values are for these numbers as stored."""
+    """The matrices and budget of the problem at the head of the module; exact values hold for the numbers as stored."""
 
     A: Array
     B: Array
@@ -152,7 +152,7 @@ class LQR:
         return Values(*np.transpose(rows))
 
     def _sum_costs(self, K: Matrix, c: Matrix, Sigmas: Sequence[Matrix]) -> list[list[Fraction | float]]:
-        """Return the exact (J_x, J_u) for each Sigma."""
+        """Return the exact (J_x, J_u) of the policy with gain K and offset c, for each noise covariance in Sigmas."""
         A, B, Q, R, W, X0 = (to_fractions(x) for x in (self.A, self.B, self.Q, self.R, self.W, self.X0))
         gamma = Fraction(float(self.gamma))
         F = np.block([[A - B @ K, (B @ c)[:, None]], [np.zeros((1, len(A)), object), np.ones((1, 1), object)]])

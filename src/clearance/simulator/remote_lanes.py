@@ -73,7 +73,7 @@ class Fleet(Simulator):
 
 
 def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
-    """Return the simulator as one group of lanes, and a function that makes it again in another process."""
+    """Return the simulator as one group of lanes, and a function that makes the same group in another process."""
     if isinstance(simulator, Environment):
         group = replace(simulator, n=min(simulator.n, GROUP))
         return group, lambda: group
@@ -117,7 +117,7 @@ def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """Do the same as `walk` in one compiled program, which is cached for each policy and T."""
+    """Do the same as `walk` for a JAX environment, in one compiled program, which is cached for each policy and T."""
     policy, theta, normaliser, T = acting
     made = env.__dict__.setdefault("_compiled_groups", {})
     if (id(policy), T) not in made:
@@ -129,7 +129,7 @@ def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def streams(key: np.uint64, groups: int) -> list[np.uint64]:
-    """Return the random streams of the groups of one iteration; the first group has the iteration's own stream."""
+    """Return one random stream for each group of lanes in an iteration; the first one is the stream `key` itself."""
     return [key, *(fold(key, g) for g in range(1, groups))]
 
 

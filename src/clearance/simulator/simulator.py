@@ -101,14 +101,17 @@ class Simulator:
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
     def for_learning(self) -> Any:
-        """Return the same problem with a slope in the signals of `Chance` limits, for learning (`TailCosts.slope`)."""
+        """Return the problem with the signals that learning uses.
+
+        They differ for `Chance` limits, whose indicator gets a slope beyond the threshold (`TailCosts.slope`).
+        """
         costs = self.tail_costs
         if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
             return self
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """Return the problem with other limits and signals; called on the plain problem."""
+        """Return this problem, which must be the plain one, with the statement `told` and the signals of `costs`."""
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 
     @property
@@ -142,7 +145,7 @@ class Simulator:
 
 
 def widen_bounds(bounds: Bounds, slip: float) -> Bounds:
-    """Return (low, high) widened by the rounding errors of numbers whose exact values lie within the bounds."""
+    """Return (low, high) widened by rounding errors, which are at most `slip` times the larger absolute bound."""
     size = slip * np.max([np.where(np.isfinite(x), np.abs(x), 0.0) for x in bounds], axis=0)
     return bounds[0] - size, bounds[1] + size
 

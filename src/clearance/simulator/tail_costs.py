@@ -70,6 +70,7 @@ class TailCosts(NamedTuple):
 
         cost           the costs [..., plain I] of the step
         before, after  the sums of these costs before and after the step
+        xp             the array module of the arguments: numpy or jax.numpy
         """
         found = []
         for column, rule in zip(self.columns, self.rules, strict=True):
@@ -81,18 +82,24 @@ class TailCosts(NamedTuple):
         return xp.stack(found, -1)
 
     def _value(self, rule: Rule, C: Any, xp: Any) -> Any:
-        """Return φ at the sums C, without its offset; with a slope, as learning sees it."""
+        """Return φ of a rule, without its constant `offset`, at costs so far C; xp is numpy or jax.numpy.
+
+        If `slope` is not 0, the φ of a `Chance` also grows with this slope beyond its threshold.
+        """
         if self.slope and isinstance(rule, Chance):
             return rule.value(C, xp, self.slip) + self.slope * xp.maximum(C - rule.above, 0.0) / rule.scale
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return the limited sums [n, 1+I] from sums X [n, 1+I]; with a slope, those of `Chance` become 0 or −1."""
+        """Return sums X [n, 1+I] over episodes as the limits count them.
+
+        If `slope` is not 0, the sums of `Chance` limits contain the slope; they are turned back into 0 or −1.
+        """
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Return which costs [..., plain I] are not finite or outside their declared bounds."""
+        """Return a mask [..., plain I] of the costs that are not finite or outside their bounds; xp as in `signals`."""
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
@@ -107,9 +114,11 @@ def mean_costs(plain: Statement, slip: float) -> TailCosts:
 def limit_tails(
     plain: Statement, limits: Any, obs_shape: tuple[int, ...], slip: float, *, cost_so_far: bool = True
 ) -> tuple[Statement, TailCosts]:
-    """Return the statement with these limits on the costs of the plain statement, and the rules for its signals.
+    """Add limits to the plain statement; return the new statement, and the rules by which its signals are computed.
 
-    limits  by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
+    limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
+    obs_shape    the shape of the plain problem's observations;  slip: relative rounding error of a sum
+    cost_so_far  whether policies see the sums of the limited costs so far
     """
     asked = _in_order(plain, limits)
     columns = tuple(plain.names.index(name) for name, _ in asked)
@@ -125,7 +134,11 @@ def limit_tails(
 
 
 def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Statement, TailCosts]:
-    """Return the same limits with signals that have a slope beyond the thresholds of `Chance` limits, for learning."""
+    """Give the signals of `Chance` limits a slope beyond their thresholds, so that learning has a gradient there.
+
+    Return the statement `told` with the bounds of its signals widened, and `costs` with this slope. The limits and the
+    other signals stay the same.
+    """
     assert told.bounds is not None
     low, high = (x.copy() for x in told.bounds)
     least, most = _step_bounds(costs.plain)

@@ -1,1 +1,1 @@
-"""The differences between the kinds of problems: one adapter for each kind, all with the same protocol."""
+"""Adapters between the pipeline and the kinds of problems: one for each kind, all with the same protocol (`World`)."""

@@ -95,9 +95,10 @@ class CriterionWorld(FiniteWorld):
         return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
     def _room_besides(self, slater: float) -> float:
-        """Return the Slater margin without the limits of 0 on costs, which no policy can meet with a margin.
+        """Return the Slater margin of the limits other than costs of 0, which no policy can meet with a margin.
 
-        It is capped by the slack that the stand-in model gives to the limits of 0.
+        slater  the Slater margin of all limits
+        The result is at most the slack that the stand-in model gives to the limits of 0.
         """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]
@@ -134,7 +135,10 @@ class CriterionWorld(FiniteWorld):
         return found._replace(candidates=BackCandidates(self.stand_in, inner))
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """Return the averaged-occupancy policy if it has the same values as the mixture; else None."""
+        """Return the averaged-occupancy policy if it has the same values as the mixture; else None.
+
+        Only tabular softmax contains this policy; a mixture of one component is returned unchanged.
+        """
         if mixture.M == 1:
             return mixture
         if not settled.sampler.policy.tabular:
@@ -151,6 +155,6 @@ class CriterionWorld(FiniteWorld):
         return self.stand_in.back(super().last_policy(settled, state))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """Return π̄; its guarantee holds for the stand-in model."""
+        """Return {"mixture": π̄}, the uniform mixture of the iterates; its guarantee holds for the stand-in model."""
         found = super().alternatives(solution)
         return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}

@@ -59,7 +59,10 @@ class FiniteExplored:
 
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
-    """Return whether the policy class has a linear program, and the model is small enough to solve it repeatedly."""
+    """Return whether policies can be planned by linear programs.
+
+    The policy class must have a linear program, and the model must be small enough to solve it repeatedly.
+    """
     if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False
     try:

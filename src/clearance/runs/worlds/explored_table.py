@@ -98,14 +98,14 @@ class ExploredTable:
 
     @property
     def _lowest_signals(self) -> Array:
-        """The signals [1+I] that a pair which was never tried is assumed to give for ever."""
+        """The signals [1+I] per step that the model assumes for state-action pairs that were never tried."""
         low, totals = self.problem.bounds[0], self.problem.totals
         return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes for about `steps` steps and count them; each step ends one with probability (1 − γ)/LONGER.
+        """Draw episodes by the policy π [S, A] for about `steps` steps, count them, and return the steps taken.
 
-        Returns the steps taken.
+        An episode is cut off after each step with probability (1 − γ)/LONGER.
         """
         taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:
@@ -116,13 +116,16 @@ class ExploredTable:
         return taken
 
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Draw episodes by two policies, each mixed with 5 % uniform actions; `share` of the steps by `curious`."""
+        """Draw episodes by π and by the exploring policy `curious`, both mixed with 5 % uniform actions.
+
+        share  the share of the `steps` environment steps that `curious` gets. Returns the steps taken
+        """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of at most T steps, and count and yield (state, signals, next state) of each step."""
+        """Run one episode of π of at most T steps; count and yield (state, signals, next state) of each step."""
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -141,7 +144,11 @@ class ExploredTable:
 
 @dataclass(frozen=True, eq=False)
 class TableEpisodes:
-    """A source of bounded unbiased estimates of J as in `finite_episodes`, drawn by stepping an environment."""
+    """A source of bounded unbiased estimates of J, drawn by stepping an environment.
+
+    The estimator is that of `finite_episodes`: `base` [S, 1+I] is its control variate, and episodes continue with
+    probability γ^power at each step.
+    """
 
     explored: ExploredTable
     mixture: Mixture
@@ -150,7 +157,7 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """The same estimator on a model of the same shape, which gives its bounds and lengths."""
+        """The same estimator on a placeholder model of the same shape, which gives bounds and lengths of episodes."""
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 
@@ -181,7 +188,11 @@ class TableEpisodes:
 
     @cached_property
     def _mean_steps(self) -> float:
-        """The sum Σ_t q^t P(not over at t) on the estimated model plus a tenth, but at most 1/(1 − q)."""
+        """The mean number of steps of an episode: Σ_t q^t P(not over at t) on the estimated model.
+
+        A tenth is added for the error of the model; the result is at most 1/(1 − q), where q is the probability that an
+        episode continues.
+        """
         like, model = self._like, self.explored.model().cmdp.replace(gamma=self._like.q)
         alive = [occupancy(model, pi)[:-1].sum() * like.episode_steps for pi in self.mixture.pi]
         return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))

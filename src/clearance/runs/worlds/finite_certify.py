@@ -104,7 +104,10 @@ def refuse_samples(cmdp: CMDP) -> None:
 
 
 def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
-    """Return sources of episodes for a model with a horizon, from an equivalent model whose state includes the time."""
+    """Return sources of episodes for a model with a horizon: of the policy and, for a mixture, of its greedy policy.
+
+    They run on an equivalent model whose state includes the time.
+    """
     timed = with_time(cmdp)
     if mixture is None:
         own = RuleEpisodes(timed.model, _TimedRule(policy, cmdp.S, timed.model.S - 1))
@@ -113,7 +116,7 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
 
 
 class _TimedRule:
-    """A wrapper that asks a rule `state -> action` on a model whose state includes the time.
+    """A rule on a model whose state includes the time, which passes the plain state to a rule `state -> action`.
 
     In `end`, the state after the horizon, the rule is not asked: nothing counts there, and a rule may count its steps.
     """
@@ -133,7 +136,10 @@ def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return the exact certificate of a policy; for a random policy also with the verdict on its greedy policy."""
+    """Return the exact certificate of a policy.
+
+    If a random policy is CERTIFIED, the certificate also has the verdict on its greedy policy, except on large models.
+    """
     found = certify_exactly(cmdp, mixture, best, compare=compare)
     if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or _share_of_other_actions(cmdp, mixture) <= HAIR:
         return found
@@ -150,9 +156,12 @@ def _certify_by_samples(
     budget: float,
     ledger: Any,
 ) -> Certificate:
-    """Test the policy, and if it is certified also its greedy policy, on fresh samples.
+    """Test the policy on fresh samples, and if it is certified, test its greedy policy too.
 
     With a ledger the greedy policy is not tested, because it would use a further share of δ.
+
+    mixture  the policy; None if it is a rule
+    sources  the episodes of the policy and of its greedy policy
     """
     identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
     seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)

@@ -29,7 +29,7 @@ def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
 
 
 def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
-    """Return the method with κ decided, if it is "auto"."""
+    """Return the method with its margin κ computed by `kappa_of`, if κ is "auto"; else unchanged."""
     if getattr(method, "kappa", 0.0) != "auto":
         return method
     if not cmdp.I:
@@ -41,7 +41,7 @@ def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, de
 
 
 def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
-    """Return κ [I]: half of the Slater margin φ, or less if the noise of Ĵ over `samples` samples allows it.
+    """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
 
     With δ (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs. Without δ
     it is a tenth of the range of J_g over √samples: the choice among the iterates then uses exact values, so it is
@@ -55,9 +55,10 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 
 
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
-    """Return the Slater margin of the tightened problem J_g ≥ b + κ: φ − max κ if that is positive.
+    """Return the Slater margin of the tightened problem J_g ≥ b + κ.
 
-    Otherwise it is computed exactly, if the model is known and κ differs between the constraints.
+    It is φ − max κ, where φ = `slater`. If this is not positive, κ differs between the constraints and `exact` is true,
+    it is computed exactly from the model.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
@@ -68,7 +69,7 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 
 
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
-    """Return Λ: as given, or computed from the Slater margin.
+    """Return Λ, the upper bound of λ while learning: the method's `lam_max`, or computed from the Slater margin.
 
     If κ leaves no room within the Slater margin, raise InputError, or warn if lam_max was given.
     """

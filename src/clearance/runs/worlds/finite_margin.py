@@ -99,14 +99,14 @@ class FiniteMargin:
 
 
 def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the largest allowed number of entries of each array in the file of a margin."""
+    """Return the largest allowed number of entries of each array in the file of a margin, to refuse larger files."""
     sizes = {"sd": cmdp.I, "mu": cmdp.I, "hits": 4 * cmdp.S * cmdp.A * cmdp.S, "starts": cmdp.S}
     return dict.fromkeys(ARRAYS, 1) | sizes | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """Return φ of the policy class, or of all policies if the class has no linear program.
+    """Return the Slater margin φ of the policy class, or of all policies if the class has no linear program.
 
     Raises `InfeasibleError` only if multipliers prove that no policy meets the limits: none of the class, or none at
     all if the class has no linear program. A margin within rounding error of 0 is no proof and raises nothing here.
@@ -126,7 +126,7 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
 
 
 def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
-    """Estimate φ from samples: FEASIBLE, LIKELY, INFEASIBLE or UNDECIDED.
+    """Estimate the Slater margin φ from samples, with one of the verdicts FEASIBLE, LIKELY, INFEASIBLE and UNDECIDED.
 
     `budget` is that of all of `solve`: the first try takes 2 % of it, and each further try twice as much, up to 16 %.
     Then 30 % is spent on testing whether no policy at all meets the limits.
@@ -177,7 +177,7 @@ def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, de
 def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tuple[PolicyEstimate, int]:
     """Return the safest policy on the model estimated from all counts, and the environment steps taken.
 
-    Between plans, episodes are drawn by the plan and by an exploring policy to improve the counts.
+    To improve the counts between two plans, episodes are drawn by the current plan and by an exploring policy.
     """
     steps = 0
     for k in range(PLANS - 1):
@@ -190,7 +190,7 @@ def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tup
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """Run the feasibility game for `budget` steps; return its run, the safest mixture, and the critic's V."""
+    """Run the feasibility game for `budget` steps; return its run, the safest mixture, and the critic's V [S, 1+I]."""
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
     if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run
@@ -203,7 +203,10 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
 
 
 def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
-    """Measure the slack once more with stricter limits, so that its lower bound is more than barely positive."""
+    """Measure the slack once more, against limits tightened by 90 % of the smallest slack measured `before`.
+
+    The test `before` stopped once every limit was shown to be met, so its bounds on the slack may be barely positive.
+    """
     best = before.mean[1:] - b
     return gather(source, b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
 
@@ -213,7 +216,10 @@ def least_violation(
 ) -> tuple[float, int]:
     """Return an upper confidence bound of max_π Σ_i μ_i (J_gi − b_i) over all policies, and the steps taken.
 
-    It is also an upper bound of φ. For any V:  max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ).
+    μ [I] are weights of the limits that sum to 1, so this is also an upper bound of the Slater margin φ. For any V:
+
+        max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ)
+
     V is taken from the critic. The mean at each pair (s, a) is bounded from above with n draws of the next state
     from that pair, at level δ/(2·pairs); ρ·V is bounded from above at level δ/2.
     """
@@ -244,7 +250,7 @@ def least_violation(
 
 
 def _upper(x: Array, low: float, high: float, delta: float, error: float, slip: float) -> float:
-    """Return an upper confidence bound of the mean of x, a sample with values in [low, high].
+    """Return an upper confidence bound, at level δ, of the mean of x, a sample with values in [low, high].
 
     error  total variation distance between the distribution that was sampled and the one that is meant
     slip   largest rounding error of one value

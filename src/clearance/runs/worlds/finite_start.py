@@ -92,9 +92,10 @@ def _table(policy: Any, cmdp: CMDP) -> Mixture:
 
 
 def begin_finite(source: FiniteSource, cmdp: CMDP, sampler: FiniteSampler) -> Start:
-    """Return the start of a run: θ, λ and critic of the last iterate of an earlier run in the same policy class.
+    """Return the start of a run, from an earlier run or from a policy.
 
-    Without such a run, tabular softmax begins at θ = log π of the stationary policy with the values of the given one.
+    If `source` holds a run in the same policy class, the start has θ, λ and critic of its last iterate. If not, tabular
+    softmax begins at θ = log π, where π is the stationary policy with the same values as the given policy.
     """
     begun, state = sampler.policy.init(), _state(source, sampler)
     theta, memory = None, sampler.begin()

@@ -83,7 +83,10 @@ SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generat
 
 @dataclass(frozen=True, eq=False)
 class PolicyTables:
-    """Candidate policies pi [n, S, A] of a finite model; `base` V̂ [S, 1+I]: the control variate of episodes."""
+    """Candidate policies pi [n, S, A] of a finite model.
+
+    base  estimated values V̂ [S, 1+I], the control variate of their episodes; None: no control variate
+    """
 
     cmdp: CMDP
     pi: Array
@@ -103,7 +106,11 @@ class PolicyTables:
 
 @dataclass(frozen=True, eq=False)
 class Iterates:
-    """Stored iterates as candidates, turned into tables when used; the safest policy, if there is one, is the last."""
+    """Stored iterates as candidates; they are turned into tables when used.
+
+    index   the rows of the stored θ that are candidates
+    safest  the safest policy, as the last candidate; None if there is none
+    """
 
     cmdp: CMDP
     policy: Policy
@@ -219,7 +226,7 @@ class FiniteWorld(World):
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
         """Return the stored iterates with their exact values, and the safest policy as last candidate.
 
-        If the exact J were not recorded, up to 200 iterates are evaluated.
+        If the exact J was not recorded during learning, up to 200 iterates are evaluated now.
         """
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         index, J = _iterates(cmdp, policy, trace)
@@ -253,7 +260,7 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Return a search over plans on the estimated model; if the class has no linear program, over the iterates."""
+        """Return a search over plans on the estimated model; for a class without linear program, over the iterates."""
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):
             return super().search(settled, run, margin, key, budget, delta, single)
@@ -267,13 +274,13 @@ class FiniteWorld(World):
         return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """Return the averaged-occupancy policy for tabular softmax, which contains it; for other classes None."""
+        """Return the averaged-occupancy policy of a mixture if the class is tabular softmax; None for other classes."""
         if mixture.M == 1:
             return mixture
         return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
-        """Return the averaged-occupancy policy."""
+        """Return the averaged-occupancy policy of the iterates that the method counts."""
         return _average(self.model, settled.sampler.policy, run.trace, _d_bar(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -296,7 +303,10 @@ class FiniteWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """Return π̄; with exact evidence also the averaged-occupancy policy and the best certified iterate."""
+        """Return π̄, the uniform mixture of the iterates; with exact evidence also two single policies.
+
+        These are the averaged-occupancy policy and the best certified iterate.
+        """
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
         found = {"mixture": Alternative(_mixture(policy, trace), theorem)}
@@ -336,7 +346,7 @@ class FiniteWorld(World):
 
 
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
-    """Refuse combinations of method and sampler that would run but compute something else."""
+    """Raise InputError if method and sampler do not belong together, even if they would run."""
     direction, name = getattr(method, "direction", None), type(method).__name__
     gamma = sampler.cmdp.gamma
     if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):
@@ -373,7 +383,10 @@ def _no_margin(cmdp: CMDP, margin: FiniteMargin, delta: float) -> str:
 
 
 def _iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int64], Array]:
-    """Return rows [n] of θ and exact values [n, 1+I] of the candidates: all stored iterates if their J was recorded."""
+    """Return the candidates among the iterates: their rows [n] in `trace.theta`, and their exact values [n, 1+I].
+
+    If the exact J was recorded, these are all stored iterates; if not, up to 200 of them, which are evaluated here.
+    """
     if len(trace.J):
         return np.arange(len(trace.theta), dtype=np.int64), trace.J[trace.kept]
     index = trace.rows_of(spread_evenly(len(trace), MOST_ITERATES))
@@ -390,7 +403,7 @@ def _d_bar(run: Run) -> Array | None:
 def _mixture(policy: Policy, trace: Trace) -> Mixture:
     """Return π̄, the uniform mixture of the iterates that the method counts.
 
-    In long runs only some θ are stored; each stands for all iterates up to the next stored one.
+    In long runs only some θ are stored; each of them stands for all iterates up to the next stored one.
     """
     counts, pi = trace.counts, policy.pi(trace.theta)
     if not np.any(counts):  # the method counts none of its iterates
@@ -406,7 +419,7 @@ def _average(cmdp: CMDP, policy: Policy, trace: Trace, d_bar: Array | None) -> M
 
 
 def _single(cmdp: CMDP, policy: Policy, trace: Trace) -> Mixture | None:
-    """Return the best of the iterates that are certified on their own; None if none of the ten best is."""
+    """Return the best iterate that is certified on its own; None if none of the ten best is."""
     index, J = _iterates(cmdp, policy, trace)
     kept = np.flatnonzero(np.all(J[:, 1:] >= cmdp.b, axis=1))
     for m in kept[np.argsort(-J[kept, 0])][:10]:

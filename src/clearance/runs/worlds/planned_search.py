@@ -84,9 +84,9 @@ class Explored(Protocol):
 
 
 class Planned(NamedTuple):
-    """A policy to test.
+    """A policy to test, with the slack that its test needs.
 
-    seen  its estimate on the model
+    seen  the policy's estimated values and their standard errors on the estimated model
     how   the estimator that the test's episodes use
     need  the slack [I] that the test needs to pass
     lam   the prices [I] of the limits in the plan
@@ -132,7 +132,10 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence that splits the lost reward into the price of the slack and the rest, by the model."""
+        """Return a sentence on the reward that a tested policy loses, by the estimated model; "" if there is no plan.
+
+        It gives the part that is the price of the slack, and the rest, which is left to the learner.
+        """
         model = self.explored.model()
         plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
         if plan is None or not plan.room or not len(self.b):
@@ -163,7 +166,10 @@ class PlannedSearch:
         return tuple(a._replace(worth=w) for a, w in zip(self.attempts, worth, strict=True))
 
     def _explore(self, delta: float) -> None:
-        """Draw episodes by plans and exploring policies, as long as this reduces the slack that a test needs."""
+        """Draw episodes by plans and by exploring policies, as long as this reduces the slack that a test needs.
+
+        delta  the level of the test
+        """
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
             model = self.explored.model()
@@ -175,7 +181,7 @@ class PlannedSearch:
             self.steps += walk_both(self.explored, fold(self.key, 100 + k), planned.seen.pi, curious, share)
 
     def _pays(self, planned: Planned, delta: float, share: float, smaller: float) -> bool:
-        """Return whether the test would need less slack after another round of exploration.
+        """Return whether the test at level `delta` would need less slack after another round of exploration.
 
         share    environment steps of the round, which the test then lacks
         smaller  factor by which the round reduces the standard error of the model
@@ -188,7 +194,10 @@ class PlannedSearch:
         return then < now
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Plan and test one more policy; return False without a test if another test is not promising."""
+        """Plan and test one more policy; return False without a test if another test is not promising.
+
+        j  the number of the test;  delta: its level;  left: the environment steps that are left
+        """
         part, self.passing = (1.0, BOLD[1]) if self.certified else LATER[j]
         model = self.explored.model()
         planned, part = (self._plan(model, delta, part * left), part) if j else self._open(model, delta, left)
@@ -204,7 +213,7 @@ class PlannedSearch:
         return True
 
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
-        """Return the plan for the first test, and the share of the remaining budget that the test may use.
+        """Return the plan for the first test, and the share of the `left` environment steps that the test may use.
 
         The test is bold (a smaller share of the budget, less likely to pass) or thorough, whichever needs less slack.
         """
@@ -218,7 +227,10 @@ class PlannedSearch:
         return bold, part
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
-        """Return the best policy on the model that should pass a test of `steps` steps, or the closest to passing."""
+        """Return the best policy on the model that should pass a test of `steps` steps at level `delta`.
+
+        If no policy should pass, return the one that is closest to passing.
+        """
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
         found = [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
         for errors in () if plain is None else CAUTION:
@@ -228,16 +240,20 @@ class PlannedSearch:
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """Return a sort key: how close the policy is to the slack it needs, then its reward minus a standard error."""
+        """Return a sort key: how much of the needed slack the policy lacks, then its reward minus one standard error.
+
+        The first entry is 0 if at most a tenth of the needed slack is missing, else minus the missing share.
+        """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
         return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
 
     def _fit(self, model: EstimatedModel, delta: float, steps: float, errors: float, start: Planned | None) -> Planned:
-        """Return the plan that keeps exactly the slack that its own test needs, found by a few linear programs in turn.
+        """Return the best plan that keeps the slack that its own test needs, found by a few linear programs in turn.
 
-        errors  number of standard errors subtracted from the value of every pair while planning, so that of two similar
-                pairs the one seen more often is taken. The plan itself is judged without this penalty
+        errors  number of standard errors subtracted from the value of every state-action pair while planning, so that
+                of two similar pairs the one seen more often is taken. The plan itself is judged without this penalty
+        start   an earlier plan to begin from; None: begin without slack and without penalty
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
         like = start if start is not None and self._merit(start)[0] == 0 else None  # else its need says nothing
@@ -256,9 +272,10 @@ class PlannedSearch:
     def _judge(
         self, model: EstimatedModel, pi: Array, delta: float, steps: float, lam: Array | None, like: Planned | None
     ) -> Planned:
-        """Return π with the slack that its test will need; lam None means the prices of `like`.
+        """Return the policy π as `Planned`, with the slack that a test of `steps` steps at level `delta` will need.
 
-        The estimator is that of the earlier plan `like`; without one, the estimator that needs the least slack.
+        lam   the prices of the limits; None: those of `like`, or 0
+        like  an earlier plan, whose kind of estimator is used; None: use the estimator that needs the least slack
         """
         seen = model.evaluate(pi)
         lam = (np.zeros(len(self.b)) if like is None else like.lam) if lam is None else lam
@@ -279,7 +296,11 @@ class PlannedSearch:
     def _need(
         self, seen: PolicyEstimate, how: Estimator, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
-        """Return the slack [I] that a test of `steps` steps needs; `smaller` scales the model's standard error."""
+        """Return the slack [I] that a test of `steps` steps at level `delta` needs.
+
+        seen     the policy's estimate on the model;  how: the estimator;  lam: the prices of the limits
+        smaller  a factor on the standard error of the model
+        """
         source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
         errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
@@ -287,7 +308,11 @@ class PlannedSearch:
         return slack_needed(how.sd[1:], reach, n, delta, errors, doubt) + OPTIMISM * doubt
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
-        """Test one policy on fresh episodes: with half of the budget, then with the rest if the test can still pass."""
+        """Test one policy on fresh episodes: with half of the budget, then with the rest if the test can still pass.
+
+        j        the number of the test;  delta: its level
+        planned  the plan behind the policy; None for the fallback, which always gets the whole budget
+        """
         if planned is None:
             source, likely = self.explored.episodes(mixture, None, 0.5), None
         else:
@@ -303,7 +328,10 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Draw episodes by a plan and by an exploring policy, mixed with a few uniform actions; return the steps taken."""
+    """Draw episodes by a plan π [S, A] and by the exploring policy `curious` [S, A]; return the steps taken.
+
+    Both are mixed with a few uniform actions. Together they get about `steps` environment steps.
+    """
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0
     for i, (part, own) in enumerate(((1 - CURIOUS, pi), (CURIOUS, curious))):

@@ -82,9 +82,10 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
-    """Return iterates from `first` on: those in the best mixture by running means of Ĵ [K, 1+I], for each margin.
+    """Return the numbers of iterates from number `first` on, at most I + 1 for each margin.
 
-    A margin gives at most I + 1 iterates; if no mixture keeps it, those in the safest mixture.
+    They form the best mixture that keeps the limits by that margin, or the safest one if none does, if Ĵ [K, 1+I] is
+    replaced by its running means, which reduce its noise.
     """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):

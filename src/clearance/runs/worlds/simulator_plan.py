@@ -47,7 +47,7 @@ def check_limits(s: Statement) -> None:
 
 
 def learning_share(s: Statement, budget: float, delta: float) -> float:
-    """Return the share of the budget for learning: half, or less if the certificate would then need too much slack."""
+    """Return the share of the budget for learning: half, or less if the certificate would need too much slack then."""
     if not _bounded(s):
         return LEARNING[0]
     enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
@@ -55,7 +55,10 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 
 
 def rarity(s: Statement) -> float:
-    """Return the largest possible slack as a share of the range of an episode's sum; the smallest over all limits."""
+    """Return the largest possible slack divided by the range of an episode's sum; the smallest ratio over all limits.
+
+    A small ratio means that violations must be rare. Without declared bounds it is 1.
+    """
     if not _bounded(s):
         return 1.0
     assert s.bounds is not None
@@ -69,10 +72,11 @@ def kept_batches(s: Statement) -> int:
 
 
 def with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """Return the method with κ decided, if it is "auto": the slack that a certificate from the budget will need.
+    """Return the method with its margin κ decided, if κ is "auto"; else unchanged.
 
-    κ is at most the share TIGHTEST of the largest possible slack. Without declared bounds there will be no certificate
-    from samples, and κ is one hundredth of each limit.
+    κ is the slack that a certificate from `budget` steps will need, but at most the share TIGHTEST of the largest slack
+    that is possible. Without declared bounds there will be no certificate from samples, and κ is one hundredth of each
+    limit.
     """
     s, given = statement, getattr(method, "kappa", 0.0)
     if not s.I or given != "auto":
@@ -95,7 +99,10 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] planned as available."""
+    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] that it may use.
+
+    It may use the share ROOM of the largest possible slack.
+    """
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))
     spread = ENDLESS if s.horizon is None else SPREAD

@@ -85,7 +85,10 @@ def as_mixture(policy: NetworkRunner | RuleRunner) -> NetworkMixture | RuleMixtu
 
 
 def _network(policy: Any) -> NetworkMixture:
-    """The networks of a policy; a rule beside them does not continue by itself: it is `init` itself where it should."""
+    """Return the networks of a policy; a rule in a mixture is left out.
+
+    To continue from a rule, the user gives the rule itself as `init`.
+    """
     policy = policy.networks if isinstance(policy, RuleMixture) else policy
     if not isinstance(policy, NetworkMixture):
         raise InputError(f"init must be {KINDS}, got {type(policy).__name__}")
@@ -124,8 +127,8 @@ def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
     """Return the start of a run at the last iterate of an earlier run: its θ, λ and critics, as far as they fit.
 
-    Without a state that fits, θ is that of the mixture component with the largest weight. Multipliers are matched by
-    the names of their constraints.
+    If the earlier run has no state that fits, θ is that of the mixture component with the largest weight. Multipliers λ
+    are matched by the names of their constraints; `names` are those of the new problem.
     """
     mixture = source.mixture
     assert mixture is not None

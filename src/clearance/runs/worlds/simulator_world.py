@@ -199,7 +199,10 @@ class SimulatorWorld(World):
         return LateIterates(late, lambda mixture: _compared(problem, any_episodes(problem, mixture)), named, rule)
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
-        """Return the late iterates with finite exact values; if none has them, all late iterates without values."""
+        """Return the late iterates whose exact values are finite, with these values.
+
+        If there are none, return all late iterates, and no values.
+        """
         late, _ = self._late(settled, run)
         J, lower, upper = _exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
@@ -217,12 +220,15 @@ class SimulatorWorld(World):
         return Choice(self._candidates(problem, late, named, settled.rule), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return J of the first policy, of the safest policy found and of constant policies, if they are candidates."""
+        """Return J [1+I] by name of the policy before learning and of the candidates that are not iterates.
+
+        These are the safest policy found, constant policies, and the user's rule, as far as they exist.
+        """
         first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """Return the mixture of the candidates with the largest smallest slack."""
+        """Return the mixture of candidates whose smallest slack is largest; without exact values, all candidates."""
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -306,7 +312,7 @@ class SimulatorWorld(World):
     def identify(self, policy: AnyMixture) -> str | None:
         """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it.
 
-        None if a rule is part of the policy: its code is not known either.
+        Return None if a rule is part of the policy, because the code of the rule is not known.
         """
         if isinstance(policy, RuleMixture):
             return None
@@ -325,7 +331,10 @@ class SimulatorWorld(World):
         return words + assume(*self.assumptions(policy))
 
     def assumptions(self, policy: AnyMixture | None) -> list[str]:
-        """Return the assumptions of a verdict beside the samples; none for network policies in JAX environments."""
+        """Return what a verdict assumes about the simulator and a rule, one phrase each.
+
+        Network policies in JAX environments need no assumption.
+        """
         near: Any = getattr(self.problem, "near", self.problem)
         rule = [] if isinstance(policy, NetworkMixture) else [RULE]
         if isinstance(near, Environment):
@@ -392,7 +401,7 @@ class SimulatorWorld(World):
 
 
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """Raise InputError unless the simulator adds the same costs so far to its observations as the policy was made for.
+    """Raise InputError unless the simulator shows policies the same costs so far as this policy was made for.
 
     Otherwise the certified policy would see other inputs than the saved one.
     """
@@ -419,7 +428,10 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """Return the episodes with a check that early and late ones agree; network policies on JAX environments skip it."""
+    """Return the source of episodes with a check that its early and late episodes agree.
+
+    Network policies on JAX environments need no check, and their source is returned unchanged.
+    """
     pure = isinstance(getattr(simulator, "near", simulator), Environment)
     if pure and not isinstance(source, OwnRuleEpisodes | RuleMixtureEpisodes):
         return source

@@ -1,4 +1,4 @@
-"""The estimator of J in a test of a planned policy: its horizon, its control variate and its range."""
+"""The estimators of J that a test of a planned policy may use; they differ in horizon, control variate and range."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Estimator(NamedTuple):
     """The estimator that the episodes of a test use.
 
     power    episodes continue with probability γ^power at each step
-    shorter  how much of the possible shortening of its range is used, for each signal [1+I], 0 to 1
-    base     its control variate [S, 1+I]
-    sd       its standard deviation [1+I]
+    shorter  how far the range of the estimate of each signal [1+I] is narrowed: 0 not at all, 1 as far as possible
+    base     the control variate [S, 1+I]
+    sd       the standard deviation [1+I] of one episode's estimate
     """
 
     power: float
@@ -30,9 +30,10 @@ class Estimator(NamedTuple):
 
 
 def make_estimator(seen: PolicyEstimate, lowest: Array | None, power: float, shorter: Array) -> Estimator:
-    """Return the estimator with control variate V̂, lowered where that shortens the range.
+    """Return the estimator with control variate V̂, which is lowered where that narrows the range of the estimate.
 
-    lowest  the smallest signals [S, 1+I] that the policy can get in each state, or None if they are not known
+    seen    the policy's estimate on the model;  power, shorter: as in `Estimator`
+    lowest  the smallest signals [S, 1+I] that the policy can get in each state; None if they are not known
     """
     if lowest is None or not np.any(shorter > 0):
         return Estimator(power, np.zeros(len(shorter)), seen.V, seen.spread(power))

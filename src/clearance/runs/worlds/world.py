@@ -123,7 +123,10 @@ class Choice(NamedTuple):
 
 
 class ExactValues(NamedTuple):
-    """Exact values J [n, 1+I] of n candidates, bounds on their errors, and the scale of each J_g [I]."""
+    """Exact values J [n, 1+I] of n candidates.
+
+    error  bounds on the errors of J;  size: the scale of each J_g [I], for tightening the limits
+    """
 
     J: Array
     error: Array | float
@@ -181,7 +184,7 @@ class World(Protocol):
     def read_init(self, init: Any) -> Any:
         """Load the argument `init` of `solve`.
 
-        `policy_class` of the result is the policy class to learn in; None means the default class.
+        The attribute `policy_class` of the result is the policy class to learn in; None means the default class.
         """
         raise InputError("init is for finite models and simulators: leave it out")
 
@@ -194,7 +197,7 @@ class World(Protocol):
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Decide the settings that were left open: K, N, κ, Λ, and the learning budget."""
+        """Decide the settings that the user left open: K, N, κ, Λ, and the learning budget."""
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning
@@ -204,7 +207,7 @@ class World(Protocol):
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
-        """Return the number of environment steps left for choice and certificate; `spent` are those used so far."""
+        """Return how many environment steps are left for choice and certificate, after `spent` steps were used."""
         ...
 
     def exact_choice(self, settled: Settled, run: Run, margin: Any) -> tuple[Any, ExactValues]:
@@ -261,7 +264,7 @@ class World(Protocol):
         return {"names": list(s.names), "costs": list(s.costs)}
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """Return a certificate from samples, with fields removed that this problem cannot know."""
+        """Return a certificate from samples without the fields that cannot be known for this problem."""
         return certificate
 
     def last_policy(self, settled: Settled, state: State) -> Any:
@@ -269,7 +272,7 @@ class World(Protocol):
         ...
 
     def give_code(self, policy: Any, start: Start | None) -> Any:
-        """Attach code to a policy that was read from a run folder: the rule that the run began from."""
+        """Return a policy that was read from a run folder, with the rule that the run began from, which is code."""
         return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:

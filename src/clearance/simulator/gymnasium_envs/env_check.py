@@ -99,7 +99,10 @@ def _check(problem: Gym, T: int, seed: int) -> Checked:
 
 
 def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
-    """Return notes if other seeds give the same episodes, or if lanes may depend on each other."""
+    """Return notes on the randomness of an environment: whether episodes ignore the seed, or lanes may be dependent.
+
+    first  the steps of a run with this seed; a run of T steps with other seeds is compared with it
+    """
     other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
         said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
@@ -110,7 +113,10 @@ def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
 
 
 def _check_in_jax(env: Any, seed: int) -> Checked:
-    """Check a JAX environment on one batch of steps of an untrained policy; pure functions are deterministic."""
+    """Run one batch of steps of an untrained policy in a JAX environment, and report an error in its values.
+
+    JAX environments are pure functions, so the report calls them deterministic.
+    """
     from clearance.simulator.policies.network_policy import Design
     from clearance.simulator.samplers.actor_critic import Practical
 

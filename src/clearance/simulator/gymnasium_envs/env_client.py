@@ -136,7 +136,10 @@ class _End:
 
     @contextmanager
     def _talking(self, did: str) -> Iterator[None]:
-        """Turn communication errors in the block into a Fault: the process was silent, died or broke the protocol."""
+        """Turn communication errors in the `with` block into a Fault: the process was silent, died, or sent wrong data.
+
+        did  the verb for the error about a silent process: "read nothing for 60 s" or "said nothing …"
+        """
         try:
             yield
         except TimeoutError:
@@ -167,7 +170,7 @@ class _End:
 def read_declaration(said: Any, n: int) -> Declared:
     """Return the spaces that a side process declares; raise ValueError if they are missing, malformed or too large.
 
-    They determine the sizes of all later answers, and so the memory that these need.
+    The spaces of n lanes determine how many bytes all later answers have, and so how much memory they take.
     """
     if not (isinstance(said, dict) and {"obs", "dtype", "action"} <= set(said)):
         raise ValueError("no description of an environment")
@@ -289,7 +292,7 @@ class RemoteEnvLanes:
 
 
 def _answers(expected: list[tuple[_End, int]]) -> list[tuple[_End, memoryview]]:
-    """Read the answers of all side processes, of the given sizes; raise the first Fault after all are read."""
+    """Read one answer of the given size from each side process; raise the first Fault after all answers are read."""
     bodies: list[tuple[_End, memoryview]] = []
     faults: list[Fault] = []
     for end, size in expected:

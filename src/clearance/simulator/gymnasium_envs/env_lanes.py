@@ -76,7 +76,7 @@ class EnvLanes:
         return self.obs
 
     def step(self, actions: Any, live: Any) -> Row:
-        """Step the lanes that are `live` [n]."""
+        """Apply actions [n, …] to the lanes that are `live` [n]; the returned row is valid for these lanes only."""
         native = self.native(actions)
         self.row.valid[:] = live
         for i in range(self.n):
@@ -97,7 +97,7 @@ class EnvLanes:
         return self.given[0], self.row
 
     def first(self) -> EnvLanes:
-        """Return the first lane alone."""
+        """Return new `EnvLanes` that contain the first environment only."""
         return EnvLanes(self.envs[:1], self.names, self.own)
 
     def _step(self, i: int, action: Any) -> None:
@@ -168,7 +168,7 @@ def speaks_six(lane: int, out: Any) -> bool:
 
 
 def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
-    """Call the user's cost function with copies of its arguments; an exception in it becomes a Fault."""
+    """Return the user's cost function `own` at copies of its arguments; an exception in it becomes a Fault."""
     try:
         return own(*(copy_data(x) for x in (obs, a, after, info)))
     except Exception as e:
@@ -292,7 +292,8 @@ def action(space: Any) -> tuple[dict[str, Any], Any]:
 def check_action(space: Any, action: Any) -> None:
     """Raise Fault unless the action, given in the environment's own form, belongs to the space.
 
-    A real number belongs to a box if it does so in the box's own precision: 0.1 to a box from np.float32(0.1) on.
+    A real number belongs to a box if it lies inside after rounding to the box's dtype: 0.1 belongs to a float32 box
+    whose lower end is np.float32(0.1).
     """
     if not _fits(space, action):
         raise Fault(0, f"the policy gave an action outside of {space}: give one that the space has", action)
@@ -318,5 +319,5 @@ def _fits(space: Any, action: Any) -> bool:
 
 
 def _form(space: Any) -> dict[str, Any]:
-    """Return the shape of an action for the description of its space; empty for vectors."""
+    """Return {"form": shape} if actions are not vectors, else {}; it is part of the description of an action space."""
     return {} if len(space.shape) == 1 else {"form": list(space.shape)}

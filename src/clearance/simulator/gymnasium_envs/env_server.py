@@ -59,7 +59,10 @@ def main(fd: int) -> None:
 
 
 def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make the lanes of a specification, and return them with their description; remove time limits below `least`."""
+    """Make the environments that a client asks for, and return them with the description of their spaces.
+
+    TimeLimit wrappers that end episodes before `least` steps (an entry of `spec`) are removed.
+    """
     module, _, name = spec["make"].partition(":")
     make = getattr(importlib.import_module(module), name)
     lift = _sibling("time_limits").lift_time_limit

@@ -1,10 +1,13 @@
 """Check whether the lanes of a problem are independent: each must be a function of its own seed and actions alone.
 
-Only then are episodes of different lanes independent samples. The check runs episodes with random actions. A lane whose
-seed and actions stay the same while those of its neighbours change must repeat itself bit by bit, and lanes with the
-same seed and actions must agree. The check fails for an environment that ignores its seed, for a random generator or
-simulator that lanes share, and for one seed for a whole vector environment. A vector environment that is not made of
-separate environments fails without being run: what its lanes share may show only in costs too rare for a short check.
+Only then are episodes of different lanes independent samples. The check runs episodes with random actions:
+
+* A lane keeps its seed and actions while those of its neighbours change. It must repeat itself bit by bit.
+* All lanes get the same seed and actions. They must agree.
+
+The check fails if an environment ignores its seed, if lanes share a random generator or a simulator, or if a whole
+vector environment takes a single seed. It also fails, without running, for a vector environment that is not made of
+separate environments: its lanes may share something that shows only in costs too rare for a short check.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ COMPARED = "obs", "h", "terminated", "truncated", "after"
 
 
 def check_lanes(problem: Any) -> LaneCheck:
-    """Compare lanes with each other; return the reason why they may depend on each other, and the steps taken."""
+    """Compare lanes with each other; return the reason why they may be dependent ("" if none), and the steps taken."""
     if not getattr(problem.lanes, "separate", True):
         return LaneCheck("the vector environment is not known to run separate environments", 0)
     T, steps, needed = int(np.clip(STEPS // problem.n, 8, LONGEST)), [0], max(STEPS, ROWS * problem.n)
@@ -41,7 +44,10 @@ def check_lanes(problem: Any) -> LaneCheck:
 
 
 def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[int]) -> str:
-    """Run every lane several times; return what is wrong, or "". The steps of each run are appended to `steps`."""
+    """Run all lanes up to four times for T steps; return why lanes may be dependent, or "" if all comparisons agree.
+
+    The environment steps of each run are appended to `steps`.
+    """
     n, even = problem.n, np.arange(problem.n) % 2 == 0
     own, other = (_Script(rng, problem, T) for _ in range(2))
     first = own.walk(problem, steps)
@@ -56,7 +62,7 @@ def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[i
 
 
 class _Script:
-    """Seeds [n] and actions [T, n, …] for all lanes."""
+    """The seeds [n] and actions [T, n, …] that one run gives to its n lanes."""
 
     def __init__(self, rng: np.random.Generator | None, problem: Any, T: int) -> None:
         if rng is not None:
@@ -64,7 +70,7 @@ class _Script:
             self.actions: Any = np.stack([draw_actions(rng, problem.action, problem.n) for _ in range(T)])
 
     def mixed(self, other: _Script, kept: NDArray[np.bool_]) -> _Script:
-        """Return a script with the `kept` lanes of this one and the remaining lanes of `other`."""
+        """Return a script with the seeds and actions of this one where the mask `kept` [n] is true, else of `other`."""
         new = _Script(None, None, 0)
         shape = len(kept), *[1] * (self.actions.ndim - 2)
         new.seeds = np.where(kept, self.seeds, other.seeds)
@@ -85,7 +91,7 @@ class _Script:
 
 
 def _same(a: Steps, i: int, b: Steps, j: int) -> bool:
-    """Return whether lane i of one run equals lane j of another, bit by bit."""
+    """Return whether lane i of run `a` and lane j of run `b` have the same steps, bit by bit."""
     rows = a.valid[:, i], b.valid[:, j]
     pairs = ((getattr(a, name)[rows[0], i], getattr(b, name)[rows[1], j]) for name in COMPARED)
     return all(np.array_equal(x, y) for x, y in pairs)

@@ -1,4 +1,4 @@
-"""Run all lanes of a Gymnasium problem for T steps, time-major, with the horizon of the statement.
+"""Run all lanes of a Gymnasium problem for T steps; the arrays of the result have the time as first axis.
 
 An episode ends when the environment terminates or truncates it, or at the statement's horizon, which counts as
 truncated. If the environment truncates an episode before the horizon, an error is raised, because J would then not be
@@ -101,7 +101,10 @@ class Clock:
         return [episode_seed(s, int(e)) for s, e in zip(self.first, self.episode, strict=True)]
 
     def tick(self, row: Row, once: bool) -> Mask:
-        """Advance the clock by one step, and return which episodes are over [n]."""
+        """Count one step of the valid lanes in `row`, and return which episodes are over [n].
+
+        With `once`, a lane whose episode is over runs no further one.
+        """
         H, cut = self.statement.horizon, row.truncated & ~row.terminated & row.valid
         early = cut & (self.age + 1 < (np.inf if H is None else H))
         if early.any():
@@ -144,7 +147,7 @@ class Clock:
         return self.fault(i, f"{which} lies outside its declared bounds", float(value))
 
     def watched(self, call: Callable[[], Any]) -> Any:
-        """Call the environments; re-raise their errors with lane and step."""
+        """Call the function `call`, which uses the environments; re-raise their errors with lane and step."""
         try:
             return call()
         except Fault as e:

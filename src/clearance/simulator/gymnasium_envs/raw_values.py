@@ -31,7 +31,7 @@ def pack(x: Any) -> Any:
 
 
 def unpack(data: Any) -> Any:
-    """Invert `pack`."""
+    """Convert JSON data from `pack` back to the original value, with the same types and bits."""
     if "value" in data:
         return data["value"]
     if "dict" in data:

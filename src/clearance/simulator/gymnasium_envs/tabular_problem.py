@@ -26,7 +26,10 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class TableShape:
-    """The mapping from observations to rows: the number of values of each part, and the first value of each."""
+    """A mapping from observations to rows of a table.
+
+    It stores, for each part of an observation, how many values the part takes and the smallest of them.
+    """
 
     sizes: tuple[int, ...]
     first: tuple[int, ...]
@@ -121,7 +124,10 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return (low, high) of the sums of the signals [1+I]; both must allow the sum 0 at the start."""
+    """Return (low, high) of the sums of the signals [1+I] from the user's `totals`; None if these are not given.
+
+    Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
+    """
     found = read_signal_bounds(totals, I, sign)
     if found is not None and not (np.all(found[0] <= 0) and np.all(found[1] >= 0)):
         raise InputError("totals must be (low, high) with low ≤ 0 ≤ high: every sum begins with 0")

@@ -1,4 +1,8 @@
-"""Lanes of a Gymnasium problem with limits on single episodes: other signals, and costs so far in the observations."""
+"""Lanes of a Gymnasium problem with limits on single episodes (`Chance`, `CVaR`).
+
+They wrap the lanes of the plain problem, replace its costs by the signals of the limits, and add the costs so far to
+the observations.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class TailLanes:
-    """A wrapper around the lanes of the plain problem that sums their costs since the last reset."""
+    """A wrapper around the lanes of the plain problem that sums the costs of each lane's current episode."""
 
     def __init__(self, lanes: Any, tail_costs: TailCosts) -> None:
         self.plain, self.tail_costs, memory = lanes, tail_costs, tail_costs.memory
@@ -64,7 +68,10 @@ class TailLanes:
         return obs if memory is None else memory.join(obs, self.sums[:, self.tail_costs.remembered], self.age)
 
     def _read(self, plain: Row) -> Row:
-        """Return the row of the plain lanes with the signals of the limits and the costs so far as observations."""
+        """Convert a row of the plain lanes.
+
+        Its costs are replaced by the signals of the limits, and the costs so far are added to its observations.
+        """
         row, valid = self.row, plain.valid
         self._check(plain)
         cost = np.where(valid[:, None], plain.cost, 0.0)

@@ -33,8 +33,9 @@ SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.a
 class VectorLanes:
     """The lanes of a vector environment, with the interface of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`.
 
-    If the statement's horizon is reached before the environment ends the episode, a lane with automatic reset cannot be
-    restarted alone. It then waits, with rows that are not valid, for its own end or until all lanes wait.
+    A lane may reach the statement's horizon before its environment ends the episode. With automatic reset such a lane
+    cannot be restarted alone. It waits, with rows that are not valid, until its environment ends the episode or until
+    all lanes wait.
     """
 
     def __init__(self, env: Any, names: Sequence[str], own: Callable[..., Any] | None) -> None:
@@ -96,7 +97,7 @@ class VectorLanes:
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Step all lanes with one action; return the first lane's observation, and a row where only it is valid."""
+        """Give one action to all lanes; return the first lane's observation, and a row that is valid for it alone."""
         env_lanes.check_action(self.env.single_action_space, action)
         row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
         after = self.given[0]
@@ -145,7 +146,10 @@ class VectorLanes:
         self.env.close()
 
     def _last(self, i: int, infos: Any) -> tuple[Any, Any]:
-        """Return observation and info of lane i after the last step; SAME_STEP has them in `final_…`."""
+        """Return observation and info of lane i after its step.
+
+        If the step ended an episode in mode SAME_STEP, they are taken from `final_obs` and `final_info`.
+        """
         if not (self.mode == "SAME_STEP" and self.ended[i]):
             return self.given[i], lane_info(infos, i, self.n)
         last = lane_info({k: v for k, v in infos.items() if k.lstrip("_") in ("final_obs", "final_info")}, i, self.n)

@@ -80,7 +80,7 @@ def from_brax(
 
 
 def _lift_time_limit(params: Any, least: float) -> Any:
-    """Return the parameters with a time limit of at least `least` steps."""
+    """Return the parameters without the time limit `max_steps_in_episode` if that is below `least` steps."""
     limit = getattr(params, "max_steps_in_episode", None)
     if limit is None or limit >= least:
         return params
@@ -101,7 +101,11 @@ def _check_arguments(more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _costs(cost: Cost | str, state: Any, action: Any, after: Any, told: Any, where: str) -> Any:
-    """Return the costs [I] of one step."""
+    """Return the costs [I] of one step: `cost` called as a function, or the entry of `told` that `cost` names.
+
+    told   the info or metrics of the step;  where: the name of `told` in the error for a missing entry
+    after  the next state
+    """
     if callable(cost):
         return jnp.atleast_1d(jnp.asarray(cost(state, action, after), jnp.zeros(0).dtype))
     if cost not in told:
@@ -118,7 +122,7 @@ def _needs(env: Any, style: str, names: Sequence[str]) -> None:
 
 
 def _space(space: Any) -> Space:
-    """Return the action space of a gymnax-style object."""
+    """Convert an action space of a gymnax-style object to one of clearance."""
     if hasattr(space, "low"):
         shape = tuple(getattr(space, "shape", np.shape(space.low)))
         low, high = (np.broadcast_to(np.asarray(x, float), shape).ravel() for x in (space.low, space.high))

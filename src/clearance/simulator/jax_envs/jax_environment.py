@@ -130,7 +130,7 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """Return h [1+I] as an array, from an array or a tuple of numbers."""
+    """Return h as an array [n]; raise InputError if the step of the environment `name` gave another shape."""
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
         what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"

@@ -1,6 +1,7 @@
-"""Run batches of steps inside one compiled program: n lanes by vmap, T steps by scan.
+"""Run batches of steps inside one compiled program: n lanes by `jax.vmap`, T steps by `jax.lax.scan`.
 
-When the episode of a lane terminates or reaches the horizon, the lane begins the next episode.
+When the episode of a lane terminates or reaches the horizon, the lane begins the next episode. The *latent* of an
+action is the value that the policy draws, before it is turned into an action of the environment.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from clearance.simulator.simulator import Steps
 def rollout(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, key: Any, n: int, T: int
 ) -> tuple[Steps, Any]:
-    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents [T, n, …]."""
+    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents of the actions."""
     begin, noisy, moving, anew = jax.random.split(key, 4)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
     given = policy.head.noise(noisy, (T, n)), jax.random.split(moving, (T, n)), jax.random.split(anew, T)
@@ -40,7 +41,7 @@ def rollout(
 def _step(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """Run one step of one lane; return the next state, and the recorded step with its latent."""
+    """Run step t of the episode in one lane; return the next state, and the recorded step with its latent."""
     obs = env.observe(state)
     u = act(policy, net, normaliser, obs, noise)
     moved, h, terminated = env.step(key, state, policy.head.action(u))
@@ -49,10 +50,10 @@ def _step(
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
-    """Return the latent of an action at one observation, from the given noise."""
+    """Return the latent of the policy's action at one observation, computed from the given noise."""
     return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
 
 
 def choose(flag: Any, yes: Any, no: Any) -> Any:
-    """Return `yes` if the flag is true, else `no`, for every leaf of the two states."""
+    """Return the state `yes` if the flag is true, else the state `no`; both are nested structures of arrays."""
     return jax.tree.map(lambda a, b: jnp.where(flag, a, b), yes, no)

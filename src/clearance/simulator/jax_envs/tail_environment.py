@@ -1,4 +1,4 @@
-"""JAX environments with limits on single episodes: the state contains the costs so far, which give the signals."""
+"""JAX environments with limits on single episodes: their state contains the costs so far, which give the signals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Remembering(NamedTuple):
 
 
 def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
-    """Return reset, step and observe of the plain environment with limits on single episodes."""
+    """Return the functions reset, step and observe of the plain environment, changed for limits on single episodes."""
     I = tail_costs.plain.I
 
     def reset(key: Any) -> Remembering:
@@ -44,7 +44,10 @@ def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
 
 
 def _add(sums: Any, rest: Any, cost: Any) -> tuple[Any, Any]:
-    """Add `cost` to the sums, and its rounding error to `rest` (Neumaier 1974); float32 alone loses small costs."""
+    """Return the sums with `cost` added, and `rest` with the rounding error of this addition added (Neumaier 1974).
+
+    Adding in float32 without `rest` would lose small costs.
+    """
     new = sums + cost
     lost = jnp.where(jnp.abs(sums) >= jnp.abs(cost), (sums - new) + cost, (cost - new) + sums)
     return new, rest + jax.lax.optimization_barrier(lost)

@@ -1,1 +1,1 @@
-"""Network policies: networks, action heads, products with their Jacobian, and mixtures."""
+"""Network policies: networks, action distributions, products with the Jacobian of a network, and mixtures."""

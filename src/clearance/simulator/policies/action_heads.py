@@ -1,4 +1,4 @@
-"""Action distributions as functions of a network's outputs, with their sampling, Fisher matrix and KL divergence.
+"""Action distributions ("heads") as functions of a network's outputs: sampling, Fisher matrix and KL divergence.
 
 A head draws a *latent* u; the action is a fixed function of u (`clearance.core.action_draws`), squashed for Gaussians
 on a bounded box. This function is one to one and does not depend on θ, so ∇ log π(action) = ∇ log N(u). Scores and
@@ -37,12 +37,12 @@ class Categorical(ChoiceDraws):
         return sum(parts)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """Return M v, where M = diag(p) − p pᵀ for each part is the Fisher matrix in the logits."""
+        """Return M v for a vector v [size]; M = diag(p) − p pᵀ for each part is the Fisher matrix in the logits."""
         pairs = zip(self.parts(out), self.parts(v), strict=True)
         return jnp.concatenate([_centred(jax.nn.softmax(o), w) for o, w in pairs])
 
     def kl(self, out: Any, new: Any) -> Any:
-        """Return KL(π ‖ π_new)."""
+        """Return KL(π ‖ π_new) of the distributions with logits `out` and `new`."""
         pairs = [
             (jax.nn.log_softmax(o), jax.nn.log_softmax(n)) for o, n in zip(*map(self.parts, (out, new)), strict=True)
         ]
@@ -68,11 +68,11 @@ class Gaussian(NormalDraws):
         return jnp.sum(-0.5 * ((u - mean) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """Return M v, where M = diag(1/σ², 2) is the Fisher matrix in (mean, log σ)."""
+        """Return M v for a vector v [size]; M = diag(1/σ², 2) is the Fisher matrix in (mean, log σ)."""
         return jnp.concatenate([v[: self.m] * jnp.exp(-2 * out[self.m :]), 2 * v[self.m :]])
 
     def kl(self, out: Any, new: Any) -> Any:
-        """Return KL(π ‖ π_new)."""
+        """Return KL(π ‖ π_new) of the distributions with parameters `out` and `new`."""
         m = self.m
         ratio = jnp.exp(2 * (out[m:] - new[m:]))
         apart = ((out[:m] - new[:m]) * jnp.exp(-new[m:])) ** 2

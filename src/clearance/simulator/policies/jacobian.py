@@ -3,6 +3,9 @@
     forwards   dx_{l+1} = (1 − x_{l+1}²) (W_l dx_l + dW_l x_l + db_l)             J v
     backwards  g_l = (W_lᵀ g_{l+1}) (1 − x_l²),   dW_l = Σ_n g_{l+1} x_lᵀ         Jᵀ u
 
+x_l are the inputs of layer l, W_l and b_l its weights and biases. x_0 = z are normalised observations, one row for each
+step n. In the functions below, `x` is the tuple (x_0, x_1, …) and a *tape* holds it for several chunks of rows.
+
 Convolutions come before the layers; products with their Jacobian use automatic differentiation.
 
 Rows are processed in chunks whose activations stay in the cache, which takes a third of the CPU time of automatic
@@ -30,7 +33,7 @@ Tape = tuple[Any, ...]  # what the network did at some rows: x_0 = z, x_1, …, 
 
 
 def group_rows(*arrays: Any) -> list[tuple[Any, ...]]:
-    """Split arrays over rows [N, …] into GROUPS groups of the same shape [C, CHUNK, …], padded with zeros."""
+    """Split arrays over N rows [N, …] into GROUPS groups of C chunks [C, CHUNK, …], padded with zeros to equal size."""
     N = len(arrays[0])
     size = -(-N // (GROUPS * CHUNK)) * CHUNK
     filled = (
@@ -57,7 +60,7 @@ def map_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any
 
 
 def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
-    """Return the inputs of all layers at z; if there are convolutions, the images z come first."""
+    """Return x, the inputs of all layers at normalised observations z; with convolutions, the images z come first."""
     x = [z] if net.front is None else [z, net.features(z)]
     for layer in net.layers[:-1]:
         x.append(jnp.tanh(x[-1] @ layer.weight.T + layer.bias))
@@ -65,7 +68,10 @@ def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
 
 
 def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
-    """Return J v [n, outputs], the derivatives of the outputs in the direction v."""
+    """Return J v [n, outputs], the derivatives of the outputs in the direction v of the parameters.
+
+    x are the inputs of all layers, from `layer_inputs`.
+    """
     dx = None
     if net.front is not None:
         z, x = x[0], x[1:]
@@ -77,12 +83,16 @@ def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
 
 
 def _features(net: Net, conv: Any, z: Any) -> Any:
-    """Return the inputs of the first layer at z, for these parameters of the convolutions."""
+    """Return the inputs of the first layer at images z, if the convolutions had the parameters `conv`."""
     return eqx.tree_at(lambda m: m.conv, net, conv).features(z)
 
 
 def pull(net: Net, x: tuple[Any, ...], g: Any, log_std: Any) -> Net:
-    """Return Σ_n ∇_θ(g_n·outputs_n) in the form of a network; `log_std` is its entry for log σ."""
+    """Return Jᵀ g = Σ_n ∇_θ(g_n·outputs_n), in the form of a network.
+
+    x  the inputs of all layers, from `layer_inputs`;  g [n, outputs]: the weights of the outputs
+    log_std  the gradient with respect to log σ, which becomes the entry `log_std` of the result
+    """
     layers, conv = [], []
     z, x = (None, x) if net.front is None else (x[0], x[1:])
     for i in reversed(range(len(x))):
@@ -97,13 +107,13 @@ def pull(net: Net, x: tuple[Any, ...], g: Any, log_std: Any) -> Net:
 
 
 def last(net: Net, x: tuple[Any, ...]) -> Any:
-    """Return the network's outputs [n, outputs]."""
+    """Apply the last layer; return the network's outputs [n, outputs] for the inputs x of all layers."""
     return x[-1] @ net.layers[-1].weight.T + net.layers[-1].bias
 
 
 @partial(jax.jit, static_argnums=0)
 def record(policy: NetworkPolicy, theta: Any, z: Any) -> Tape:
-    """Return the tape, the inputs of all layers, at z [C, CHUNK, inputs]."""
+    """Return the tape, i.e. the inputs of all layers, at normalised observations z [C, CHUNK, inputs]."""
     return jax.lax.map(partial(layer_inputs, policy.net(theta)), z)
 
 
@@ -119,7 +129,7 @@ def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) ->
 
 @partial(jax.jit, static_argnums=0)
 def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficient: Any) -> Any:
-    """Return Σ_n coefficient_n ∇ log π(u_n|z_n) [d]."""
+    """Return Σ_n coefficient_n ∇_θ log π(u_n|z_n) [d], where u_n = `latent`[n] is the latent of the action in row n."""
     net = policy.net(theta)
 
     def one(z: Any, u: Any, coefficient: Any) -> Net:
@@ -134,7 +144,7 @@ def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficien
 
 @partial(jax.jit, static_argnums=0)
 def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v: Any) -> Any:
-    """Return Σ_n weight_n J_nᵀ M_n J_n v [d], where M_n is the Fisher matrix of the action distribution."""
+    """Return Σ_n weight_n J_nᵀ M_n J_n v for a direction v [d]; M_n is the Fisher matrix of the action distribution."""
     net, along = policy.net(theta), policy.net(v)
 
     def one(x: Any, share: Any) -> Net:
@@ -147,7 +157,7 @@ def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v
 
 @partial(jax.jit, static_argnums=0)
 def kl_divergence(policy: NetworkPolicy, theta: Any, tape: Tape, z: Any, weight: Any, new: Any) -> Any:
-    """Return Σ_n weight_n KL(π_θ ‖ π_new) at z_n."""
+    """Return Σ_n weight_n KL(π_θ ‖ π_new) at the observations z_n; `tape` holds the activations of π_θ there."""
     old, net = policy.net(theta), policy.net(new)
 
     def one(x: Any, z: Any, share: Any) -> Any:

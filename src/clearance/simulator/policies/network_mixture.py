@@ -1,4 +1,4 @@
-"""A mixture of network policies: weighted θ's, of which one is drawn per episode, and their observation normaliser."""
+"""A mixture of network policies: parameters θ with weights, of which one is drawn per episode, and a normaliser."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class NetworkMixture:
         return len(self.weights)
 
     def part(self, weights: Array) -> NetworkMixture:
-        """Return the mixture of the components with positive new weights [M], with weights in proportion to these."""
+        """Return the mixture with new weights [M], scaled to sum to 1; components of weight 0 are dropped."""
         used = np.flatnonzero(weights)
         return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """For each component a function obs [n, …] → parameters of the action distribution [n, size], in NumPy."""
+        """One function for each component, obs [n, …] → parameters of the action distribution [n, size], in NumPy."""
         return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
 
     def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
@@ -105,7 +105,7 @@ class NetworkMixture:
 
     @classmethod
     def restored(cls, z: Mapping[str, NDArray[Any]]) -> NetworkMixture:
-        """Return the mixture of a file's arrays."""
+        """Return the mixture from the arrays z of a policy file, by name."""
         policy = NetworkPolicy.from_description(str(z["policy"]))
         if policy.weight_count > z["theta"].shape[-1:][0]:  # before the network is made
             raise InputError(f"theta has shape {z['theta'].shape}, its description asks for {policy.weight_count}")

@@ -45,7 +45,10 @@ class Normaliser(NamedTuple):
         return normalise(obs, *self, xp)
 
     def joined(self, obs: Any, weight: Any) -> Normaliser:
-        """Return the normaliser after more observations [N, size], weighted by 0 or 1 (Chan 1979)."""
+        """Return the normaliser after more observations [N, size] (Chan 1979).
+
+        weight  1 for the rows that count, 0 for the others [N]
+        """
         n = jnp.sum(weight)
         mean = weight @ obs / n
         var = weight @ (obs - mean) ** 2 / n
@@ -77,7 +80,7 @@ class Net(eqx.Module):
 
 
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
-    """Return linear layers with orthogonal weights and biases 0; the gain is √2, for the last layer `last`."""
+    """Return linear layers with orthogonal weights and biases 0; the last layer has the gain `last`, the others √2."""
     layers = []
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
@@ -205,7 +208,7 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
-        """Return θ of the same policy for another normaliser, by changing the first layer."""
+        """Return θ that acts with the normaliser `new` as `theta` acts with `old`; only the first layer changes."""
         net = self.net(theta)
         first = net.layers[0]
         ratio, shift = jnp.sqrt(new.var / old.var), (new.mean - old.mean) / jnp.sqrt(old.var)
@@ -214,7 +217,10 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def with_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with σ clipped to [least, most] times its initial value, if one learned σ serves all states."""
+        """Return θ with σ clipped to [least, most] times its initial value.
+
+        If σ is fixed or depends on the state, or if actions are discrete, θ is returned unchanged.
+        """
         head, d = self.head, self.design
         if not isinstance(head, Gaussian) or d.scale != "free":
             return theta

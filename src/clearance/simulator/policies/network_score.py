@@ -23,7 +23,7 @@ class NetworkRows:
         self.tapes: list[Tape] = map_groups(lambda g: jacobian.record(policy, theta, g[0]), self.groups)
 
     def fisher(self, v: Array) -> Array:
-        """Return F v [d]."""
+        """Return the product F v [d] of the Fisher matrix with a vector v [d]."""
         product, v = partial(jacobian.fisher_product, self.policy, self.theta), real(v)
         return sum_groups(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
 
@@ -36,7 +36,8 @@ class NetworkRows:
 class NetworkScore(LinearOperator):
     """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator; products use JVP and VJP.
 
-    z [N, inputs] normalised observations, latent [N, …], weight [N]; JAX arrays.
+    z       normalised observations [N, inputs];  latent: the latents u_n of the actions [N, …]
+    weight  weights of the rows [N];  all three are JAX arrays
     """
 
     def __init__(self, policy: NetworkPolicy, theta: Array, z: Any, latent: Any, weight: Any) -> None:
@@ -54,16 +55,16 @@ class NetworkScore(LinearOperator):
         return np.asarray(_each_score(self.policy, self.theta, self.z, self.latent), float)
 
     def gradient(self, A: Array) -> Array:
-        """Return Σ_n weight_n A_n score_n [d]."""
+        """Return the policy gradient Σ_n weight_n A_n score_n [d] for advantages A [N]."""
         groups = group_rows(self.z, self.latent, self.weight * real(A))
         return sum_groups(lambda group: jacobian.score_sum(self.policy, self.theta, *group), groups)
 
     def every(self, stride: int) -> NetworkRows:
-        """Return every stride-th row."""
+        """Return every stride-th row, with recorded activations."""
         return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
 
     def bound_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with a learned σ clipped to between these multiples of its initial value."""
+        """Return θ with a learned σ clipped to [least, most] times its initial value."""
         return self.policy.with_noise(theta, least, most)
 
 

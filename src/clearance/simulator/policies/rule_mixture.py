@@ -74,7 +74,7 @@ class RuleMixture:
             self.watched.begin()
 
     def __call__(self, obs: Any) -> Any:
-        """Return the action at one observation, as the environment has both."""
+        """Return the action at one observation; both have the form that the environment uses."""
         self.known_rule()
         assert self.watched is not None
         return self.watched.choose(obs) if self.actor is None else self.actor.act(obs)

@@ -1,1 +1,1 @@
-"""Samplers of simulators: actor-critic batches, and the unbiased draws of Algorithm 2."""
+"""Samplers on simulators: actor-critic batches, and the unbiased draws of Algorithm 2."""

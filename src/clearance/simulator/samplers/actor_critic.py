@@ -248,7 +248,11 @@ class Practical(Sampler):
         return self.critics(memory.values, seen)
 
     def _following(self, memory: Memory, steps: Steps, V: Any, after: Any, t: Any) -> Any:
-        """Return V of the next observation [T, n, 1+I]: V of the next row, unless an episode was cut off in between."""
+        """Return the critics' values of the next observations, [T, n, 1+I].
+
+        V [T, n, 1+I] are their values of the current observations, t the times in the episodes. The next observation is
+        that of the next row, unless an episode was cut off in between; then V is computed at `after`.
+        """
 
         def V_of(obs: Any, t: Any) -> Any:
             return self._values(memory, memory.normaliser(obs), t)
@@ -266,7 +270,7 @@ class Practical(Sampler):
         return jnp.where(wrong.any(), jnp.argmax(wrong.ravel()), -1)
 
     def _check(self, parts: list[Digest]) -> None:
-        """Raise EnvironmentFault for the first wrong row; JAX environments cannot raise it themselves."""
+        """Raise EnvironmentFault for the first wrong row of a batch; compiled JAX programs cannot raise errors."""
         lanes = np.cumsum([0, *(len(p.X) for p in parts)])
         for first, part in zip(lanes, parts, strict=False):
             if part.wrong >= 0:
@@ -281,8 +285,8 @@ class Practical(Sampler):
     def _learn(self, key: np.uint64, memory: Memory, rows: Rows) -> Memory:
         """Fit the critics to the returns, and update the normaliser during the first `warm` batches.
 
-        These are two programs: the next rollout needs the normaliser at once, while the critics still learn in
-        parallel.
+        Critics and normaliser are updated by two programs, so that the next rollout can use the normaliser at once,
+        while the critics still learn in parallel.
         """
         N, past = len(rows.R), memory.past
         order = self.critics.order(key, min(int(memory.batches) * N, len(past.R)), N)
@@ -301,7 +305,10 @@ class Practical(Sampler):
         return jax.jit(fit)
 
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
-        """Return the memory with updated running mean squares, averaged over about 1/MEMORY batches."""
+        """Return the memory with updated `size`, `spread` and `miss`: running averages over about 1/MEMORY batches.
+
+        weight, A  the weights [N] and advantages [N, 1+I] of the rows;  X: the sums over first episodes [n, 1+I]
+        """
         gain = max(MEMORY, 1 / (int(memory.batches) + 1.0))
         new = weight @ A**2, X.var(0), ((X[:, 1:] - self.statement.b) ** 2).mean(0)
         old = (np.asarray(x) for x in (memory.size, memory.spread, memory.miss))
@@ -319,7 +326,12 @@ class Practical(Sampler):
 
 
 def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
-    """Return the rows of the last batches with the oldest batch replaced; `memory.batches` counts the new one."""
+    """Return the ring buffer of past rows with its oldest batch replaced by `rows`.
+
+    kept  the number of batches in the buffer; the first batch fills the whole buffer with copies of itself
+
+    `memory.batches` must count the batch in `rows` already.
+    """
     new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
     if len(memory.past.R) < N:  # the first one: room for all that will be kept
         return Past(*(np.concatenate([np.asarray(x)] * max(1, min(kept, MOST_ROWS // N))) for x in new))

@@ -32,8 +32,8 @@ Signals = Callable[[Steps], Array]
 class CoinDraws(NamedTuple):
     """N draws: obs [N, …] and action [N, …] with Â [N, 1+I], and the environment steps taken.
 
-    alive [N]  False if the episode had ended before: the draw is then of the state after the end, where A = 0
-    heads [N]  whether the coin showed heads; with tails, −Â/2 is a sum from s on, with a fresh action
+    alive [N]  False if the episode had ended before the draw, which is then of the state after the end, where A = 0
+    heads [N]  whether the coin showed heads. With tails, −Â/2 is a sum of signals from s on, with a fresh action
     """
 
     obs: Any
@@ -53,7 +53,7 @@ class Returns(NamedTuple):
 
 
 def plain(steps: Steps) -> Array:
-    """Return h unchanged, without a control variate."""
+    """Return the signals h [T, n, 1+I] of the steps unchanged, without a control variate."""
     return steps.h
 
 

@@ -120,7 +120,10 @@ class Unbiased(Algorithm2):
         return z, u, alive / N, A, J.X.mean(0), steps, fitted
 
     def _continue(self, net: Net, memory: Values, keys: Any, s: Any, u: Any, alive: Any, heads: Any) -> Any:
-        """Run the walks from (s, a) and from s; without resets, only the one that the coin selects."""
+        """Continue the draws (s, a): run one walk that begins with action a, and one with a fresh action at s.
+
+        u holds the latents of the actions a. Without resets, only the walk that the coin selects is run.
+        """
         one, two = jax.random.split(keys[0])
         T1, T2 = (self._geometric(k, len(alive)) * alive for k in jax.random.split(keys[1]))
         if not self.resets:
@@ -128,7 +131,7 @@ class Unbiased(Algorithm2):
         return self._walk(net, memory, one, s, T1, u), self._walk(net, memory, two, s, T2)
 
     def _geometric(self, key: Any, N: int) -> Any:
-        """Draw T on {1, 2, …} with P(T > t) = γ^t."""
+        """Draw N walk lengths T on {1, 2, …} with P(T > t) = γ^t."""
         U = jax.random.uniform(key, (N,), minval=np.finfo(np.float32).tiny)
         return 1 + jnp.floor(jnp.log(U) / np.log(self.statement.gamma)).astype(jnp.int32)
 
@@ -162,7 +165,10 @@ class Unbiased(Algorithm2):
         return Walked(X, state, ended, steps)
 
     def _fit_critics(self, memory: Values, order: Any, z: Any, X: Any, valid: Any, start: Any, X_J: Any) -> Values:
-        """Return the critics fitted to the sums from s and from the initial states, for use in the next batch."""
+        """Return the critics for the next batch, fitted to the sums X of walks from s and X_J from the initial states.
+
+        order  the rows of each step of Adam;  z: the observations at s;  valid: whether a row of X is to be used
+        """
         if not self.control:
             return memory
         first = self.policy.flat(jax.vmap(self.simulator.observe)(start))

@@ -1,4 +1,4 @@
-"""Sources of episodes for certificates: of a user's rule, and of networks in lanes that may depend on each other."""
+"""Sources of episodes for certificates: of a user's rule, and of networks whose lanes may depend on each other."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class RuleMixtureEpisodes(NetworkEpisodes):
         return X, self._numbered(component), steps
 
     def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return component numbers among the policies with a positive weight."""
+        """Return component numbers among the policies with a positive weight: all 0 if the rule has probability 1."""
         return component if self.mixture.share < 1 else np.zeros_like(component)
 
 
@@ -130,8 +130,8 @@ class RoundEpisodes(NetworkEpisodes):
 def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEpisodes:
     """Return a source of independent episodes of a mixture, even if the lanes of the simulator depend on each other.
 
-    Independent lanes are all used. Otherwise one lane is used, or means over lanes that cannot run alone or that
-    differ.
+    If lanes are independent, all are used. If not, only the first lane is used. If lanes cannot run alone, or lanes
+    with the same seed differ, the mean over all lanes is one sample.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:
@@ -159,7 +159,7 @@ def sees_what_networks_see(simulator: Any) -> bool:
 
 
 def describe_lanes(simulator: Simulator) -> str:
-    """Return the assumption about the lanes that a certificate makes, or what was done without it, in words."""
+    """Return in words what a certificate assumes about the lanes; if they may be dependent, how samples were drawn."""
     if not simulator.shared_randomness:
         return "lanes are independent, as a short check confirmed"
     how = f"the mean over the {simulator.n} lanes is one sample" if _needs_rounds(simulator) else "one lane was used"

@@ -69,7 +69,7 @@ class NetworkEpisodes:
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """The limits [I] that episodes can confirm but not refute: those on CVaR (`core.tail_limits`)."""
+        """For each limit [I], whether episodes can confirm it but not refute it: true for CVaR (`core.tail_limits`)."""
         return self.statement.one_sided
 
     @property
@@ -89,7 +89,10 @@ class NetworkEpisodes:
 
     @property
     def bias(self) -> Array:
-        """Bound on |E X − J| [1+I] from rounding, NumPy's geometric random numbers (2⁻⁴⁵) and drawn components."""
+        """A bound on |E X − J| [1+I], summed over three causes.
+
+        They are rounding, NumPy's geometric random numbers (2⁻⁴⁵) and the random choice of mixture components.
+        """
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
         share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
@@ -98,7 +101,7 @@ class NetworkEpisodes:
 
     @property
     def _near(self) -> Simulator:
-        """The simulator itself; for a fleet, the one that its workers run."""
+        """The simulator itself; for a fleet, the simulator that its workers run."""
         return getattr(self.simulator, "near", self.simulator)
 
     @cached_property
@@ -142,7 +145,7 @@ class NetworkEpisodes:
         return self.mixture.components(rng, n)
 
     def _acting(self, rng: np.random.Generator, component: Any) -> Any:
-        """Return a function act(obs, t) in which each lane follows its own component."""
+        """Return a function act(obs, t) → actions, in which lane i follows mixture component number `component[i]`."""
         n, head = self.simulator.n, self.mixture.policy.head
         lanes, outs = np.arange(n), self.mixture.outs
 
@@ -198,10 +201,10 @@ def _episodes(env: Any, policy: Any) -> Any:
 
 
 def _begin(env: Environment, key: Any, length: Any) -> Any:
-    """Return the initial state of a block of episodes.
+    """Return the initial state of a block of n episodes of at most `length` [n] steps.
 
-    It holds the states, t, which lanes are alive [n], the first step with wrong signals [n] (−1: none), these signals
-    [n, 1+I], the steps taken, and the random stream.
+    It is a tuple: states, time t, which lanes are alive [n], the first step with wrong signals [n] (−1: none), these
+    signals [n, 1+I], the steps taken, and the random stream.
     """
     n, H = len(length), 1 + env.statement.I
     begin, going = jax.random.split(key)
@@ -210,7 +213,10 @@ def _begin(env: Environment, key: Any, length: Any) -> Any:
 
 
 def _chunk(env: Environment, policy: Any, norm: Any, theta: Any, component: Any, length: Any, carry: Any) -> Any:
-    """Advance a block by at most CHUNK steps; return its state, and the signals [CHUNK, n, 1+I], 0 where none."""
+    """Advance a block of episodes by at most CHUNK steps from its state `carry` (see `_begin`).
+
+    Return the new state and the signals [CHUNK, n, 1+I], which are 0 in lanes that have ended.
+    """
     nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H, start = len(length), 1 + env.statement.I, carry[1]
     low, high = (real(x) for x in widen_bounds(signal_bounds(env.statement), ROUGHLY))

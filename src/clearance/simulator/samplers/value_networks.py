@@ -69,7 +69,7 @@ class Critics:
         return Values(theta, self.adam.init(theta), zero, zero + 1, jnp.zeros((), jnp.int32))
 
     def _raw(self, theta: Any, z: Any) -> Any:
-        """Return normalised values [N, 1+I] at z [N, inputs]."""
+        """Return the values at z [N, inputs] in units of the normalised targets, [N, 1+I]."""
         nets = [self._unravel(theta[j]) for j in range(self.signals)]  # vmap over nets would be four times slower
         return jnp.stack([jax.vmap(net)(z)[:, 0] for net in nets], axis=1)
 
@@ -82,7 +82,10 @@ class Critics:
         return (raw * values.spread + values.mean).reshape(*z.shape[:-1], self.signals)
 
     def rescaled(self, values: Values, R: Any, valid: Any) -> Values:
-        """Move the mean and spread of the targets towards those of R [N, 1+I], and keep the values unchanged."""
+        """Update the mean and spread of the targets by the returns R [N, 1+I]; rescale the networks to keep V the same.
+
+        valid  1 for rows of R that count, 0 for others [N]
+        """
         n = jnp.sum(valid)
         mean = valid @ R / n
         spread = jnp.sqrt(valid @ (R - mean) ** 2 / n) + FLOOR
@@ -103,9 +106,10 @@ class Critics:
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
     def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
-        """Return the rows [steps of Adam, batch] to train on, out of `total`, for `epochs` passes over N rows.
+        """Return the row numbers [steps of Adam, batch] to train on, drawn from `total` rows.
 
-        By default N is `total`. Each pass is shuffled anew; NumPy shuffles ten times as fast as JAX.
+        There are as many steps of Adam as `epochs` passes over N rows need; N is `total` by default. Each pass over the
+        rows is shuffled anew; NumPy shuffles ten times as fast as JAX.
         """
         N = total if N is None else N
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
@@ -115,11 +119,18 @@ class Critics:
         return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Return the critics after training on rows z [N, inputs] with targets R [N, 1+I]; rescale them first."""
+        """Rescale the critics, train them on rows z [N, inputs] with targets R [N, 1+I], and return them.
+
+        order  the rows of each step of Adam;  valid: whether a row counts [N]
+        """
         return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
 
     def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Take steps of Adam on Σ_j (V_j(z) − R_j)² over rows z [N, inputs] with targets R [N, 1+I], in this order."""
+        """Return the critics after steps of Adam on Σ_j (V_j(z) − R_j)², in units of the normalised targets.
+
+        order  the rows of each step of Adam;  z, R: observations [N, inputs] and targets [N, 1+I] of the rows
+        valid  whether a row counts [N]
+        """
         y = (R - values.mean) / values.spread
 
         def loss(theta: Any, rows: Any) -> Any:
