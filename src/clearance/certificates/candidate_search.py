@@ -163,19 +163,20 @@ class CandidateSearch:
 
     @property
     def variance(self) -> Array:
-        """The variance of one episode's estimate of J [count, 1+I]."""
+        """The variance [count, 1+I] of one episode's estimate of J, for every candidate."""
         return np.maximum(self.squares / self.n[:, None] - self.J**2, 0.0)
 
     @property
     def doubt(self) -> Array:
-        """The standard error of every estimated value [count, 1+I]."""
+        """The standard error [count, 1+I] of the estimated values of every candidate."""
         return np.sqrt(self.variance / self.n[:, None])
 
     @property
     def episode(self) -> float:
-        """The steps to plan with per episode: the longest mean of the candidates, at most what the problem allows.
+        """The environment steps to plan with per episode: the largest mean of any candidate, with a reserve.
 
-        Episodes that end early leave room for many more of them than the horizon suggests, and so for a smaller slack.
+        It is at most the expected length that the problem states. If episodes end early, a budget pays for many more of
+        them, and a smaller slack is enough.
         """
         longest, seen = self.sources[0].episode_steps, self.looked > 0
         if np.any(self.looked < GLANCE):
@@ -223,7 +224,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Choose and test one more mixture; return False if another test is unlikely to be useful."""
+        """Choose and test one more mixture, as test j at level δ with `left` steps; False if no test seems useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -263,11 +264,11 @@ class CandidateSearch:
         return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
-        """Return w of the best mixture that should pass a test (or None),
-        and the share of the remaining budget for the test.
+        """Return the weights of the best mixture that should pass a test (or None), and the share of the budget for it.
 
-        The mixture chosen by the program is measured again until the share of the budget for this is spent. The
-        final choice uses pessimistic values, in which a policy with few samples looks bad.
+        Shares of the `left` steps in `parts` are tried in order. The mixture chosen by the program is first measured
+        again, until the steps reserved for this are spent. The final choice uses pessimistic values, in which a policy
+        with few samples looks bad.
         """
         stop = self.steps + AGAIN * left
         parts = parts if not self.certified else (1.0,)
@@ -283,8 +284,9 @@ class CandidateSearch:
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
-        """Solve the program for values lowered by `pessimism` standard errors,
-        with the shortest test that a mixture can pass.
+        """Return the best weights for values lowered by `pessimism` standard errors, and the share of the budget.
+
+        The share is the first of `parts` with which some mixture should pass its test; (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None
@@ -314,6 +316,8 @@ class CandidateSearch:
         """Return the best weights that should pass a test with this number of steps, even if its samples are off by so
         many standard errors; None if there are none.
 
+        `low` [count, 1+I] are the assumed values of the candidates.
+
         The spread of the episodes depends on the weights, because components differ. So the program is solved again
         with the spread of its own answer, until that is no larger than the assumed one.
         """
@@ -330,20 +334,23 @@ class CandidateSearch:
         return w
 
     def _spread(self, w: Array) -> Array:
-        """Return the standard deviation of one episode's estimate of a mixture [1+I]:
-        within and between its components.
+        """Return the standard deviation [1+I] of one episode's estimate for the mixture with weights w:
+        the spread within and between its components.
         """
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw half as many episodes again of the candidates that w uses, in proportion to their weights."""
+        """Draw half as many episodes again of the candidates with positive weight w, in proportion to w.
+
+        At most `affordable` episodes are drawn.
+        """
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
         for m, extra in zip(used, add, strict=True):
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether w should earn more than the best certified mixture,
+        """Return whether the mixture with weights w should earn more than the best certified one,
         by more than the standard error of the difference.
         """
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
@@ -351,9 +358,10 @@ class CandidateSearch:
         return float((w - best) @ self.J[:, 0]) > doubt
 
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
-        """Test one mixture on fresh episodes with `budget` steps; continue up to `most` steps if it should pass then.
+        """Test the mixture with weights w on fresh episodes with `budget` steps, as test j at level δ.
 
-        The episodes also update the estimates of its components for the next choice.
+        If it should pass with `most` steps, the test is continued. Unless it is `patient`, it stops when a pass has
+        become unlikely. The episodes also update the estimates of its components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])

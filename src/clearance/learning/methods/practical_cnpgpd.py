@@ -91,8 +91,8 @@ class PracticalCNPGPD(NaturalSteps):
         return self.eta2 * max(1.0, PACED / self._K)
 
     def relaxed_at(self, k: int) -> float:
-        """Return the share of the first shortfall by which the limits are relaxed in iteration k;
-        it falls linearly to 0.
+        """Return by which share of the first policy's shortfall the limits are relaxed in iteration k;
+        the share falls linearly to 0.
         """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
@@ -124,7 +124,7 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖."""
+        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖; `slack` [I] is Ĵ_g − b of this batch."""
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
@@ -133,8 +133,8 @@ class PracticalCNPGPD(NaturalSteps):
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
-        """Return the memory updated by this batch:
-        the first shortfall, the running slack, and the safest policy so far.
+        """Return the method's memory after a batch with slack Ĵ_g − b [I]: the first shortfall, the running slack,
+        the safest policy so far, the noise, and the number of safe batches in a row.
         """
         course: Course = state.method_memory
         if state.k == 0:
@@ -153,21 +153,21 @@ class PracticalCNPGPD(NaturalSteps):
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
-        """Return whether the search is over: the first batch, or two in a row, kept the margin,
-        or its iterations are used up.
+        """Return whether the search for a safe policy is over in iteration k: the first batch was safe, or two in a row
+        were, or its share of the iterations is used up.
         """
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """Return θ after a step up the limits whose slack is too small, each in its own units, and ‖ω‖."""
+        """Return θ after a natural step up the J_gi whose slack is too small, each in its own units, and ‖ω‖."""
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the memory after the search; if the search found no safe policy, the limits are not relaxed."""
+        """Return the memory with the search marked as over; if it found no safe policy, the limits are not relaxed."""
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)
@@ -176,8 +176,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the first policy after a search that found a safe one,
-        or the safe policy if a late run still breaks limits.
+        """Return the θ with which the run continues, and the memory.
+
+        It is the first policy after a search that found a safe one, the safest policy so far if a late run still
+        breaks limits, and otherwise the given θ.
         """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
@@ -188,11 +190,11 @@ class PracticalCNPGPD(NaturalSteps):
 
 
 def units(memory: Sizes) -> Array:
-    """Return u_r/u_gi [I], the λ at which reward and constraint have the same weight."""
+    """Return u_r/u_gi [I], the λ at which reward and constraint weigh the same; u is the size of the advantages."""
     size = np.asarray(memory.size, float)
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
 def pace(memory: Sizes) -> Array:
-    """Return the change of λ_i per unit of slack in J_gi at η₂ = 1: u_r/(u_gi v_i) [I]."""
+    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I] (units: see the module's head)."""
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)
