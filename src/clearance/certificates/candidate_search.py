@@ -39,6 +39,7 @@ LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
+LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
 LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
 PLANNED = 0.7  # share of a test within which it should pass
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
@@ -231,15 +232,36 @@ class CandidateSearch:
         w, part = self._choose(delta, left, PARTS if not self.attempts else PARTS[1:])
         if self.certified and (w is None or not self._earns_more(w)):
             return False
-        if w is None:
-            w = self._safest() if self.fallback is None else self.fallback
+        if w is None and self.fallback is None:
+            w, part = self._look_again(delta, end - self.steps)
+        w = self.fallback if w is None else w
+        assert w is not None
         most = max(end - self.steps, 0.0)
         self._test(j, w, part * most, most, delta)
         return True
 
-    def _safest(self) -> Array:
-        low = self.J - PESSIMISM * self.doubt
-        return safest_single(low, self.b) if self.single == "require" else safest_weights(low, self.b)
+    def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
+        """Measure the safest mixture again, until its share of the budget is spent: of many that were measured little,
+        the one that looks safest is the luckiest. Return the best that should pass now, or the safest; and the share.
+        """
+        stop = self.steps + AGAIN * left
+        for _ in range(200):
+            affordable = affordable_episodes(stop - self.steps, self.episode)
+            if affordable < GLANCE:
+                break
+            self._refine(self._safest(delta, left), affordable)
+        w, part = self._best(delta, (1 - AGAIN) * left, PARTS[1:], PESSIMISM)
+        return self._safest(delta, left) if w is None else w, part
+
+    def _safest(self, delta: float, left: float) -> Array:
+        """w of the largest smallest slack by pessimistic values, in units of what a test with what is left needs."""
+        sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
+        episodes = max(PLANNED * affordable_episodes(left, self.episode), 1)
+        need = slack_needed(sd, self.reach, episodes, delta)
+        unit = np.where(need > 0, need, 1.0)
+        low = np.concatenate([self.J[:, :1], ((self.J - PESSIMISM * self.doubt)[:, 1:] - self.b) / unit], axis=1)
+        safest = safest_single if self.single == "require" else safest_weights
+        return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
         """Return the weights of the best mixture that should pass a test (or None), and the share of the budget for it.
@@ -267,24 +289,42 @@ class CandidateSearch:
         The share is the first of `parts` with which some mixture should pass its test; (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
+        careful = not self.certified and self.fallback is None
         for part in parts:
-            episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = self._best_for(low, episodes, delta)
+            w = None if careful and part >= LONG else self._best_for(low, part * left, delta, 0.0)
             if w is not None:
                 return w, part
+        return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
+
+    def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
+        """Solve the program for long tests, after which little is left for another one.
+
+        The mixture should pass even with bad luck in the test's own samples, if any can. Of several tests the shortest
+        is taken that loses at most 1 % of the reward: a shorter test needs more slack, and may have to mix in a policy
+        that earns nothing.
+        """
+        for errors in LUCK:
+            found = [(self._best_for(low, part * left, delta, errors), part) for part in parts]
+            tests = [(w, part, float(w @ low[:, 0])) for w, part in found if w is not None]
+            if tests:
+                most = max(J_r for _, _, J_r in tests)
+                least = most - tolerated_loss(low, self.b, most)
+                return next((w, part) for w, part, J_r in tests if J_r >= least)
         return None, 1.0
 
-    def _best_for(self, low: Array, episodes: float, delta: float) -> Array | None:
-        """Return the best weights that should pass a test with this number of episodes; None if there are none.
+    def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
+        """Return the best weights that should pass a test with this number of steps, even if its samples are off by so
+        many standard errors; None if there are none.
 
         `low` [count, 1+I] are the assumed values of the candidates.
 
         The spread of the episodes depends on the weights, because components differ. So the program is solved again
         with the spread of its own answer, until that is no larger than the assumed one.
         """
+        episodes = PLANNED * affordable_episodes(steps, self.episode)
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
-            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta), self.single)
+            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
             if w is None:
                 return None
             spread = self._spread(w)[1:]

@@ -34,7 +34,7 @@ from clearance.certificates.sequential_test import (
 )
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, SmallBudgetError
 from clearance.core.random_streams import fold
 
 KINDS = ("certify", "search")
@@ -178,7 +178,7 @@ def _check_budget(source: Episodes, budget: float) -> None:
     each = source.episode_steps
     if affordable_episodes(budget, each) < SMALLEST_LOOK:
         least = int(np.ceil(((np.sqrt(SMALLEST_LOOK) + 2) ** 2 - 4) * each)) + 1
-        raise InputError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
+        raise SmallBudgetError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:

@@ -55,7 +55,7 @@ def certify(
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
-    if not budget >= 1:
+    if isinstance(budget, str) or not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
     policy = policy.policy if isinstance(policy, Optimum | Solution) else policy
     policy = load_problem_policy(problem, policy) if isinstance(policy, str | PathLike) else policy

@@ -9,6 +9,9 @@ iterations. Otherwise a rare reward could be given up before it is found. Certif
 looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for long. κ shrinks
 from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
 
+With fewer than 100 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
+batches there are.
+
 Units: advantages are measured by their root mean square u, distances from a limit by theirs, v. Steps of λ are
 η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any scale. For the ranges
 that were tried, see docs/research/simulator_log.md.
@@ -34,6 +37,7 @@ from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.15  # weight of a new batch in the running slack
+PACED = 100  # iterations for which η₂ is meant, at least
 LATEST = 0.15  # share of the iterations within which a run may turn back
 KEPT = "first", "safe"  # the policies that a course holds
 
@@ -64,7 +68,7 @@ class Course(NamedTuple):
 class PracticalCNPGPD(NaturalSteps):
     """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
+    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
@@ -80,6 +84,11 @@ class PracticalCNPGPD(NaturalSteps):
         for name in ("relax", "search", "turn"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
+
+    @property
+    def eta2_paced(self) -> float:
+        """η₂ of an iteration: what is given, or more where there are few of them."""
+        return self.eta2 * max(1.0, PACED / self._K)
 
     def relaxed_at(self, k: int) -> float:
         """Return by which share of the first policy's shortfall the limits are relaxed in iteration k;
@@ -120,7 +129,7 @@ class PracticalCNPGPD(NaturalSteps):
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
-        lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
+        lam = np.minimum(dual.step(state.lam, slack, self.eta2_paced * scale, kappa, np.inf), most)
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
