@@ -143,6 +143,6 @@ def reactor() -> Any:
         gamma=0.98,
         horizon=100,
         limits={"emissions": 8e-5},
-        bounds=([0.0, 0.0], [2e-3, 1e-5]),
+        bounds=([0.0, 0.0], [4.1e-3, 1e-5]),
         name="reactor",
     )

@@ -16,7 +16,7 @@ MOST = 1e9  # episodes beyond which no budget is named
 
 
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
-    """Return one sentence about the policy that came closest to a certificate.
+    """Return one sentence of advice from the test `seen` of the policy that came closest to a certificate.
 
     steps  environment steps of the whole run
     test   environment steps of its last test
@@ -43,8 +43,8 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
 
 
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
-    """Return the number of environment steps with which a whole run should certify the observed slack;
-    None if it is too large.
+    """Return the number of environment steps with which a whole run should certify the observed slack [I];
+    None if that takes more than `MOST` episodes. sd [I] is the standard deviation of one episode.
 
     The share of the steps that is used for the test is assumed to stay the same.
     """

@@ -24,8 +24,10 @@ MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earn
 
 
 def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
-    """Return w [n] of the best mixture of policies with values J [n, 1+I], or of one policy if `single` asks for that;
-    or None.
+    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] and J_g ≥ b + margin.
+
+    If `single` is "prefer", one policy that loses little replaces it; if "require", one policy must. Return None if no
+    such policy or mixture exists.
     """
     w = best_weights(J, b, margin)
     if w is None or single == "never" or np.count_nonzero(w) == 1:
@@ -38,18 +40,18 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 
 
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
-    """Return the reward that one policy may lose against a mixture with reward J_r and still replace it."""
+    """Return how much less than a mixture with reward J_r one policy may earn and still replace it."""
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """Return w [n] of the one policy whose smallest slack is largest."""
+    """Return the weights w [n] that select the one policy whose smallest slack is largest."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
 def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:
-    """Return w [n] of the best mixture of policies with values J [n, 1+I], at most I + 1 positive;
-    None if it is infeasible.
+    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] and J_g ≥ b + margin;
+    at most I + 1 weights are positive. None if no mixture has J_g ≥ b + margin.
     """
     slack = _in_units(J[:, 1:] - b - margin)
     answer = linprog(
@@ -67,7 +69,7 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
 
 
 def safest_weights(J: Array, b: Array) -> Array:
-    """Return w [n] of the mixture whose smallest slack is largest."""
+    """Return the weights w [n] of the mixture whose smallest slack is largest."""
     n, slack = J.shape[0], J[:, 1:] - b
     size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
     answer = linprog(
@@ -90,8 +92,9 @@ def _in_units(x: Array) -> Array:
 
 
 def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
-    """Return at most `most` indices of 0..n−1, evenly spread after the first share `first` of them,
-    with the last one included.
+    """Return at most `most` evenly spread indices of 0..n−1, with the last one included.
+
+    The first share `first` of the indices, from 0 to 1, is left out.
     """
     begin = min(int(first * n), n - 1)
     return np.unique(np.linspace(begin, n - 1, min(most, n - begin)).round().astype(np.int64))

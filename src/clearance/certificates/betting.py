@@ -89,7 +89,7 @@ class Bets:
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
-        """Return the largest share of its capital that each bet can lose on one sample, against m + shift·width."""
+        """Return the largest share of its capital that each bet against m + shift·width can lose on one sample."""
         return bets * (self.reach / self.width + shift)
 
     @property
@@ -98,7 +98,7 @@ class Bets:
 
     @property
     def reach(self) -> float:
-        """The largest distance of a sample below m."""
+        """The largest possible distance m − X of a sample X below the tested limit m (bias included)."""
         return self.m - self.low
 
     def update(self, x: Array) -> None:
@@ -114,7 +114,7 @@ class Bets:
         return np.inf if self.given < self.low else self._total(self.wealth - self._wealth_error)
 
     def rejects(self, delta: float) -> bool:
-        """Return whether J > m is shown at level δ (valid at any stopping time), or m lies below the range."""
+        """Return whether J > m is shown at level δ, at any stopping time; true if the limit m lies below the range."""
         return self.log_capital >= -np.log(delta)
 
     @property
@@ -139,7 +139,7 @@ class Bets:
         return max(found, self.given if self.rejects(delta) else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
-        """Return whether a lower bound of the capital at m + shift·width has reached 1/δ."""
+        """Return whether a lower bound of the capital of bets against m + shift·width has reached 1/δ."""
         n, s1, s2, s3, s4 = self.sums
         m1 = s1 - n * shift
         m2 = s2 - 2 * shift * s1 + n * shift**2
@@ -153,7 +153,7 @@ class Bets:
         return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
 
     def _total(self, wealth: Array) -> float:
-        """Return the logarithm of the total capital, minus a bound on the rounding of 66 additions of logarithms."""
+        """Return the log of the total capital from that of each bet, minus a bound on the rounding of 66 additions."""
         return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
 
     @property
@@ -178,8 +178,9 @@ class Bets:
         return ULP * (3 * n + self.bets * size * (400 + 4.7 * (additions + 8)))
 
     def _moment_error(self, shift: float) -> Array:
-        """Return a bound on the rounding error of the capital from four moments:
-        NumPy's pairwise sums and cancellation.
+        """Return a bound [n] on the rounding error of each bet's log capital, computed from four moments.
+
+        The bets are against m ± shift·width. The errors come from NumPy's pairwise sums and from cancellation.
         """
         a0, a1, a2, a3, a4 = self._absolute
         m1, m2 = a1 + shift * a0, a2 + 2 * shift * a1 + shift**2 * a0

@@ -39,6 +39,7 @@ LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
+LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
 LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
 PLANNED = 0.7  # share of a test within which it should pass
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
@@ -162,19 +163,20 @@ class CandidateSearch:
 
     @property
     def variance(self) -> Array:
-        """The variance of one episode's estimate of J [count, 1+I]."""
+        """The variance [count, 1+I] of one episode's estimate of J, for every candidate."""
         return np.maximum(self.squares / self.n[:, None] - self.J**2, 0.0)
 
     @property
     def doubt(self) -> Array:
-        """The standard error of every estimated value [count, 1+I]."""
+        """The standard error [count, 1+I] of the estimated values of every candidate."""
         return np.sqrt(self.variance / self.n[:, None])
 
     @property
     def episode(self) -> float:
-        """The steps to plan with per episode: the longest mean of the candidates, at most what the problem allows.
+        """The environment steps to plan with per episode: the largest mean of any candidate, with a reserve.
 
-        Episodes that end early leave room for many more of them than the horizon suggests, and so for a smaller slack.
+        It is at most the expected length that the problem states. If episodes end early, a budget pays for many more of
+        them, and a smaller slack is enough.
         """
         longest, seen = self.sources[0].episode_steps, self.looked > 0
         if np.any(self.looked < GLANCE):
@@ -222,7 +224,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Choose and test one more mixture; return False if another test is unlikely to be useful."""
+        """Choose and test one more mixture, as test j at level δ with `left` steps; False if no test seems useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -230,22 +232,43 @@ class CandidateSearch:
         w, part = self._choose(delta, left, PARTS if not self.attempts else PARTS[1:])
         if self.certified and (w is None or not self._earns_more(w)):
             return False
-        if w is None:
-            w = self._safest() if self.fallback is None else self.fallback
+        if w is None and self.fallback is None:
+            w, part = self._look_again(delta, end - self.steps)
+        w = self.fallback if w is None else w
+        assert w is not None
         most = max(end - self.steps, 0.0)
         self._test(j, w, part * most, most, delta)
         return True
 
-    def _safest(self) -> Array:
-        low = self.J - PESSIMISM * self.doubt
-        return safest_single(low, self.b) if self.single == "require" else safest_weights(low, self.b)
+    def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
+        """Measure the safest mixture again, until its share of the budget is spent: of many that were measured little,
+        the one that looks safest is the luckiest. Return the best that should pass now, or the safest; and the share.
+        """
+        stop = self.steps + AGAIN * left
+        for _ in range(200):
+            affordable = affordable_episodes(stop - self.steps, self.episode)
+            if affordable < GLANCE:
+                break
+            self._refine(self._safest(delta, left), affordable)
+        w, part = self._best(delta, (1 - AGAIN) * left, PARTS[1:], PESSIMISM)
+        return self._safest(delta, left) if w is None else w, part
+
+    def _safest(self, delta: float, left: float) -> Array:
+        """w of the largest smallest slack by pessimistic values, in units of what a test with what is left needs."""
+        sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
+        episodes = max(PLANNED * affordable_episodes(left, self.episode), 1)
+        need = slack_needed(sd, self.reach, episodes, delta)
+        unit = np.where(need > 0, need, 1.0)
+        low = np.concatenate([self.J[:, :1], ((self.J - PESSIMISM * self.doubt)[:, 1:] - self.b) / unit], axis=1)
+        safest = safest_single if self.single == "require" else safest_weights
+        return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
-        """Return w of the best mixture that should pass a test (or None),
-        and the share of the remaining budget for the test.
+        """Return the weights of the best mixture that should pass a test (or None), and the share of the budget for it.
 
-        The mixture chosen by the program is measured again until the share of the budget for this is spent. The
-        final choice uses pessimistic values, in which a policy with few samples looks bad.
+        Shares of the `left` steps in `parts` are tried in order. The mixture chosen by the program is first measured
+        again, until the steps reserved for this are spent. The final choice uses pessimistic values, in which a policy
+        with few samples looks bad.
         """
         stop = self.steps + AGAIN * left
         parts = parts if not self.certified else (1.0,)
@@ -261,26 +284,47 @@ class CandidateSearch:
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
-        """Solve the program for values lowered by `pessimism` standard errors,
-        with the shortest test that a mixture can pass.
+        """Return the best weights for values lowered by `pessimism` standard errors, and the share of the budget.
+
+        The share is the first of `parts` with which some mixture should pass its test; (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
+        careful = not self.certified and self.fallback is None
         for part in parts:
-            episodes = PLANNED * affordable_episodes(part * left, self.episode)
-            w = self._best_for(low, episodes, delta)
+            w = None if careful and part >= LONG else self._best_for(low, part * left, delta, 0.0)
             if w is not None:
                 return w, part
+        return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
+
+    def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
+        """Solve the program for long tests, after which little is left for another one.
+
+        The mixture should pass even with bad luck in the test's own samples, if any can. Of several tests the shortest
+        is taken that loses at most 1 % of the reward: a shorter test needs more slack, and may have to mix in a policy
+        that earns nothing.
+        """
+        for errors in LUCK:
+            found = [(self._best_for(low, part * left, delta, errors), part) for part in parts]
+            tests = [(w, part, float(w @ low[:, 0])) for w, part in found if w is not None]
+            if tests:
+                most = max(J_r for _, _, J_r in tests)
+                least = most - tolerated_loss(low, self.b, most)
+                return next((w, part) for w, part, J_r in tests if J_r >= least)
         return None, 1.0
 
-    def _best_for(self, low: Array, episodes: float, delta: float) -> Array | None:
-        """Return the best weights that should pass a test with this number of episodes; None if there are none.
+    def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
+        """Return the best weights that should pass a test with this number of steps, even if its samples are off by so
+        many standard errors; None if there are none.
+
+        `low` [count, 1+I] are the assumed values of the candidates.
 
         The spread of the episodes depends on the weights, because components differ. So the program is solved again
         with the spread of its own answer, until that is no larger than the assumed one.
         """
+        episodes = PLANNED * affordable_episodes(steps, self.episode)
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
         for _ in range(SPREADS):
-            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta), self.single)
+            w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
             if w is None:
                 return None
             spread = self._spread(w)[1:]
@@ -290,20 +334,23 @@ class CandidateSearch:
         return w
 
     def _spread(self, w: Array) -> Array:
-        """Return the standard deviation of one episode's estimate of a mixture [1+I]:
-        within and between its components.
+        """Return the standard deviation [1+I] of one episode's estimate for the mixture with weights w:
+        the spread within and between its components.
         """
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw half as many episodes again of the candidates that w uses, in proportion to their weights."""
+        """Draw half as many episodes again of the candidates with positive weight w, in proportion to w.
+
+        At most `affordable` episodes are drawn.
+        """
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
         for m, extra in zip(used, add, strict=True):
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether w should earn more than the best certified mixture,
+        """Return whether the mixture with weights w should earn more than the best certified one,
         by more than the standard error of the difference.
         """
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
@@ -311,9 +358,10 @@ class CandidateSearch:
         return float((w - best) @ self.J[:, 0]) > doubt
 
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
-        """Test one mixture on fresh episodes with `budget` steps; continue up to `most` steps if it should pass then.
+        """Test the mixture with weights w on fresh episodes with `budget` steps, as test j at level δ.
 
-        The episodes also update the estimates of its components for the next choice.
+        If it should pass with `most` steps, the test is continued. Unless it is `patient`, it stops when a pass has
+        become unlikely. The episodes also update the estimates of its components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])

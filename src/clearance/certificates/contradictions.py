@@ -21,7 +21,10 @@ def find_contradiction(said: Certificate) -> str | None:
 
 
 def nearly(x: float, y: float, size: float = 0.0) -> bool:
-    """Return whether two numbers are equal up to rounding; if one is not finite, neither may the other be."""
+    """Return whether x and y are equal up to the rounding of numbers of their size, or of `size` if that is larger.
+
+    Two numbers that are not finite count as equal.
+    """
     if not (math.isfinite(x) and math.isfinite(y)):
         return math.isfinite(x) == math.isfinite(y)
     return abs(x - y) <= ROUNDING * max(abs(x), abs(y), size, 1e-300)

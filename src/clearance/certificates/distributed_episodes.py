@@ -23,7 +23,7 @@ BLOCK = 2**13  # episodes that one worker draws at a time
 
 @dataclass(frozen=True, eq=False)
 class DistributedEpisodes:
-    """A source of episodes that the workers of a pool draw; `which` is its index among the sources that they hold."""
+    """A source whose episodes the workers of a pool draw; `which` is its index among the sources of each worker."""
 
     source: Episodes
     which: int
@@ -56,7 +56,7 @@ def _draw(sources: Sequence[Episodes], shared: tuple[int, np.uint64], job: tuple
 
 @contextmanager
 def distribute(sources: Sequence[Episodes], executor: Executor | None) -> Iterator[list[Episodes]]:
-    """Yield the sources unchanged or, with an executor, as sources whose episodes its workers draw."""
+    """Yield the sources; with an executor, yield sources with the same episodes, drawn by the executor's workers."""
     if executor is None:
         yield list(sources)
         return

@@ -34,7 +34,7 @@ from clearance.certificates.sequential_test import (
 )
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, SmallBudgetError
 from clearance.core.random_streams import fold
 
 KINDS = ("certify", "search")
@@ -78,8 +78,8 @@ class Share:
 
 @dataclass(eq=False)
 class Ledger:
-    """All shares that were opened, in order; `keep` stores the ledger before episodes are drawn or results are
-    shown.
+    """All shares of δ that tests and searches were given, in order. The function `keep` stores the ledger; it is called
+    before episodes are drawn or results are shown.
     """
 
     shares: list[Share] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return the number of the share, and the test, for this subject and δ; None if there is none."""
+        """Return the test of this subject at this δ, after the number of its share; None if there is none."""
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
                 if subject and trial.subject == subject and share.delta == delta:
@@ -104,10 +104,10 @@ class Ledger:
         return None
 
     def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
-        """Return the test of this subject at this δ,
-        an earlier one or a new one with its own stream derived from `key`.
+        """Return the number of the share and the test of this subject at this δ.
 
-        A policy may have been chosen after the test of another one was seen, so it must not get the same episodes.
+        If there is no earlier test, a new one gets its own stream, derived from `key`. It must not get the episodes of
+        an earlier test: the policy may have been chosen after the result of that test was seen.
         """
         found = self.find(subject, delta)
         if found is None:
@@ -119,8 +119,9 @@ class Ledger:
         return found
 
     def open_search(self, delta: float, *, repeats: bool) -> Share:
-        """Return the share for the search of a run;
-        if the search `repeats` the same draws, it is the share that it had before.
+        """Return the share of δ for the search of a run.
+
+        If the search `repeats` the same draws, the share that it had before is returned; otherwise a new one.
         """
         for share in self.shares if repeats else ():
             if share.kind == "search" and share.delta == delta:
@@ -140,7 +141,7 @@ class Ledger:
 
 
 class Tested(NamedTuple):
-    """The evidence of a test, the sum of the levels of all tests so far, and a note about both."""
+    """The evidence of a test, the sum of the levels of all tests so far, and a note with the number of this test."""
 
     seen: Evidence
     spent: float
@@ -150,8 +151,9 @@ class Tested(NamedTuple):
 def run_test(
     source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
 ) -> Tested:
-    """Test one policy at level δ, or in a ledger at the level of its share;
-    an earlier test of the same policy is continued.
+    """Test one policy at level δ; with a ledger, at the level of its share of δ.
+
+    `identity` identifies problem and policy; an earlier test of them in the ledger is continued. None: never continued.
 
     In a ledger, `budget` counts from the first episode of the test, earlier calls included, and the number of
     episodes between two checks depends on nothing else. So the evidence is bit-identical whether the test was
@@ -176,12 +178,12 @@ def _check_budget(source: Episodes, budget: float) -> None:
     each = source.episode_steps
     if affordable_episodes(budget, each) < SMALLEST_LOOK:
         least = int(np.ceil(((np.sqrt(SMALLEST_LOOK) + 2) ** 2 - 4) * each)) + 1
-        raise InputError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
+        raise SmallBudgetError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
-    """Return a digest that identifies the test:
-    problem and policy (`identity`), limits, and the range of an estimate.
+    """Return a digest that identifies a test by problem and policy (`identity`), limits b, and range of an estimate;
+    "" if there is no identity.
     """
     if identity is None:
         return ""
@@ -205,7 +207,7 @@ def _describe_bets(bets: Bets) -> dict[str, Any]:
 
 
 def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
-    """Return the state in which a test stopped; raise InputError if the data do not fit a test of this statement."""
+    """Return the state that `describe_state` has described; raise InputError if it does not fit source and limits."""
     tally = Tally.of(source, b, None)
     try:
         for side, all_bets in (("up", tally.up), ("down", tally.down)):

@@ -26,7 +26,7 @@ GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
 class WatchedRule:
-    """A rule, with the states that its generators had at the start of episodes in which they were used."""
+    """A user's rule, with the states that its generators had at the start of the episodes that used them."""
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
         self.act, self.episode = rule, 0
@@ -36,8 +36,9 @@ class WatchedRule:
         self.used: dict[str, set[int]] = defaultdict(set)
 
     def begin(self) -> None:
-        """Start an episode and call the rule's `reset`;
-        raise InputError if that seeds a generator again which the rule uses.
+        """Start an episode and call the rule's `reset`; raise InputError if `reset` seeds a generator again.
+
+        Only generators that the rule uses count. If something else seeds one again, warn.
         """
         watched, self.episode = self.episode < EPISODES, self.episode + 1
         ended = generator_states(self.act) if watched else {}

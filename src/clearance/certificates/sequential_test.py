@@ -48,7 +48,7 @@ class Component(NamedTuple):
 
 @dataclass(eq=False)
 class Tally:
-    """All bets on one policy, on every signal in both directions, and sums by component."""
+    """All bets on one policy: for every signal `up` (J is larger than the limit) and `down`; and sums by component."""
 
     up: list[Bets]
     down: list[Bets]
@@ -209,7 +209,7 @@ def look_size(n: int) -> int:
 
 
 def affordable_episodes(steps: float, each: float) -> int:
-    """Return how many episodes of geometric length fit into these steps, with a reserve of four standard deviations."""
+    """Return how many episodes of geometric length with mean `each` fit into these steps, with a reserve of 4 sd."""
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
@@ -223,8 +223,8 @@ def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> boo
 
 
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
-    """Return whether every limit would pass within `most` episodes if its slack were larger by `errors` standard
-    errors.
+    """Return whether every limit would pass within `most` episodes if its slack, known from n episodes, were larger by
+    `errors` standard errors.
     """
     bets = tally.up[1:]
     mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))
@@ -234,7 +234,7 @@ def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: f
 def slack_needed(
     sd: Array, reach: Array, n: float, delta: float, errors: float = 0.0, doubt: Array | float = 0.0
 ) -> Array:
-    """Return the slack [I] with which bets on samples of this spread reach 1/δ within about n episodes.
+    """Return the slack [I] with which bets on samples of standard deviation sd [I] reach 1/δ within about n episodes.
 
     The log capital grows by c·slack − c²sd²/2 per episode. The best c is slack/sd², but at most 1/reach, where
     reach is the distance of the limit from the lower end of the range. The sum of n samples is off by about √n sd,
@@ -249,5 +249,8 @@ def slack_needed(
 
 
 def slack_per_sd(n: float, delta: float) -> float:
-    """Return the needed slack in standard deviations, if the bets are limited by the spread and not by the range."""
+    """Return the slack, in standard deviations, that a test of n episodes at level δ needs.
+
+    This is `slack_needed` for bets that are limited by the spread of the samples and not by their range.
+    """
     return float(np.sqrt(2 * (np.log(1 / delta) + PRIOR) / max(n, 1.0)))

@@ -46,6 +46,8 @@ def policy_words(components: int, one: str = "one stationary policy") -> str:
 def limit_words(name: str, J_g: float, b: float, *, cost: bool, estimated: bool = False) -> str:
     """Return one limit as the user wrote it, with the value of the policy and its slack.
 
+    `estimated` says that the value comes from samples.
+
     >>> limit_words("waiting", -39.98, -40.0, cost=True)
     'waiting: 39.98 ≤ 40 (slack 0.02)'
     >>> limit_words("energy [kWh]", -39.98, -40.0, cost=True)
@@ -138,7 +140,7 @@ def _limits(said: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> str:
-    """Return the scope; version 0.1 wrote it without "Holds for: ", which is then added."""
+    """Return the scope, with "Holds for: " in front if it lacks that, as in files of version 0.1."""
     return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
 
 

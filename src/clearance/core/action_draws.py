@@ -19,10 +19,10 @@ from clearance.core.spaces import Box, Discrete, MultiDiscrete, Space
 
 @dataclass(frozen=True)
 class ChoiceDraws:
-    """Draws for discrete actions: one independent categorical choice for each entry of nvec.
+    """Draws for discrete actions: one independent choice among nvec[i] options for each entry i of nvec.
 
-    The network output holds the logits of all choices one after another; the latent values are whole numbers, one per
-    choice.
+    The network output holds the logits of all choices one after another. The latent values are whole numbers, one per
+    choice. With `scalar`, an action is a single number and not a vector.
     """
 
     nvec: tuple[int, ...]
@@ -54,10 +54,10 @@ class ChoiceDraws:
 
 @dataclass(frozen=True, eq=False)
 class NormalDraws:
-    """Draws for continuous actions: m independent normals.
+    """Draws for continuous actions: one independent normal for each of the m entries of an action.
 
-    The network output is (mean, log σ) [2m]; latent values are [m]. Entries of the box with both bounds are squashed by
-    tanh, the others are clipped.
+    The network output is (mean, log σ) [2m]; latent values are [m]. Entries of the action with two finite bounds are
+    squashed by tanh; the other entries are clipped to their bounds.
     """
 
     box: Box
@@ -92,7 +92,7 @@ Draws = ChoiceDraws | NormalDraws
 
 
 def draws_of(space: Space) -> Draws:
-    """Return the class of draws that fits an action space."""
+    """Return the object that draws actions of this action space: categorical choices or normals."""
     if isinstance(space, Discrete | MultiDiscrete):
         return ChoiceDraws(space.nvec, isinstance(space, Discrete))
     return NormalDraws(space)

@@ -107,9 +107,9 @@ def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
-    """Read the header of one array.
+    """Read the header of the array `name` in the archive z of the file `path`, and return it without its data.
 
-    Raise an error if the file does not have exactly as many bytes as the header asks for.
+    Raise an error if the array does not have exactly as many bytes as its header says.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")

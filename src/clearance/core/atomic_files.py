@@ -31,7 +31,7 @@ def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) 
 def save_json(path: AnyPath, data: dict[str, Any]) -> None:
     """Write JSON atomically: after a crash there is either the complete new file or the old one.
 
-    NumPy numbers become plain.
+    NumPy numbers and arrays are written as JSON numbers and lists.
     """
     text = json.dumps(data, indent=1, allow_nan=False, default=plain) + "\n"
     with write_whole(path) as f:
@@ -125,7 +125,7 @@ def flush_folder(folder: AnyPath | int) -> None:
 
 
 def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
-    """Load a JSON object and check its schema; raise InputError with one line if the file holds anything else."""
+    """Load a JSON object of a schema; raise InputError for other content, or for more than `largest` bytes."""
     try:
         with open_to_read(path) as f:
             text = f.read(min(os.fstat(f.fileno()).st_size, largest) + 1)
@@ -150,7 +150,7 @@ class _RefusedJSON(ValueError):
 
 
 def parse_json(text: str | bytes, parts: int = PARTS) -> Any:
-    """Parse JSON; raise ValueError if the data are nested too deeply, have too many parts, or repeat a key."""
+    """Parse JSON; raise ValueError if it is nested too deeply, repeats a key, or has more than `parts` values."""
     marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
     if sum(text.count(mark) for mark in marks) > parts:  # type: ignore[arg-type]
         raise _RefusedJSON(f"more than {parts:.0e} parts")

@@ -66,7 +66,7 @@ class Front(NamedTuple):
 def read_layers(conv: Any) -> tuple[Layer, ...] | None:
     """Return layers (channels, kernel, stride) as whole numbers; raise InputError if they are invalid.
 
-    None stays None.
+    If conv is None, return None.
     """
     if conv is None:
         return None
@@ -101,17 +101,21 @@ def find_image(shape: tuple[int, ...]) -> Image:
 
 
 def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
-    """Split observations [n, inputs] into images [n, height, width, channels] and the numbers after them [n, rest]."""
+    """Split observations z [n, inputs] into images [n, height, width, channels] and the numbers after them [n, rest].
+
+    `xp` is the array library: NumPy or JAX.
+    """
     x = z[..., : image.size].reshape(-1, *image.shape)
     x = xp.transpose(x, (0, *(a + 1 for a in image.axes)))
     return x.reshape(-1, *image.pixels), z[..., image.size :].reshape(len(x), -1)
 
 
 def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np) -> Any:
-    """Return the vectors [n, features] that the convolutions give for flat observations z [n, inputs], in NumPy or JAX.
+    """Return the vectors [n, features] that the convolutions give for flat observations z [n, inputs].
 
-    Each convolution is computed as one matrix product of patches and kernels: on a CPU, inside the loop that trains the
-    critics, compiled convolutions take a hundred times as long.
+    `parameters` lists (kernels, biases) of each layer; `xp` is the array library, NumPy or JAX. Each convolution is
+    computed as one matrix product of patches and kernels: on a CPU, inside the loop that trains the critics, compiled
+    convolutions take a hundred times as long.
     """
     x, rest = split_image(z, front.image, xp)
     for (weight, bias), (_, k, stride) in zip(parameters, front.layers, strict=True):

@@ -37,7 +37,10 @@ class CostMemory:
         return math.prod(self.obs_shape) + len(self.names) + 1
 
     def join(self, obs: Any, C: Any, t: Any, xp: Any = np) -> Any:
-        """Join observations [..., *obs_shape], costs so far [..., k] and times [...] to input vectors [..., inputs]."""
+        """Join observations [..., *obs_shape], costs so far C [..., k] and times t [...] to inputs [..., inputs].
+
+        `xp` is the array library: NumPy or JAX.
+        """
         lead = obs.shape[: obs.ndim - len(self.obs_shape)]
         flat = obs.reshape(*lead, math.prod(self.obs_shape))
         spent = (C / xp.asarray(self.scales)).astype(flat.dtype)

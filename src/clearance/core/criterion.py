@@ -39,7 +39,10 @@ class Criterion(NamedTuple):
 
     @property
     def length(self) -> float:
-        """The sum of the weights of all steps, which is at least |J| / max |h|; 1 for "total", where it is unknown."""
+        """The sum of the weights of all steps: |J| is at most this times the largest |h|.
+
+        It is 1 for "total", where the sum is not known.
+        """
         if self.horizon is None:
             return 1 / (1 - self.gamma) if self.name == DISCOUNTED else 1.0
         return float(self.horizon) if self.gamma == 1 else (1 - self.gamma**self.horizon) / (1 - self.gamma)
@@ -78,7 +81,7 @@ def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[s
 
 
 def check_sampled(criterion: Any) -> None:
-    """Raise InputError for criterion "average", which samples of a simulator cannot certify, and for unknown ones."""
+    """Raise InputError if the criterion is unknown or "average", which samples of a simulator cannot certify."""
     if criterion == AVERAGE:
         why = "no number of steps bounds what comes after them"
         raise InputError(f"criterion 'average' cannot be certified from samples, since {why}: give horizon=H steps")
@@ -87,7 +90,10 @@ def check_sampled(criterion: Any) -> None:
 
 
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
-    """Return the one criterion of all signals; users give it once, or for each signal in order or by name."""
+    """Return the name of the criterion that all signals share; None if the user gave none.
+
+    Users give one name, a list with one name for each signal, or a dict by signal. Raise InputError if they differ.
+    """
     if criterion is None or isinstance(criterion, str):
         given = [criterion]
     elif isinstance(criterion, Mapping):

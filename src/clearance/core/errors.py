@@ -12,6 +12,10 @@ class InputError(ValueError):
     """Raised when an input is wrong. The message is one line: the field, the error, and how to fix it."""
 
 
+class SmallBudgetError(InputError):
+    """Raised when a budget leaves too few episodes for a certificate; a larger one would do."""
+
+
 class EnvironmentFault(InputError):
     """Raised when an environment fails: an exception, NaN, a wrong shape, a cost outside its bounds, or a dead process.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 
 class ImportRule(NamedTuple):
-    """The folders to search first, and whether the current folder is searched too."""
+    """The folders that are searched first for the user's modules; `here` says whether the current folder is too."""
 
     folders: tuple[str, ...] = ()
     here: bool = True

@@ -145,7 +145,7 @@ class NetworkForm:
         return self.layout[-1].end
 
     def split(self, theta: Any) -> Parameters:
-        """Return θ [d] as its arrays."""
+        """Return the parameter vector θ [d] as the arrays of each layer."""
         parts = {s.name: theta[s.offset : s.end].reshape(s.shape) for s in self.layout}
         layers = [(parts[f"layers.{i}.weight"], parts[f"layers.{i}.bias"]) for i in range(len(self.layer_sizes) - 1)]
         kernels = 0 if self.front is None else len(self.front.layers)
@@ -153,7 +153,10 @@ class NetworkForm:
         return Parameters(layers, parts.get("log_std"), conv)
 
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
-        """Return the network's outputs in the form that the head reads; for normals, log σ is appended to the mean."""
+        """Return the outputs y of the last layer in the form that the head (`ChoiceDraws` or `NormalDraws`) reads.
+
+        For normals, log σ is appended to the mean. `xp` is the array library: NumPy or JAX.
+        """
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):
             return y
@@ -169,9 +172,10 @@ class NetworkForm:
         return obs.reshape(*obs.shape[: obs.ndim - len(self.obs_shape)], self.inputs)
 
     def plain(self, theta: Any, normaliser: Any, dtype: Any = np.float32) -> Callable[[Any], Any]:
-        """Return a NumPy function from observations [n, …] to head parameters [n, size].
+        """Return a NumPy function from observations [n, …] to the parameters [n, size] of the action distribution.
 
-        It is for callers that take one step at a time, where a compiled call would cost more than the network itself.
+        `normaliser` is (mean, var, count) of the observations. The function is for callers that take one step at a
+        time, where a compiled call would cost more than the network itself.
         """
         parameters = self.split(np.asarray(theta).astype(dtype))
         layers = [(weight.T.copy(), bias) for weight, bias in parameters.layers]
@@ -214,7 +218,10 @@ class NetworkForm:
 
 
 def explain_missing_rule(name: str, share: float) -> str:
-    """Return an error message for a policy file that names a rule whose code was not given."""
+    """Return an error message for a policy file that names a rule whose code was not given.
+
+    `share` is the share of episodes that follow the rule.
+    """
     part = "is" if share == 1 else f"follows, in {share:.3g} of its episodes,"
     return f"this policy {part} the rule {name}, whose code is not in the file: give it with load_policy(path, rule=…)"
 
@@ -226,6 +233,9 @@ def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
 
 
 def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:
-    """Return observations in standard deviations, clipped at ±`CLIP`; where count is 0 they are not clipped."""
+    """Return (obs − mean)/√var, clipped at ±`CLIP`; nothing is clipped if count, the number of observations seen, is 0.
+
+    `xp` is the array library: NumPy or JAX.
+    """
     most = xp.where(count > 0, np.float32(CLIP), np.float32(np.inf))
     return xp.clip((obs - mean) / xp.sqrt(var), -most, most)

@@ -84,8 +84,8 @@ class Statement:
     def sum_ranges(self, low: Array, high: Array, weight: float, slip: float = 0.0) -> Bounds:
         """Return (low, high) of an episode's sums [1+I], for signals in [low, high] whose weights sum to `weight`.
 
-        Episodes may end early, so every range contains 0. Constraints with a tail limit have the range of −φ
-        instead, widened by the share `slip` to allow for rounding.
+        Episodes may end early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit has instead the
+        range of −φ (see `tail_limits`), widened by its size times `slip`, the largest relative rounding error.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):
@@ -95,12 +95,12 @@ class Statement:
 
     @property
     def offset(self) -> Array:
-        """The constants [1+I] to add to an episode's summed signals: −φ before the first step, or 0 for a mean."""
+        """The constants [1+I] to add to an episode's summed signals: 0 for a mean; for a tail, −φ at a cost of 0."""
         return tail_offsets(self.tails)
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """Which limits samples can confirm but never refute [I]."""
+        """A flag for each constraint [I]: true if samples can confirm its limit but never refute it."""
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
 
     @property

@@ -56,14 +56,14 @@ class Chance:
         return max(self.at_most, 1e-9)
 
     def label(self, name: str) -> str:
-        """Return the limited quantity as a formula."""
+        """Return the limited quantity of the cost `name` as a formula."""
         return f"P({name} > {self.above:g})"
 
     def words(self, name: str) -> str:
         return f"{self.label(name)} ≤ {self.at_most:g}"
 
     def explain(self, name: str) -> str:
-        """Return a sentence that explains the limited quantity."""
+        """Return a sentence that explains the limited quantity of the cost `name`."""
         return f"{self.label(name)} is the probability that the sum of {name} over one episode exceeds {self.above:g}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
@@ -75,11 +75,11 @@ class Chance:
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of φ, for sums between low and high."""
+        """Return the range of φ(C) over episodes whose cost C lies between low and high."""
         return 0.0, 1.0
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of one increment of φ, for costs of one step between low and high."""
+        """Return the range of the increment of φ in one step, whose cost lies between low and high."""
         return (0.0 if low >= 0 else -1.0), 1.0
 
     @property
@@ -112,7 +112,7 @@ class CVaR:
 
     @property
     def nu(self) -> float:
-        """The ν given by the user, or else `USUAL` times the limit."""
+        """The cost ν above which excess is counted: the one given by the user, or else `USUAL` times the limit."""
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu
@@ -123,14 +123,14 @@ class CVaR:
         return 1 - self.level
 
     def label(self, name: str) -> str:
-        """Return the limited quantity as a formula."""
+        """Return the limited quantity of the cost `name` as a formula."""
         return f"CVaR{self.level:g}({name})"
 
     def words(self, name: str) -> str:
         return f"{self.label(name)} ≤ {self.at_most:g}"
 
     def explain(self, name: str) -> str:
-        """Return a sentence that explains the limited quantity."""
+        """Return a sentence that explains the limited quantity of the cost `name`."""
         worst = f"the worst {100 * (1 - self.level):.4g} % of episodes"
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
@@ -142,12 +142,12 @@ class CVaR:
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of φ, for sums between low and high."""
+        """Return the range of φ(C) over episodes whose cost C lies between low and high."""
         least, most = (self.nu + float(self.value(np.float64(x), np)) for x in (low, high))
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of one increment of φ, for costs of one step between low and high."""
+        """Return the range of the increment of φ in one step, whose cost lies between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
@@ -160,7 +160,7 @@ Rule = Chance | CVaR
 
 
 class TailLimit(NamedTuple):
-    """A chance or CVaR rule for one named cost, as part of a statement; low and high bound φ in one episode."""
+    """A `Chance` or `CVaR` limit on one named cost, in a statement; φ of an episode lies between low and high."""
 
     cost: str
     rule: Rule
@@ -173,7 +173,7 @@ class TailLimit(NamedTuple):
 
     @property
     def start(self) -> float:
-        """The value of φ before the first step, with its offset."""
+        """The value of φ before the first step, at a cost of 0."""
         return self.rule.offset + float(self.rule.value(np.float64(0.0), np))
 
 
@@ -257,12 +257,15 @@ def restore_tail(data: Any) -> TailLimit | None:
 
 
 def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
-    """Return the constants [1+I] to add to an episode's summed signals: −φ before the first step, or 0 for a mean."""
+    """Return the constants [1+I] to add to an episode's summed signals: 0 for a mean; for a tail, −φ at a cost of 0."""
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 
 
 def at_nu(tail: TailLimit, nu: float, low: float, high: float) -> TailLimit:
-    """Return the same CVaR limit with another ν; the sums of its cost lie between low and high."""
+    """Return the same CVaR limit with another ν (the cost above which excess is counted).
+
+    An episode's cost lies between low and high.
+    """
     assert isinstance(tail.rule, CVaR)
     rule = replace(tail.rule, at=float(nu))
     return TailLimit(tail.cost, rule, *rule.sum_range(low, high))

@@ -84,7 +84,7 @@ def check_model(x: Any) -> None:
 
 
 def require_discounted(cmdp: Any, what: str) -> None:
-    """Raise InputError unless the model has discounted sums, for functions that support no other criterion."""
+    """Raise InputError unless the model has discounted sums; `what` names the function that supports nothing else."""
     if cmdp.kind != "discounted":
         raise InputError(f"{what} is for discounted sums; this model has criterion {cmdp.kind!r}")
 
@@ -109,7 +109,7 @@ def _finite(name: str, a: Array) -> None:
 
 
 def _has(name: str, at: tuple[int, ...], what: str) -> str:
-    """Return a message such as "g[0] has a NaN at state 4, action 2" from the name and index of a bad entry."""
+    """Return a message such as "g[0] has a NaN at state 4, action 2"; `name` is the array, `what` the bad value."""
     if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
         head = f"{name}[{at[0]}]" if len(at) == 3 else name
         return f"{head} has {what} at state {at[-2]}, action {at[-1]}"
@@ -162,7 +162,7 @@ def read_names(names: Sequence[str] | None, I: int) -> tuple[str, ...]:
 
 
 def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
-    """Return true or false for each of I constraints; all false if not given."""
+    """Return the user's `flags` as true or false for each of I constraints; all false if they are None."""
     mask = np.asarray(() if flags is None else flags)
     if mask.size == 0:
         return (False,) * I
@@ -172,7 +172,7 @@ def read_flags(name: str, flags: Any, I: int) -> tuple[bool, ...]:
 
 
 def read_labels(name: str, labels: Any, n: int) -> tuple[str, ...] | None:
-    """Return the names of n states or actions, which must all differ; None if not given."""
+    """Return the user's names of n states or actions, which must all differ; None if `labels` is None."""
     if labels is None:
         return None
     if isinstance(labels, str) or np.ndim(labels) != 1 or len(labels) != n:
@@ -290,8 +290,8 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
 def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
     """Return p with rows that sum to 1, or raise InputError that names the bad row.
 
-    Sums that are off by at most 1e-9, as with decimal inputs, are normalised, so that a certificate and a sampler
-    use the same numbers.
+    With `rows`, only the rows where this mask is true must sum to 1. Sums that are off by at most 1e-9, as with decimal
+    inputs, are normalised, so that a certificate and a sampler use the same numbers.
     """
     negative = np.argwhere(p < 0)
     if len(negative):

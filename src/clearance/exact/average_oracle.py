@@ -59,9 +59,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array) -> tuple[Labels, Array, Array]:
-        """Return a policy [S] with the largest gain of h [S, A] in every component, that gain [S], and the bias v [S].
+        """Return a policy [S] with the largest gain (long-run mean) of h [S, A] in every component, its gain and bias.
 
-        Outside of components the gain is 0 and has no meaning.
+        Gain [S] and bias v [S] are 0 outside of components, where they have no meaning.
         """
         label, pairs = self.components
         act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
@@ -81,8 +81,8 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Keep only the best closed class of a policy in each component;
-        return the policy, its gain and its bias [S].
+        """Change the policy act [S] so that it keeps only its best closed class in each component, to which all
+        other states of the component walk; return the policy, its gain [S] and its bias [S].
         """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
@@ -100,7 +100,7 @@ class AverageOracle:
         return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
 
     def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
-        """Return chain, gain and bias of a policy inside the components; other states stay in place with signal 0."""
+        """Return chain, gain [S] and bias [S] of a policy in components; other states stay in place with signal 0."""
         chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
         chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
         gain, v = chain.gains()
@@ -118,7 +118,10 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return the largest gain [N] that each node can reach, and the chosen row of each node: stay or leave."""
+        """Return the largest gain [N] that each node can reach, and its best row [N] in the quotient: stay or leave.
+
+        `gain` [S] is the gain of staying in the component of each state.
+        """
         q = self.quotient
         worth = np.zeros(q.S)
         inside = self.components[0] >= 0
@@ -158,8 +161,11 @@ class AverageOracle:
         return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
 
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
-        """Return g and v [2, S] that provably satisfy both inequalities (None if there are none),
-        and the chosen rows.
+        """Return g and v [2, S] that prove an upper bound on the long-run mean of h [S, A] for every policy,
+        and the rows [N] of the quotient that a best policy takes; None in place of g and v if rounding prevents it.
+
+        Proven are g ≥ P g and g + v ≥ h + P v for every pair. `size` [S, A] bounds |h| before rounding; the given v is
+        a bias, which the proof lifts outside of components.
         """
         leaving = self.cmdp.available & ~self.components[1]
         left, lift = self._steps_left, 0.0
@@ -178,13 +184,13 @@ class AverageOracle:
 
     @cached_property
     def _steps_left(self) -> Array:
-        """An upper bound [S] on the expected number of steps before a policy stays in a component."""
+        """An upper bound [S] on the expected number of steps before a run stays in a component for ever."""
         q = self.quotient
         return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
 
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
-        """Return g = V plus a multiple of the remaining steps, so that g ≥ P g for every pair;
-        None if rounding prevents it.
+        """Return the values V [N] of the nodes at their states, plus a multiple of the remaining steps, as g [S] with
+        g ≥ P g for every pair; None if rounding prevents a proof. `leaving` are the pairs that leave a component.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
@@ -198,7 +204,7 @@ class AverageOracle:
 
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
         """Return for the component of each state [S] a proven upper bound of h + P v − v over its pairs;
-        0 elsewhere.
+        0 for states in no component. `size` [S, A] bounds |h| before rounding.
         """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)
@@ -209,15 +215,15 @@ class AverageOracle:
         return np.where(label >= 0, top[label], 0.0)
 
     def _excess(self, h: Array, size: Array, g: Array, v: Array) -> Array:
-        """Return an upper bound of h + P v − v − g [S, A]."""
+        """Return an upper bound [S, A] of h + P v − v − g in real arithmetic; `size` bounds |h| before rounding."""
         drift, error = self.rows.drift(v)
         total = h + drift - g[:, None]
         return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
-    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the end component of their
-    state.
+    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the end component of a state;
+    0 for states in no component.
     """
     oracle = AverageOracle(cmdp)
     _, _, v = oracle.inside(h)
@@ -225,8 +231,8 @@ def largest_gains(cmdp: CMDP, h: Array) -> Array:
 
 
 def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
-    """Return the Markov chain of the chosen pairs [S] with signal h [S, A];
-    a state with −1 stays there with signal 0.
+    """Return the Markov chain in which state s takes the pair chosen[s] = s·A + a, with the signal h [S, A];
+    a state with chosen[s] = −1 stays in place with signal 0.
     """
     S, stays = cmdp.S, chosen < 0
     at = np.full(S * cmdp.A, -1)
@@ -245,8 +251,9 @@ def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return g and v of policies pi [M, S, A] as [M, 1+I, 4, S]: first from below, then from above;
-    ρ·g bounds the mean.
+    """Return vectors [M, 1+I, 4, S] that bound the long-run means of policies pi [M, S, A].
+
+    They are g and v of a lower bound, then g and v of an upper bound; each bound is ρ·g (see the module's head).
     """
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows, p) for p in pi])
@@ -270,8 +277,8 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 def _prove_below(
     rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
 ) -> Array:
-    """Return g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states;
-    −∞ if rounding prevents a proof.
+    """Return g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`), so that ρ·g is
+    a lower bound on the mean; −∞ if rounding prevents a proof. `gain`, v and `steps` are approximate values of π.
     """
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]
@@ -298,8 +305,8 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the means of policies with proven lower and upper bounds, each [M, 1+I],
-    from the result of `approximate`.
+    """Return the long-run means of policies with proven lower and upper bounds, each [M, 1+I]; V is the result of
+    `approximate`.
     """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))

@@ -43,8 +43,8 @@ class Operator:
     def maximise(self, h: Array, V: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
         """Run policy iteration for one signal h [S·A] from V and act (updated in place); return V and max(TV − V).
 
-        It stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight to
-        tol/(1−γ).
+        The iteration stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight
+        to tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
         if self.elimination is None:
@@ -59,7 +59,7 @@ class Operator:
         return V, most
 
     def sweep(self, h: Array, V: Array, act: NDArray[np.int64]) -> tuple[float, float]:
-        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of (TV − V)(s)."""
+        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V."""
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 
     def rows(self, act: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -67,7 +67,7 @@ class Operator:
         return np.arange(self.S) * self.A + act
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:
-        """Return the discounted visits x(s) = (I − γ P_actᵀ)⁻¹ ρ of a deterministic policy; x is the first guess."""
+        """Return the discounted visits (I − γ P_actᵀ)⁻¹ ρ [S] of a deterministic policy; x [S] is a first guess."""
         if self.elimination is not None:
             return Factor(self.elimination, self.gamma).update(self.P, self.A, act).solve_T(self.rho)
         M = transposed_rows(self.P.indptr, self.P.indices, self.P.data, act, self.A)

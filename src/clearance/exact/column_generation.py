@@ -81,7 +81,7 @@ class Columns:
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
 
     def _extrapolate(self, weights: Array) -> Array:
-        """Return a first guess of V at new weights, a linear combination of the last values.
+        """Return a first guess of V at new weights of the signals: a linear combination of the last values.
 
         V is linear in the weights as long as the policy stays the same.
         """
@@ -95,11 +95,11 @@ class Columns:
     def _improve(
         self, factor: Factor, h: Array, weights: Array, act: NDArray[np.int64], tol: float
     ) -> tuple[Array, float]:
-        """Run at most STEPS steps of policy iteration with the factor; add each policy as a column;
-        return V and max(TV − V).
+        """Run at most STEPS steps of policy iteration for h = weights·signals, from the policy `act`.
 
-        A factor gives the values of all signals at once, so the values of earlier policies are known for the new
-        weights too: V starts from the best of them at each state. Later calls run more steps if they are needed.
+        Each policy becomes a column. Return V and max(TV − V), where T is the Bellman operator. A factorisation gives
+        the values of all signals at once, so the values of earlier policies are known for the new weights too: V starts
+        from the best of them at each state. Later calls run more steps if they are needed.
         """
         model, gain = self.model, np.inf
         V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
@@ -119,7 +119,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Mixed:
-    """A solved master program: weights [n] over columns, multipliers [I], its value and the best upper bound."""
+    """A solved master program: weights [n] of the columns, multipliers λ [I], its value and the best upper bound.
+
+    `calls` counts the calls of the oracle.
+    """
 
     weights: Array
     lam: Array
@@ -198,8 +201,8 @@ def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough:
 def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
     """Solve max J_r subject to the limits, from columns that already contain a feasible mixture.
 
-    It stops at a proven gap relative to the optimum, or relative to scale/1000 if that is larger. It also stops if
-    a repeated call gives the same answer (at a large λ the rounding of the proof can be wider than the gap),
+    The loop stops at a proven gap relative to the optimum, or relative to scale/1000 if that is larger. It also stops
+    if a repeated call gives the same answer (at a large λ the rounding of the proof can be wider than the gap),
     provided that the remaining gap is small.
     """
     I = len(columns.b)
@@ -232,8 +235,8 @@ def columns_of(cmdp: CMDP) -> Columns:
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """Return the policies with positive weight, at most I + 1:
-    weights [M], π [M, S, A] and their occupancies d [M, S, A].
+    """Return the policies of a solved master program with positive weight, at most I + 1:
+    their weights [M], π [M, S, A] and occupancies d [M, S, A].
     """
     used = np.flatnonzero(mixed.weights > 0)
     weights = mixed.weights[used] / mixed.weights[used].sum()

@@ -50,7 +50,7 @@ def approximate_values(cmdp: CMDP, pi: Array) -> Array:
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return lower and upper bounds of Σ_m w_m J_m from those of each J_m."""
+    """Return lower and upper bounds [1+I] of a mixture's J = Σ_m w_m J_m, from those of its components [M, 1+I]."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
     return weights @ lower - slop, weights @ upper + slop
 
@@ -58,7 +58,7 @@ def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 def dual_function(
     cmdp: CMDP, lam: Array, V: Array | None = None, act: NDArray[np.int64] | None = None
 ) -> tuple[float, Array, NDArray[np.int64]]:
-    """Return D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, with V [S] and a greedy policy [S].
+    """Return D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, V [S] that proves it and a greedy policy [S].
 
     D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given as a
     start; the bound holds for any V and act.
@@ -106,7 +106,7 @@ def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Arra
 
 
 def _tail(cmdp: CMDP, x: Any, c: Any, n: int) -> Any:
-    """Return x / (1 − γc), rounded away from 0."""
+    """Return x / (1 − γc), rounded away from 0; c is the largest row sum of P_π, n the number of rounded terms."""
     rest = (1 - cmdp.gamma * c) - 4 * U
     if np.any(rest <= 0):
         raise InputError("gamma times the largest row sum of P reaches 1: no finite value can be proven")

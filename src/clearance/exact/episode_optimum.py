@@ -79,9 +79,9 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Solve one program for each ν on the lattice, from the limit down to 0, and return the best optimum.
+    """Solve one program for each ν from the limit of a CVaR down to 0, in units of its cost; return the best optimum.
 
-    The result is infeasible only if all programs are.
+    The CVaR is limit k of `asked`, which lists (cost, limit). The result is infeasible only if all programs are.
     """
     name, rule = asked[k]
     assert isinstance(rule, CVaR)
@@ -113,7 +113,7 @@ def _rank(found: EpisodeOptimum) -> tuple[int, float]:
 
 
 def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
-    """Return the limits by name, with ν = `nu` for the CVaR at index k."""
+    """Return the limits by cost, with ν = `nu` for the CVaR at index k of `asked`."""
     found: dict[str, list[Any]] = {}
     for i, (name, rule) in enumerate(asked):
         found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)
@@ -121,9 +121,10 @@ def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, l
 
 
 def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
-    """Return P(C > c) or CVaR_α(C) of one episode under a policy of the model itself, computed on the product.
+    """Return P(C > c) or CVaR_α(C) for the cost C of one episode under a policy of the model without costs so far.
 
-    Without a given ν, CVaR is the minimum over ν on the lattice; it is convex in ν, so the search ends where it rises.
+    The value is computed on the product of model and cost so far. If the rule has no ν, CVaR is the minimum over all ν
+    that are multiples of the cost's unit. It is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

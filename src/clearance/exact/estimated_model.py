@@ -40,7 +40,7 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """Return the variance [S·A, ·] of V(s') after each pair, as if one more, extreme observation had been made."""
+        """Return the variance [S·A, n] of V(s') after each pair, for V [S, n], with one extreme draw of s' added."""
         rows, n = self.cmdp.rows, self.n[:, None]
         mean = rows @ V
         seen = np.maximum(rows @ V**2 - mean**2, 0.0)
@@ -49,7 +49,7 @@ class EstimatedModel:
 
 @dataclass(frozen=True, eq=False)
 class PolicyEstimate:
-    """The estimated values of one policy π [S, A] on an estimated model, with their standard deviations."""
+    """The values of one policy π [S, A] on an estimated model (`at`), with their standard deviations."""
 
     model: EstimatedModel
     pi: Array
@@ -70,14 +70,14 @@ class PolicyEstimate:
 
     @cached_property
     def _start(self) -> Array:
-        """The variance of V̂(s_0) [1+I]."""
+        """The variance [1+I] of V̂(s_0) over start states s_0 ~ ρ̂."""
         rho = self.model.cmdp.rho
         return np.maximum(rho @ self.V**2 - (rho @ self.V) ** 2, 0.0)
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error of Ĵ [1+I]: the root of Σ (x(s, a) γ)² Var V̂(s')/n(s, a),
-        with x the discounted visits.
+        """The standard error of Ĵ [1+I] for finite counts: the root of Σ (γ x(s, a))² Var V̂(s')/n(s, a) with the
+        discounted visits x, extended by the variances of start states and random signals.
         """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
         by_pair = x**2 / np.maximum(self.model.n, 0.5)
@@ -85,11 +85,11 @@ class PolicyEstimate:
         return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
     def spread(self, power: float, base: Array | None = None) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate with q = γ^power and control variate V̂, or the
-        table `base` [S, 1+I] instead.
+        """Return the standard deviation [1+I] of one episode's estimate with q = γ^power and control variate V̂.
 
-        With V̂ its terms are martingale differences with weights (γ/q)^t while t < T, so visits are weighted by
-        (γ²/q)^t.
+        With `base` [S, 1+I], this table is the control variate instead. The horizon T of an episode is geometric with
+        P(T > t) = q^t. With V̂ the terms of the estimate are martingale differences with weights (γ/q)^t while t < T,
+        so visits are weighted by (γ²/q)^t.
         """
         if power not in self._visits:
             rate = self.model.cmdp.gamma ** (2 - power)
@@ -102,14 +102,14 @@ class PolicyEstimate:
 
     @cached_property
     def _visits(self) -> dict[float, Array]:
-        """The sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A], by power."""
+        """The sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A] computed so far, by the power in q = γ^power."""
         return {}
 
     def _second_moment(self, visits: Array, base: Array) -> Array:
-        """Return E X² [1+I] on P̂ with control variate `base`.
+        """Return E X² [1+I] of one episode's estimate X on P̂ with control variate `base` [S, 1+I].
 
-        The rest Z of the sum from a state on has E[Z|s] = V̂(s) − base(s) and, with D = h + γ base(s') − base(s),
-        E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
+        `visits` [S, A] are those of `_visits`. The rest Z of the sum from a state on has E[Z|s] = V̂(s) − base(s) and,
+        with D = h + γ base(s') − base(s), E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
         """
         cmdp, gap = self.model.cmdp, self.V - base
         now = np.moveaxis(cmdp.h, 0, -1).reshape(cmdp.S * cmdp.A, -1) - np.repeat(base, cmdp.A, axis=0)

@@ -17,8 +17,9 @@ from clearance.finite.mixture import Mixture
 
 
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return the exact certificate of a policy,
-    with its gap to the optimum (`best`, or computed if `compare` is true).
+    """Return the exact certificate of a policy, with its gap to the optimum.
+
+    The optimum is `best` or, if that is not given and `compare` is true, computed. Without it no gap is stated.
     """
     seen = bound_policy(cmdp, mixture)
     verdict, bounds = seen.verdict, (seen.lower, seen.upper)
@@ -43,12 +44,15 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return an upper bound on the reward of every feasible policy, this one included if it is certified."""
+    """Return an upper bound on the reward of every feasible policy; it covers the certified policy's own bounds too."""
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
 
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
-    """Return a sentence that says which model, criterion and kind of policy a certificate holds for."""
+    """Return a sentence that says which model (`what`), criterion and kind of policy a certificate holds for.
+
+    Without a mixture, the policy is a rule of the user.
+    """
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
     return scope_words(f"{what} and its start distribution", cmdp.full_criterion, how)
 

@@ -46,7 +46,8 @@ T = TypeVar("T")
 class Scaled:
     """A problem rescaled so that r and every g_i have size 1, since solvers have absolute tolerances.
 
-    r_unit = r / r_size; g_i and b_i are divided by g[i]. Then λ = λ_unit · r_size / g[i].
+    In the rescaled problem `unit`, the reward is divided by `r`, and utility and limit i by g[i]. Multipliers of it
+    become those of the original problem by λ_i = λ_unit,i · r / g[i].
     """
 
     cmdp: CMDP
@@ -64,7 +65,7 @@ class Scaled:
 
     @cached_property
     def found(self) -> column_generation.Columns | OracleColumns:
-        """The columns (deterministic policies) found so far."""
+        """The columns (deterministic policies) found so far for the rescaled problem."""
         if self.cmdp.kind != "discounted":
             return OracleColumns(oracle_of(self.unit), self.unit.b)
         model = replace(Operator.of(self.cmdp), h=self.unit.h.reshape(1 + self.cmdp.I, -1))
@@ -79,7 +80,7 @@ class Scaled:
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
     def own_margin(self, J: Array) -> float:
-        """Return min_i (J_gi − b_i), each in the units of its constraint; inf without constraints."""
+        """Return min_i (J_gi − b_i), each divided by the size g[i] of its signal; inf without constraints."""
         return float(np.min((J[1:] - self.cmdp.b) / self.g, initial=np.inf))
 
 
@@ -157,8 +158,9 @@ def margin_of(cmdp: CMDP, J: Array) -> float:
 
 
 def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
-    """Return a proof that no policy meets the limits, or None;
-    it tries λ first, then multipliers for rescaled margins.
+    """Return a proof that no policy meets the limits; None if none was found.
+
+    The multipliers λ [I] (`lam`) are tried first, then those of margins in the units of each constraint.
     """
     for candidate in _multipliers(cmdp, lam, method):
         bound, V, _ = enclose_farkas(cmdp, candidate)
@@ -197,8 +199,9 @@ def farkas_bound(cmdp: CMDP, lam: Array) -> float:
 
 
 def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
-    """Return whether the proof also holds for the model that `cmdp` approximates up to rounding (averages of a
-    policy class).
+    """Return whether the proof also holds for the exact model of which `cmdp` is the rounded version.
+
+    Models made by `class_model` are such versions: their P and signals are averages over actions.
 
     If rows of P are off by ε, and signals by ε of their size, J_gi changes by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
@@ -210,7 +213,7 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
 
 def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
-    """Return the policy with the largest common margin.
+    """Return the policy with the largest common margin, or the first one found whose margin reaches `enough`.
 
     If this margin is lost because the scales of the constraints are far apart, return the policy with the largest
     margin relative to the scale of each constraint.
@@ -237,7 +240,10 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
 
 
 def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float = np.inf) -> Safest:
-    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or one that reaches `enough`."""
+    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or reaches `enough`.
+
+    `measure` [I] are the units of the slacks.
+    """
     cmdp = scaled.cmdp
     if cmdp.I == 0:
         pairs = cmdp.available if cmdp.allowed is None else cmdp.allowed
@@ -274,11 +280,11 @@ def snap(pi: Array) -> Array:
 
 
 def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
-    """Return one policy with the occupancy d [M, …] of a mixture,
+    """Return one policy with the values of a mixture of pi [M, …] with occupancies d [M, …],
     or the mixture if no stationary policy has its values.
 
-    For example, if a run either stays in a part for ever or leaves it, shares of both need a choice made once at
-    the start.
+    For example, a run may either stay in a part of the model for ever or leave it: to do both in given shares, it must
+    choose once at the start.
     """
     if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
         return stationary_policy(weights, pi, d)
@@ -293,7 +299,7 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """Return one stationary policy with the occupancy of a mixture;
+    """Return one stationary policy with the occupancy Σ_m w_m d_m of a mixture of pi [M, …];
     in unvisited states it acts like the first component.
     """
     total = np.tensordot(weights, d, 1)

@@ -98,8 +98,9 @@ def approximate(cmdp: CMDP, pi: Array) -> Array:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I];
-    V is [M, 1+I, H, S].
+    """Return J of policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I].
+
+    V [M, 1+I, H, S] are approximate values; the bounds hold for any V.
     """
     found = [_enclose_one(cmdp, p, v) for p, v in zip(pi, V, strict=True)]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
@@ -134,7 +135,7 @@ def _steps(V: Array):
 
 
 def _add_up(cmdp: CMDP, x: Array, c: float, n: int) -> Any:
-    """Return Σ_t (γc)^t x_t for x ≥ 0, rounded up."""
+    """Return Σ_t (γc)^t x_t for x ≥ 0, rounded up; c is the largest row sum of P, n the number of rounded terms."""
     H = x.shape[-1]
     weights = (cmdp.gamma * c * (1 + rounding(4))) ** np.arange(H) * (1 + rounding(2 * H))
     return (x @ weights) * (1 + rounding(H + n))

@@ -116,13 +116,16 @@ def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
 
 
 def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
-    """Return the model whose reward is g_i, with the other limits."""
+    """Return the model whose reward is the utility g_i of constraint i; the limits of the others stay."""
     others = [j for j in range(cmdp.I) if j != i]
     return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
 
 
 def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return φ, its policy, λ, and an upper bound of max_π Σ_i λ_i (J_gi − b_i), which is a proof if it is negative."""
+    """Return the Slater margin φ, a policy that attains it, λ [I], and an upper bound of max_π Σ_i λ_i (J_gi − b_i).
+
+    A negative bound proves that no policy meets the limits.
+    """
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
     scaled = Scaled.of(cmdp)
@@ -157,7 +160,10 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, flo
 
 
 def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
-    """Return limits that cannot be met together, such that without any one of them the others can."""
+    """Return the indices of limits that cannot be met together; if any one of them is dropped, the others can.
+
+    λ [I] is a proof that all limits together are infeasible.
+    """
     keep, needed = _support(cmdp, list(range(cmdp.I)), lam), []
     while left := [i for i in keep if i not in needed]:
         # The limit with the smallest share of the proof first: it is the likeliest to be superfluous.
@@ -181,7 +187,7 @@ def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
 
 
 def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
-    """Return λ that proves that these limits alone cannot be met; None if they can be met or nothing is proven."""
+    """Return λ that proves that the limits in `keep` alone cannot be met; None if they can or nothing is proven."""
     if not keep:
         return None
     part = _only(cmdp, keep)
@@ -194,7 +200,7 @@ def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
 
 
 def _alone(cmdp: CMDP, i: int) -> float | None:
-    """Return by how much b_i alone must be lowered; None if the other limits cannot be met anyway."""
+    """Return the smallest amount by which b_i alone must be lowered; None if the other limits cannot be met anyway."""
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
@@ -202,7 +208,7 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
 
 
 def _enough(b: Array, lower: Array) -> float:
-    """Return the smallest t with b − t ≤ lower in floating point."""
+    """Return the smallest t with b − t ≤ lower for all entries, as floating point computes it."""
     t = float(np.max(b - lower))
     while np.any(b - t > lower):
         t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))

@@ -18,7 +18,7 @@ from clearance.finite.cmdp import CMDP
 
 
 def richest(cmdp: CMDP, b: Array) -> tuple[Array, Array]:
-    """Return the visits x [S, A] of the policy with the largest J_r subject to J_g ≥ b, and λ* [I]."""
+    """Return the visits x [S, A] of the policy with the largest J_r subject to J_g ≥ b, and its multipliers λ* [I]."""
     limits = -cmdp.g.reshape(cmdp.I, -1) if cmdp.I else None
     result = highs(-cmdp.r.ravel(), limits, -b if cmdp.I else None, _flow(cmdp), cmdp.rho, _bounds(cmdp))
     lam = np.maximum(-result.ineqlin.marginals, 0.0) if cmdp.I else np.zeros(0)

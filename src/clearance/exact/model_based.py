@@ -78,15 +78,15 @@ class ModelBased:
 
 
 def _program(model: CMDP, kappa: float | Array) -> Array:
-    """Return the logits of the best policy of the tightened empirical model,
-    or of the safest policy if it is infeasible.
+    """Return the logits of the best policy of the empirical model with limits tightened by κ,
+    or of the safest policy if no policy meets them.
     """
     best = optimum(model.tightened(kappa))
     return np.log(np.maximum(best.policy, np.exp(-SURE))).ravel()
 
 
 def _greedy(model: CMDP, lam: Array, V: Array) -> Array:
-    """Return the logits of the deterministic policy that maximises Ĵ_r + λ·Ĵ_g, found by policy iteration."""
+    """Return the logits of the deterministic policy that maximises Ĵ_r + λ·Ĵ_g, by policy iteration from V [S]."""
     operator = Operator.of(model)
     h = operator.h[0] + lam @ operator.h[1:]
     act = np.argmax(model.available, axis=1).astype(np.int64)

@@ -26,7 +26,7 @@ SMALLEST = 5e-324  # the least number above 0
 
 
 def zero_limits(cmdp: CMDP) -> list[int]:
-    """Return the indices of limits whose J_g is at most 0 and must be 0."""
+    """Return the indices of limits b_i = 0 on utilities g_i ≤ 0: they are met only if J_gi is exactly 0."""
     never = (cmdp.b == 0) & np.all(cmdp.g <= 0, axis=(1, 2)) & np.any(cmdp.g < 0, axis=(1, 2))
     return np.flatnonzero(never).tolist()
 
@@ -58,7 +58,7 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The states from which no policy meets these limits."""
+        """The states from which every policy pays one of these costs with positive probability."""
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 
@@ -103,14 +103,14 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return the part of a model in which certain costs are never paid; None if no limit requires that."""
+    """Return the part of a model in which costs with the limit 0 are never paid; None if there are no such limits."""
     limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """Return the pairs [S, A] that a policy π takes with positive probability;
-    under the average criterion, infinitely often.
+    """Return the pairs [S, A] that a policy π takes with positive probability (with a horizon, in any step);
+    under the average criterion, those that it takes infinitely often.
     """
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
@@ -133,8 +133,9 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return J of the components [M, 1+I] and bounds [1+I], sharpened for limits of 0 by the possible transitions:
-    J_g is exactly 0 if no possible step costs anything, else below 0.
+    """Return `parts` (J of the components [M, 1+I]) and the bounds lower, upper [1+I], sharpened for limits of 0.
+
+    The possible transitions decide: J_g is exactly 0 if no possible step costs anything, else below 0.
     """
     limits = zero_limits(cmdp)
     if not limits:

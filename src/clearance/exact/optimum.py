@@ -141,8 +141,8 @@ class Optimum:
 
 
 class Found(NamedTuple):
-    """A candidate: the policy, the same as a mixture, its proven bounds, λ [I],
-    and V (if known) and greedy actions at λ.
+    """A candidate for the optimum: the policy, the same as a mixture, its proven bounds, multipliers λ [I],
+    and for r + λ·g the values V [S] (None if not known) and the greedy actions.
     """
 
     policy: Any  # an array in all cases but one: see above
@@ -180,7 +180,8 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
     """Return the optimum of the whole model, given the optimum of the part in which certain costs are never paid.
 
-    It also looks for finite prices of these costs that prove the same bound without an argument by support.
+    Finite prices of these costs are tried, too: if they prove the same bound, the proof does not need the argument that
+    no possible transition costs anything.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -231,9 +232,10 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 
 
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
-    """Return the first candidate that provably meets the limits.
+    """Return the first candidate, from limits tightened more and more, that provably meets the limits.
 
-    On the border it is the best of those that do or, if none does, the best of those that come closest.
+    If there is none, candidates for limits without room are compared: return the one with the largest reward among
+    those that provably meet the limits or, if none does, among those that come closest.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -250,8 +252,8 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     """Yield candidates for limits that leave no room, from limits lowered slightly,
     so that rounding does not stop a solver.
 
-    The policy found takes actions that break the limits with tiny probabilities; without them it may meet the limits
-    exactly.
+    The policy that is best for lowered limits takes actions that break the limits with tiny probabilities; without them
+    it may meet the limits exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
@@ -296,6 +298,6 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
-    """Return π for visits x [S, A]; in states that are never visited it is greedy for r + λ·g."""
+    """Return π [S, A] for visits x [S, A]; in states that are never visited it takes the action greedy[s]."""
     x = np.where(x > 1e-12 * x.max(), x, 0.0)
     return np.where(x.sum(1, keepdims=True) > 0, policy_from_occupancy(x), np.eye(x.shape[1])[greedy])

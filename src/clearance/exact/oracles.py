@@ -57,7 +57,10 @@ class OracleColumns:
     V: None = None
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Find max_π weights·(J_r, J_g − b), add the policy to the columns, and return the maximum."""
+        """Find max_π weights·(J_r, J_g − b), add the policy to the columns, and return the maximum up to rounding.
+
+        `gap` and `tol` are not needed here; `column_generation.Columns` uses them.
+        """
         act, most, J = self.oracle.best(weights)
         self.act.append(act)
         self.J.append(J)

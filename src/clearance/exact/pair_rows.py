@@ -25,7 +25,7 @@ TINY = 2.0**-1060  # what a product can lose where it is too small for a floatin
 
 
 def rounding(n: int) -> float:
-    """Return a bound on the relative error of a sum of n products, with room for the rounding of the bound itself."""
+    """Return a bound on the relative rounding error of a sum of n products; it allows for its own rounding."""
     return 2 * n * U / (1 - n * U)
 
 

@@ -32,7 +32,10 @@ class Plan(NamedTuple):
 
 
 def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
-    """Return the best policy with J_g ≥ b, or the safest one if there is none; `policy` restricts the class."""
+    """Return the best policy with J_g ≥ b, or the safest one if there is none.
+
+    With `policy`, only policies of its class are considered.
+    """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     scaled = Scaled.of(within.replace(b=b))
     try:
@@ -46,8 +49,9 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """Return the policy whose smallest slack is largest;
-    λ [I] with Σλ = 1 are the weights of the limits that bound it.
+    """Return the policy whose smallest slack is largest, with the weights λ [I], Σλ = 1, of the limits that bound it.
+
+    With `policy`, only policies of its class are considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     safest = find_safest(Scaled.of(within), "auto")
@@ -71,8 +75,9 @@ def _by_columns(scaled: Scaled) -> tuple[Array, Array]:
 
 
 def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
-    """Return the model with every signal lowered by `errors` standard errors of γV̂(s') after each pair;
-    V is [S, 1+I].
+    """Return the model with every signal lowered by `errors` standard errors of the mean of γV(s') after its pair.
+
+    V [S, 1+I] are estimated values; the errors come from the finite number of visits of each pair.
     """
     cmdp = model.cmdp
     error = cmdp.gamma * np.sqrt(model.noise(V) / np.maximum(model.n, 0.5)[:, None])

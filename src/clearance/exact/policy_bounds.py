@@ -39,7 +39,7 @@ class PolicyBounds:
 
 
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
-    """Return proven bounds of J. Approximate values V [M, 1+I, S] may be given; the bounds hold for any V."""
+    """Return proven bounds of J. V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V."""
     pi = mixture.tables(cmdp)
     V = approximate_values(cmdp, pi) if V is None else V
     parts, lower, upper = enclose(cmdp, pi, V)
@@ -54,12 +54,12 @@ def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> Policy
 
 
 def meets_limits(cmdp: CMDP, pi: Array | Mixture, V: Array | None = None) -> bool:
-    """Return whether it is proven that the policy π [S, A], with values near V [1+I, S], meets every limit."""
+    """Return whether it is proven that the policy π [S, A], with values near V [1+I, S], meets all limits."""
     return bound_policy(cmdp, Mixture.of(pi), None if V is None else V[None]).verdict == "CERTIFIED"
 
 
 def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
-    """Return the bounds from values in rational arithmetic, which decide every limit."""
+    """Return the bounds from values in rational arithmetic, which decide every limit; `near` if sums are infinite."""
     fractions = [rational.exact_values(cmdp, pi) for pi in mixture.tables(cmdp)]
     if any(values is None for values in fractions):
         return near
@@ -74,5 +74,5 @@ def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBo
 
 
 def lower_bounds(cmdp: CMDP, policy: Array | Mixture) -> Array:
-    """Return proven lower bounds of J [1+I]."""
+    """Return proven lower bounds of J [1+I] of a policy."""
     return bound_policy(cmdp, Mixture.of(policy)).lower

@@ -33,8 +33,8 @@ FRACTION = re.compile(r"-?[0-9a-f]+/[0-9a-f]*[1-9a-f][0-9a-f]*")
 
 
 def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
-    """Return the proof of a certificate, from the bounds of the policy and the optimum;
-    None if it would be too large.
+    """Return the proof of a certificate, from the bounds of the policy (`seen`) and the optimum (`best`, if known);
+    None if the proof would be too large.
     """
     if seen.V.size > LARGEST:
         return None
@@ -47,7 +47,7 @@ def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
 
 
 def pack(x: Array) -> dict[str, Any]:
-    """Return an array as its shape and base64."""
+    """Return an array as JSON data: its shape, and its numbers as base64 of float64."""
     return {"shape": list(x.shape), "float64": base64.b64encode(np.ascontiguousarray(x, "<f8").tobytes()).decode()}
 
 

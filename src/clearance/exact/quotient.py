@@ -48,8 +48,8 @@ class Quotient:
 
     @classmethod
     def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
-        """Build the quotient from the pairs [S, A] that leave their node or have signals in it,
-        and the nodes where runs may stop.
+        """Build the quotient from the node of each state [S], the pairs [S, A] that leave their node or have signals in
+        it, and the nodes `stops` where runs may stop.
         """
         N = int(node.max(initial=-1)) + 1
         kept = np.flatnonzero(pairs.ravel())
@@ -78,8 +78,10 @@ class Quotient:
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
-        """Return V [N] and the rows [N] of a best policy for h [R], starting from rows that stop;
-        `usable` restricts the rows.
+        """Return V [N] and the rows [N] of a best policy for the signals h [R] of the rows.
+
+        Policy iteration starts from the rows `chosen` [N], which must stop. With a mask `usable` [R], only these rows
+        are used.
         """
         chosen = chosen.copy()
         for _ in range(1000):
@@ -99,7 +101,7 @@ class Quotient:
         raise SolverError("policy iteration did not end: bring r, g and b to the size of 1")
 
     def evaluate(self, h: Array, chosen: Labels) -> Array:
-        """Return V [N] (or [N, n]) of the policy with the chosen rows, for h [R] (or [R, n])."""
+        """Return V [N] (or [N, n]) of the policy that takes the rows `chosen` [N], for signals h [R] (or [R, n])."""
         return factorise(self, self.P[chosen], 1.0)[0](np.ascontiguousarray(h[chosen]))
 
     @cached_property
@@ -122,7 +124,7 @@ class Quotient:
 
 
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
-    """Set act [S] so that every state that can reach the goal by the given pairs [S, A] does reach it."""
+    """Change the policy act [S] so that all states from which the given pairs [S, A] can lead to the goal get there."""
     done, used = goal.copy(), pairs.ravel()[rows.pair]
     pair, target = rows.pair[used], rows.target[used]
     while True:

@@ -18,7 +18,7 @@ MOST_STATES, MOST_STEPS, MOST_COMPONENTS = 24, 16, 8
 
 
 def is_small(cmdp: CMDP, mixture: Mixture) -> bool:
-    """Return whether the exact values take less than about a second."""
+    """Return whether computing exact values takes less than about a second for this model and policy."""
     short = cmdp.horizon is None or cmdp.horizon <= MOST_STEPS
     return cmdp.S <= MOST_STATES and mixture.M <= MOST_COMPONENTS and short
 
@@ -26,14 +26,14 @@ def is_small(cmdp: CMDP, mixture: Mixture) -> bool:
 def exact_values(cmdp: CMDP, pi: Array) -> Matrix | None:
     """Return the vectors that prove the values of a policy π [S, A] or [H, S, A], exactly and for the model as stored.
 
-    They are V [1+I, S], with a horizon V [1+I, H, S], or the vectors of `total_oracle` and `average_oracle`. Return
-    None if sums are infinite.
+    They are V [1+I, S] if discounted, V [1+I, H, S] with a horizon, else the vectors of `total_oracle` and
+    `average_oracle`. Return None if sums are infinite.
     """
     return {"discounted": _discounted, "horizon": _horizon, "total": _total, "average": _average}[cmdp.kind](cmdp, pi)
 
 
 def at_start(cmdp: CMDP, values: Matrix) -> Matrix:
-    """Return those of the vectors, as [1+I, S], whose mean over the start distribution is J."""
+    """Return the vectors [1+I, S] whose mean over the start distribution is J; `values` come from `exact_values`."""
     return values if cmdp.kind == "discounted" else values[:, 0]
 
 
@@ -43,7 +43,7 @@ def _rows(cmdp: CMDP) -> Matrix:
 
 
 def _discounted(cmdp: CMDP, pi: Array) -> Matrix:
-    """Return the solution of (I − γ P_π) V = h_π."""
+    """Return the values V [1+I, S] of a policy: the exact solution of (I − γ P_π) V = h_π."""
     weights = to_fractions(pi)
     P_pi = (weights[..., None] * _rows(cmdp)).sum(1)
     h_pi = (weights * to_fractions(cmdp.h)).sum(-1)
@@ -60,7 +60,7 @@ def _horizon(cmdp: CMDP, pi: Array) -> Matrix:
 
 
 def _chain(cmdp: CMDP, pi: Array) -> tuple[Matrix, Matrix, Labels]:
-    """Return P_π with rows that sum to 1, h_π [S, 1+I], and the closed classes."""
+    """Return P_π with rows that sum to 1, h_π [S, 1+I], and the closed class of each state [S], −1 if transient."""
     P, weights = _rows(cmdp), to_fractions(pi)
     total, mass = P.sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
     weights = weights / mass

@@ -82,7 +82,7 @@ def stand_in_of(cmdp: CMDP) -> StandIn | None:
 
 
 def with_time(cmdp: CMDP) -> StandIn:
-    """Return a model with a horizon as a discounted one with the time in its state, for any limits."""
+    """Return a model with a horizon as a discounted one with the time in its state; limits of 0 stay limits."""
     return StandIn(cmdp, _with_time(cmdp)[0], True)
 
 
@@ -91,7 +91,7 @@ def _same(cmdp: CMDP) -> tuple[CMDP, bool]:
 
 
 def _with_time(cmdp: CMDP) -> tuple[CMDP, bool]:
-    """Return the model with states (t, s) = t·S + s, and one more state for the end."""
+    """Return the model with states (t, s) = t·S + s and one more state for the end, and True since J is the same."""
     H, S, A = cmdp.policy_shape
     if H * S * A > MOST_PAIRS:
         raise InputError(

@@ -90,7 +90,10 @@ def _over(x: float, y: float) -> float:
 
 
 def G(features: np.ndarray | None = None) -> float:
-    """Return max ‖Φ_sa − Φ_sa'‖ = sup_π ‖∇log π(a|s)‖ of log-linear softmax, √2 if tabular (None). Assumption 2."""
+    """Return G = max ‖Φ_sa − Φ_sa'‖ = sup_π ‖∇log π(a|s)‖ (Assumption 2) of log-linear softmax.
+
+    The features Φ are [S, A, d]; None stands for tabular softmax, with G = √2.
+    """
     if features is None:
         return math.sqrt(2)
     far = (np.linalg.norm(features - features[:, [a]], axis=-1).max() for a in range(features.shape[1]))
@@ -98,12 +101,15 @@ def G(features: np.ndarray | None = None) -> float:
 
 
 def M(features: np.ndarray | None = None) -> float:
-    """Return the bound max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖; ½ if tabular. See Assumption 2."""
+    """Return the bound M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖ (Assumption 2); ½ if tabular (None)."""
     return G(features) ** 2 / 4
 
 
 def mu_F(F: np.ndarray) -> float:
-    """Return λ_min of F [d, d] = Σ d(s,a) score scoreᵀ at one θ, or 0 if that may be rounding. Assumption 3."""
+    """Return μ_F (Assumption 3) at one θ: the smallest eigenvalue of F [d, d] = Σ d(s,a) score scoreᵀ.
+
+    F is the Fisher matrix of the policy. Return 0 if the eigenvalue is so small that it may be rounding.
+    """
     eigenvalues = np.linalg.eigvalsh(F)
     rounding = len(F) * np.finfo(float).eps * eigenvalues[-1]
     return float(eigenvalues[0]) if eigenvalues[0] > rounding else 0.0
@@ -231,7 +237,7 @@ def objective_bound(c: Constants, K: float, N: float) -> float:
 
 
 def _smallest(f: Callable[[float], float], bound: float) -> float:
-    """Return the smallest n with f(n) = p/√n + q/n ≤ b, which has √n = (p + √(p² + 4qb))/(2b).
+    """Return the smallest n ≥ 1 with f(n) = p/√n + q/n ≤ b = `bound`: √n = (p + √(p² + 4qb))/(2b).
 
     The values of f at very large and very small n give p and q.
     """

@@ -69,7 +69,10 @@ def estimate_mu_F(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
 
 
 def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the plan of Theorem 1 as plain data, and its verdict in sentences."""
+    """Return the plan of Theorem 1 for a gap of ε as plain data, and its verdict in sentences.
+
+    `given` are keyword arguments of `constants_of`.
+    """
     if not eps > 0:
         raise InputError(f"epsilon must be a positive number, got {eps:g}")
     constants = constants_of(cmdp, policy, **given)
@@ -83,7 +86,7 @@ def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tup
 
 
 def _impossible(steps: float) -> tuple[str, ...]:
-    """Return a sentence that says that no machine could take so many steps; an empty tuple if one could."""
+    """Return one sentence in a tuple if so many steps would take too many years; else an empty tuple."""
     years = steps / STEPS_PER_SECOND / (365.25 * 24 * 3600)
     if years < LONGEST_YEARS:
         return ()

@@ -34,8 +34,8 @@ TIGHT = (1e-6, 1e-8, 1e-10)  # relative slack up to which a pair counts as one t
 
 
 class Collapsed(NamedTuple):
-    """The collapsed model for one set of weighted signals:
-    the quotient, and the pairs that stay inside a node at no cost.
+    """The collapsed model for one choice of signals with nonzero weight:
+    the quotient, and the pairs `inside` [S, A] that stay in a node and have none of these signals.
     """
 
     quotient: Quotient
@@ -64,7 +64,7 @@ class TotalOracle:
 
     @cached_property
     def zero(self) -> tuple[Labels, Mask]:
-        """The zero component of each state [S], and the pairs that stay inside."""
+        """The zero component of each state [S], −1 if it has none, and the pairs [S, A] that stay inside."""
         return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
     @cached_property
@@ -107,8 +107,8 @@ class TotalOracle:
                     )
 
     def _collapse(self, counts: tuple[bool, ...]) -> Collapsed:
-        """Return the collapsed model for the signals with nonzero weight:
-        components without such signals become nodes.
+        """Return the collapsed model for the signals with nonzero weight, which `counts` [1+I] marks:
+        end components without such signals become nodes.
         """
         if counts not in self.collapsed:
             free = ~self.cmdp.h[np.array(counts)].any(axis=0)
@@ -141,7 +141,7 @@ class TotalOracle:
         return act, float(start @ V), J
 
     def _row_signals(self, quotient: Quotient) -> Array:
-        """Return the signals h [R, 1+I] of the rows; 0 for stopping."""
+        """Return the signals h [R, 1+I] of the rows of a quotient; 0 for stopping."""
         h = self.cmdp.h.reshape(1 + self.cmdp.I, -1).T
         return np.where(quotient.pair[:, None] >= 0, h[quotient.pair], 0.0)
 
@@ -150,8 +150,8 @@ class TotalOracle:
         return np.bincount(quotient.node[part], x[part], quotient.S).astype(float)
 
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
-        """Return the policy [S] of the chosen rows:
-        inside a component it walks to the exit, or to states where runs may end.
+        """Return the policy [S] that takes the rows `chosen` [N] of the quotient:
+        inside a component it walks to the state where its row leaves, or to states where runs may end.
         """
         A, pair = self.cmdp.A, quotient.pair[chosen]
         act = np.argmax(self.cmdp.available, axis=1)
@@ -167,8 +167,9 @@ class TotalOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """Return D(λ) rounded up, V [S] that proves it, and a greedy policy [S];
-        the bound is +∞ if no lift of V proves one.
+        """Return D(λ) = max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and a greedy policy.
+
+        The bound is +∞ if no lift of V proves a finite one.
         """
         weights = np.append(reward, lam)
         counts = tuple(bool(w) for w in weights)
@@ -192,7 +193,10 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps for the first ε for which this is provably an upper bound; None if there is none."""
+        """Return V + ε·steps for the first ε with which it provably bounds the sums of weights·h from above, or None.
+
+        steps [S] are the remaining steps; pairs `inside` a component need no proof.
+        """
         asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
         over = self._excess(weights, V)
         lift = 2 * float(np.max(over, where=asked, initial=0.0)) + hair(V)
@@ -204,7 +208,7 @@ class TotalOracle:
         return None
 
     def _excess(self, weights: Array, V: Array) -> Array:
-        """Return an upper bound of h_L + P V − V [S, A]."""
+        """Return an upper bound [S, A] of h_L + P V − V in real arithmetic, where h_L = weights·h."""
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
         drift, error = self.rows.drift(V)
         return h + drift + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift))
@@ -216,7 +220,7 @@ class TotalOracle:
 
 
 def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
-    """Return the names or numbers of some states, for a message."""
+    """Return the names or numbers of states for a message; after the first `most` it says how many more there are."""
     names = [cmdp.states[s] if cmdp.states else str(s) for s in states[:most]]
     more = f" and {len(states) - most:,} more" if len(states) > most else ""
     return f"state{'s' if len(states) > 1 else ''} {', '.join(names)}{more}"
@@ -253,7 +257,10 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 
 
 def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mask) -> Array:
-    """Return V + ε w such that V + ε w ≥ h_π + P_π (V + ε w) provably holds at the states in `moving`."""
+    """Return U = V + ε w such that U ≥ h_π + P_π U provably holds at the states in `moving`; ∞ if rounding prevents it.
+
+    w [S] bounds the remaining steps of the policy π.
+    """
     if not np.all(np.isfinite(V[moving])):
         return V
     V = np.where(np.isfinite(V), V, 0.0)
@@ -267,8 +274,8 @@ def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mas
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies and its proven lower and upper bounds, each [M, 1+I],
-    from the proven vectors of `approximate`.
+    """Return J of policies and its proven lower and upper bounds, each [M, 1+I]; V are the proven vectors that
+    `approximate` returns.
     """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 1))

@@ -231,7 +231,7 @@ class CMDP:
         return Elimination.of(self.P if self.is_sparse else sparse.csr_array(self.rows), self.A, patience)
 
     def tightened(self, kappa: ArrayLike) -> CMDP:
-        """Return the conservative problem: J_g ≥ b + κ (Bai et al. 2023, eq. 7)."""
+        """Return the conservative problem J_g ≥ b + κ (Bai et al. 2023, eq. 7); κ is a number or an array [I]."""
         kappa = np.asarray(kappa, float)
         if kappa.ndim and kappa.shape != self.b.shape:
             raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
@@ -337,7 +337,7 @@ class CMDP:
 
 
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the largest allowed size of each array in a model file, given the shapes of r and g."""
+    """Return how many numbers each array of a model file may have at most, given the shapes of its arrays."""
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0

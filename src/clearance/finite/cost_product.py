@@ -130,7 +130,10 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
 
 
 def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return (constraint, limit) for all constraints; those without a new limit keep the one they have."""
+    """Return pairs (constraint, limit) for all constraints; a constraint without a new limit keeps its old one.
+
+    A constraint with several limits has one pair for each.
+    """
     if not (model.kind == "total" or (model.kind == "horizon" and model.gamma == 1)):
         raise InputError("limits on single episodes are on undiscounted sums with an end: give horizon=H, or "
                          "criterion='total'")  # fmt: skip
@@ -143,7 +146,7 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """Return the counter of a cost, with a cap that is large enough for all rules on it."""
+    """Return the counter of the cost `name`, with a cap large enough for all `Chance` and `CVaR` limits on it."""
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")
@@ -153,7 +156,7 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the smallest count from which on all counts have the same effect on the rule."""
+    """Return the smallest count, in units of cost, from which on a rule treats all larger counts in the same way."""
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:
@@ -162,7 +165,7 @@ def _cap(name: str, rule: Rule, unit: float) -> int:
 
 
 def find_unit(name: str, cost: Array) -> float:
-    """Return the largest number of which all costs are whole multiples."""
+    """Return the largest number of which all entries of `cost` [S, A] are whole multiples; `name` is for messages."""
     parts = [Fraction(float(x)).limit_denominator(FINEST) for x in np.unique(cost[cost > 0])]
     if not parts:
         return 1.0
@@ -175,7 +178,10 @@ def find_unit(name: str, cost: Array) -> float:
 
 
 def signal(rule: Rule, counter: Counter, c: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
-    """Return φ(c + k) − φ(c) for counts c and steps of k units; a count at the cap stands for all larger ones."""
+    """Return the increment φ(c + k) − φ(c) of a rule's φ, for counts c so far and steps that cost k units.
+
+    A count at the cap stands for all larger ones.
+    """
     if isinstance(rule, Chance):
         first = math.floor(rule.above / counter.unit + WHOLE) + 1  # the least count above
         return ((c < first) & (c + k >= first)).astype(float)
@@ -234,7 +240,11 @@ def _constraint(
 
 
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
-    """Return P of the whole product as CSR [(S·K)·A, S·K], with states numbered s·K + k."""
+    """Return P of the whole product as CSR [(S·K)·A, S·K], with states s·K + k.
+
+    k is the index of one of the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] gives the
+    combination after a step.
+    """
     width = np.diff(rows.indptr)
     pair = np.repeat(np.arange(S * A), width)  # of each entry of the model
     s, a = np.divmod(pair, A)
@@ -245,7 +255,7 @@ def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -
 
 
 def _reachable(P: Any, first: NDArray[np.int64], A: int) -> NDArray[np.int64]:
-    """Return the indices of the product states that any policy can reach, in ascending order."""
+    """Return the indices of the product states that some policy can reach from the states `first`, ascending."""
     seen = np.zeros(P.shape[1], bool)
     seen[first], new = True, first
     while len(new):

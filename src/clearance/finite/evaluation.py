@@ -136,7 +136,7 @@ def values_from_occupancy(cmdp: CMDP, d: Array) -> Array:
 def policy_from_occupancy(d: ArrayLike, available: NDArray[np.bool_] | None = None) -> Array:
     """Return π(a|s) = d(s, a) / Σ_a d(s, a) (Bai et al. 2023, Assumption 5).
 
-    In states that are never visited it is uniform over the available actions.
+    In states that are never visited, π is uniform over the available actions.
     """
     d = np.maximum(np.asarray(d, float), 0.0)
     total = d.sum(-1, keepdims=True)

@@ -57,7 +57,7 @@ def horizon_values(cmdp: CMDP, pi: Array) -> Array:
 @dataclass(frozen=True, eq=False)
 class Chain:
     """The Markov chain of a policy: P_π [S, S] with normalised rows, h_π [1+I, S],
-    and the closed class of each state [S].
+    and the closed class of each state [S] (`label`, −1 if transient).
     """
 
     cmdp: CMDP
@@ -84,7 +84,7 @@ class Chain:
         return found
 
     def without(self, rows: Mask, columns: Mask) -> Any:
-        """Return P_π with these rows and columns set to 0."""
+        """Return P_π with 0 in the rows and columns that the masks [S] select."""
         if not sparse.issparse(self.P):
             return np.where(rows[:, None] | columns, 0.0, self.P)
         left, right = (sparse.diags_array((~mask).astype(float), format="csr") for mask in (rows, columns))
@@ -100,13 +100,14 @@ class Chain:
         return factorise(self.cmdp, self.without(closed, closed), 1.0)
 
     def until_absorption(self, y: Array) -> Array:
-        """Return (I − Q)⁻¹ y [S], the expected sum of y over the visited transient states;
-        y must be 0 in closed classes.
+        """Return (I − Q)⁻¹ y [S]: the expected sum of y over the transient states that a run visits, from each state.
+
+        Q is P_π among the transient states; y must be 0 in closed classes.
         """
         return self._until_absorption[0](y)
 
     def visits(self) -> Array:
-        """Return the expected visits [S] of the transient states from the start; 0 elsewhere."""
+        """Return the expected number of visits [S] of each transient state for a run from ρ; 0 in closed classes."""
         closed = self.label >= 0
         return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
 
@@ -116,7 +117,7 @@ class Chain:
 
     def sums(self) -> Array:
         """Return V [1+I, S], the expected sums until absorption;
-        ±∞ if a closed class that adds up for ever may be entered.
+        ±∞ where a run may enter a closed class in which the signal adds up for ever.
         """
         closed = self.label >= 0
         V = self._until_absorption[0](np.where(closed, 0.0, self.h).T).T
@@ -127,7 +128,7 @@ class Chain:
         return V
 
     def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
-        """Return V with ±∞ in the states from which these classes can be reached."""
+        """Return V [S] of the signal h [S] with ±∞ in the states from which a run can reach one of these classes."""
         for k in classes:
             inside = self.label == k
             low, high = h[inside].min(), h[inside].max()
@@ -147,8 +148,9 @@ class Chain:
 
     @cached_property
     def _between_visits(self):
-        """The solvers of I − M, where M is P_π without steps that enter a representative:
-        they sum over one cycle of each class.
+        """The solvers of I − M and its transpose, where M is P_π without steps into the representative of a class.
+
+        They sum over the steps until a run next enters a representative: in a closed class, over one cycle.
         """
         S, enters = len(self.label), np.zeros(len(self.label), bool)
         enters[self.representatives] = True
@@ -187,7 +189,7 @@ class Chain:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the closed classes in which a signal h [S] adds up for ever."""
+    """Return the closed classes in which a signal h [S] is not 0 everywhere, so that it adds up for ever."""
     return np.unique(label[(label >= 0) & (h != 0)])
 
 
@@ -201,8 +203,8 @@ def _normalise(P: Any) -> Any:
 
 
 def scale_of(cmdp: CMDP) -> float:
-    """Return the size of J for signals of size 1:
-    the weight of all steps or, for "total", the uniform policy's mean length.
+    """Return the size of J for signals of size 1: the weights of all steps added up or, for "total", the mean number of
+    steps of an episode under the uniform policy (at least 1).
     """
     if cmdp.kind != "total":
         return cmdp.length

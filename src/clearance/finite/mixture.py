@@ -121,11 +121,11 @@ class Mixture:
         """Return the single policy with the same occupancy and so the same J:
         stationary, or one table per step of a horizon.
 
-        Under the average criterion there may be no such policy if components end in different classes: certify the
-        result.
+        Under the average criterion there may be no such policy, if components end in different closed classes: then
+        the result has another J, so certify it.
 
         π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) in states that no component visits.
-        It is always an average of the components, so it takes no action that none of them takes.
+        This π is an average of the components, so it takes no action that none of them takes.
         """
         self.check(cmdp)
         d = np.maximum(occupancy(cmdp, self.tables(cmdp)).sum(-1), 0.0)
@@ -163,7 +163,7 @@ class Mixture:
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
         """Read `policy.npz`; a file with only `pi` [S, A] is a single policy.
 
-        A given model bounds the size of the arrays.
+        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused.
         """
         z = read_arrays(path, ("weights", "pi"), None if cmdp is None else partial(most_numbers, cmdp))
         if "pi" not in z:
@@ -178,8 +178,8 @@ class Mixture:
 
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the largest allowed size of each array in a mixture's file,
-    given the shapes of its arrays and the model.
+    """Return how many numbers each array of a mixture's file may have at most,
+    given the model and the shapes of all its arrays.
     """
     pi = shapes.get("pi", ())
     M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1
@@ -188,7 +188,7 @@ def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, in
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """One component that acts during one episode; if it is [H, S, A], the time is counted from `reset`."""
+    """One component of a mixture that acts during one episode; if it is [H, S, A], it counts the steps from 0."""
 
     pi: Array
     rng: np.random.Generator

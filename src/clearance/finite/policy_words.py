@@ -55,7 +55,7 @@ def _visited(cmdp: CMDP, pi: Array) -> Flags:
 
 
 def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
-    """Return sentences that describe one policy π [S, A] in the states that it visits.
+    """Return sentences that describe one policy π [S, A] in the states that it visits (`visited` [S]).
 
     >>> describe_table(np.eye(2)[[0, 0, 1, 1]], np.ones(4, bool))
     ['Threshold policy: action 0 in states 0 to 1, action 1 in states 2 to 3.', 'It never randomises.']
@@ -82,13 +82,15 @@ def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -
 
 
 def _namer(what: str, names: Names) -> Any:
-    """Return a function from index to name; without names it gives "state 3"."""
+    """Return a function from an index to its name; without names it returns `what` and the index, as in "state 3"."""
     return (lambda i: f"{what} {i}") if names is None else [visible(name) for name in names].__getitem__
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """Return a sentence about the states in which the policy does not randomise:
-    one action, a few ranges, or mostly one.
+    """Return a sentence about the visited states in which the policy takes the action act[s] for certain: one action
+    everywhere, a few ranges of states, or counts of each action. It is empty if there are no such states.
+
+    `state` and `action` are functions from an index to a name.
     """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):

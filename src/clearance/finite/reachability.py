@@ -86,14 +86,15 @@ def _number_of(cmdp: CMDP, state: Any) -> int:
 
 
 def _is_absorbing(cmdp: CMDP, goal: Mask) -> bool:
-    """Return whether no transition leaves the set."""
+    """Return whether no transition leaves the states in `goal` [S]."""
     _, s, s_next = pair_graph(cmdp)
     return not np.any(goal[s] & ~goal[s_next])
 
 
 def _entering(cmdp: CMDP, goal: Mask) -> Array:
-    """Return the probability [S, A] of entering the set in one step from outside,
-    with rows of P divided by their sums.
+    """Return the probability [S, A] of entering the states in `goal` in one step from outside; 0 from inside.
+
+    Rows of P are divided by their sums.
     """
     rows = cmdp.rows
     into = np.asarray(rows @ goal.astype(float)).reshape(cmdp.S, cmdp.A)
@@ -103,7 +104,7 @@ def _entering(cmdp: CMDP, goal: Mask) -> Array:
 
 
 def _surely(cmdp: CMDP, goal: Mask) -> Mask:
-    """Return the pairs whose next states are all in the set."""
+    """Return the pairs [S, A] whose possible next states are all in `goal`."""
     pair, _, s_next = pair_graph(cmdp)
     found = cmdp.available.ravel().copy()
     found[pair[~goal[s_next]]] = False
@@ -111,7 +112,7 @@ def _surely(cmdp: CMDP, goal: Mask) -> Mask:
 
 
 def _with_flag(cmdp: CMDP, goal: Mask, name: str) -> CMDP:
-    """Return the model with a flag in its state: state s until the set is entered, S + s from then on."""
+    """Return the model with a flag in its state: state s until a state in `goal` is entered, S + s from then on."""
     S, A = cmdp.S, cmdp.A
     P = sparse.csr_array(cmdp.rows)
     keep, turn = (sparse.diags_array(mask.astype(float)) for mask in (~goal, goal))

@@ -65,7 +65,7 @@ class SoftmaxPolicy:
         return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
 
     def init(self) -> Array:
-        """Return θ¹ = 0, the uniform policy (Algorithm 1, line 1)."""
+        """Return the first parameters θ¹ = 0, which give the uniform policy (Algorithm 1, line 1)."""
         return np.zeros(self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
@@ -79,7 +79,7 @@ class SoftmaxPolicy:
         return np.exp(self.log_pi(theta))
 
     def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:
-        """Return log π_θ(a|s) [N]."""
+        """Return log π_θ(a|s) [N] for states s [N] and actions a [N]."""
         return self.log_pi(theta)[s, a]
 
     def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
@@ -164,8 +164,8 @@ def class_policy(policy: Any, pi: Array) -> Array:
 
 
 def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
-    """Return Φ_sa minus the features of the state's first action [S, A, d],
-    and which states are blind [S] (all are equal).
+    """Return the features Φ_sa minus those of the state's first action [S, A, d],
+    and which states are blind [S]: the features of all their actions are equal.
     """
     can = np.isfinite(policy.bias)
     first = np.argmax(can, axis=1)

@@ -38,7 +38,7 @@ def reachable(cmdp: CMDP, pairs: Mask | None = None) -> Mask:
 
 
 def can_reach(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] from which the goal can be reached with positive probability by these pairs."""
+    """Return the states [S] from which the pairs [S, A] (all unless given) can lead to a state in `goal` [S]."""
     pair, s, s_next = pair_graph(cmdp)
     used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
     return spread(s_next[used], s[used], goal)
@@ -98,7 +98,10 @@ def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
 
 
 def surely_reaching(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] from which some policy with these pairs reaches the goal with probability 1."""
+    """Return the states [S] from which some policy that uses only `pairs` reaches `goal` [S] with probability 1.
+
+    All pairs may be used if `pairs` is not given.
+    """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
     inside = np.ones(cmdp.S, bool)

@@ -24,9 +24,9 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 
 @dataclass(frozen=True, eq=False)
 class TwoLayer:
-    """A policy class of width m over inputs x [S·A, D] of norm at most 1; θ is W [m, D], flattened.
+    """The policy class of two-layer networks with m neurons and inputs x [S·A, D] of norm at most 1.
 
-    Made by `two_layer`.
+    θ is the weight matrix W [m, D], flattened. Objects are made by `two_layer`.
     """
 
     S: int
@@ -55,16 +55,16 @@ class TwoLayer:
 
     @cached_property
     def sign(self) -> Array:
-        """The output weights b_j/√m [m]."""
+        """The fixed output weights b_j/√m [m] of the neurons."""
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """Return a random W in pairs of opposite sign, so that f = 0."""
+        """Return random first weights W [m·D]: neurons of opposite output sign share their W_j, so that f = 0."""
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
 
     def value(self, theta: ArrayLike) -> Array:
-        """Return f [..., S·A] of one θ [d] or of many [..., d]."""
+        """Return the network's output f [..., S·A] of one θ [d] or of many [..., d]."""
         W = np.asarray(theta, float).reshape(*np.shape(theta)[:-1], self.m, self.D)
         return np.maximum(self.x @ np.swapaxes(W, -1, -2), 0.0) @ self.sign
 

@@ -1,4 +1,4 @@
-"""Compute the natural direction ω from weighted draws and λ.
+"""Compute the natural direction ω, the update direction of the policy parameters θ, from weighted draws and λ.
 
     ω* = argmin_ω E_{(s,a)~d} (score·(1−γ)ω − A_L)²  =  F† ∇J_L,       A_L = A_r + Σ_i λ_i A_gi
 
@@ -44,13 +44,16 @@ class SGD:
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """Return (step, scale, out) of the common form x ← x − step·(scale·score·x − Â) score, ω = out · mean x."""
+        """Return (step, scale, out) of the form that both variants share, for the SGD iterate x.
+
+        x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of x
+        """
         if self.printed:
             return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
         return self.alpha, 1.0, 1 / (1 - gamma)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return ω [d] from draws of equal weight, taken in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
         step, scale, out = self.scales(gamma)
         score = dense(draws.score)
         x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
@@ -73,7 +76,7 @@ class WeightedSGD:
     sigma_F: float = 0.1
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return ω [d] from draws of equal weight, taken in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
         A, score = np.ascontiguousarray(draws.A), draws.score
         if isinstance(score, PairScore):
             w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
@@ -93,12 +96,12 @@ class AcceleratedSGD:
     mu_F: float = 0.05
 
     def constants(self) -> tuple[float, float, float, float]:
-        """Return the constants (a, β, ξ, δ)."""
+        """Return the constants (a, β, ξ, δ) of the iteration."""
         root = 3 * np.sqrt(5) * G2
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return ω [d] from draws of equal weight, taken in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
         if isinstance(draws.score, PairScore):
             return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
@@ -118,7 +121,7 @@ class LeastSquares:
     ridge: float = 0.0
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return ω [d] from weighted draws."""
+        """Return the update direction ω [d] of θ from weighted draws, for multipliers λ [I]."""
         score = dense(draws.score)
         A_L = lagrangian(draws.A, lam)
         if self.ridge == 0:  # least squares on √weight rows: half the condition number of the normal equations
@@ -136,9 +139,10 @@ class LeastSquares:
 
 
 def _shortest(X: Array, y: Array) -> Array:
-    """Return the shortest w that minimises ‖Xw − y‖, for few rows and many columns, from the eigenvalues of X Xᵀ.
+    """Return the shortest w [d] that minimises ‖Xw − y‖ for X [N, d] with few rows, from the eigenvalues of X Xᵀ.
 
-    This has half the digits of a decomposition of X but takes a hundredth of the time; networks have many parameters.
+    The result has half the digits of a decomposition of X but takes a hundredth of the time; networks have many
+    parameters.
     """
     size, u = linalg.eigh(X @ X.T)
     keep = size > 1e-10 * size[-1]
@@ -153,7 +157,10 @@ class Tabular:
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return ω [S·A]. Draws of one pair have equal weight, so their plain mean is the weighted one."""
+        """Return the update direction ω [S·A] of θ, for multipliers λ [I].
+
+        Draws of one pair have equal weight, so their plain mean is the weighted one.
+        """
         d = draws.score.shape[1]
         total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
         return total / np.maximum(np.bincount(draws.pair, minlength=d), 1) / (1 - gamma)
@@ -166,7 +173,7 @@ def fisher(draws: Draws) -> Array:
 
 
 def dense(score: Any) -> Array:
-    """Return the scores as an array [N, d]."""
+    """Return scores, which may be a linear operator or sparse, as an array [N, d]."""
     if hasattr(score, "toarray"):
         return score.toarray()
     return np.asarray(score @ np.eye(score.shape[1]) if isinstance(score, LinearOperator) else score)

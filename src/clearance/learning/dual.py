@@ -1,4 +1,4 @@
-"""The conservative dual step: update λ from J_g − b."""
+"""The conservative dual step: update the multipliers λ from the slacks J_g − b."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from clearance.core.arrays import Array
 
 
 def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
-    """Return P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)), the next λ,
-    with slack = Ĵ_g − b [I] (Bai et al. 2023, Algorithm 1, line 16).
+    """Return the next multipliers, P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)) [I] (Bai et al. 2023, Algorithm 1, line 16).
 
-    The projection is on [0, Λ]: the paper's (0, Λ] excludes its own start λ = 0.
+    slack is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on [0, Λ]: the paper's (0, Λ] excludes its own start λ
+    = 0.
     """
     return np.clip(lam - eta2 * (slack - kappa), 0.0, lam_max)
 
@@ -19,9 +19,9 @@ def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, la
 def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array | None:
     """Return a lower bound [I] on mean_k (Ĵ_g − b), namely κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k; None if λ reached Λ.
 
-    It holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and the bound is
-    their sum over k = 1..K. `lam` is λ^1..λ^K, η₂ is one number or [K, I]. With a constant η₂ the bound is
-    κ − (λ^{K+1} − λ^1)/(η₂ K).
+    The bound holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and the
+    bound is their sum over k = 1..K. `lam` is λ^1..λ^K and `lam_end` is λ^{K+1}; η₂ is one number or [K, I]. With a
+    constant η₂ the bound is κ − (λ^{K+1} − λ^1)/(η₂ K).
     """
     if np.any(lam >= lam_max) or np.any(lam_end >= lam_max):
         return None

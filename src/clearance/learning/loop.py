@@ -30,8 +30,9 @@ Progress = Callable[[Trace, State, int], None]  # what was just done, where that
 
 
 class Run(NamedTuple):
-    """The result of a run: its trace, the last state, the environment steps,
-    and the weighted sum of occupancies (or None).
+    """The result of a run: its trace, the last state, its status and the environment steps.
+
+    d_sum  the sum of the iterates' occupancies, weighted by `Trace.counts`; None if it was not recorded
     """
 
     trace: Trace
@@ -100,23 +101,25 @@ def iterate(
 
 
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
-    """Return the number of iterations until the next progress report,
-    limited so that a stopped clock cannot fill the memory.
+    """Return the number of iterations until the next progress report, after n iterations that took `elapsed` seconds.
+
+    The result is limited, so that a stopped clock cannot fill the memory: each iteration holds `numbers` numbers.
     """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 
 
 def _numbers_of(at: Position) -> int:
-    """Return roughly how many numbers one iteration of a chunk holds:
-    θ, and a linear system if occupancies are recorded.
+    """Return roughly how many numbers one iteration keeps in memory: θ or, if occupancies are recorded, a linear
+    system of S² numbers, whichever is larger.
     """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 
 
 def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace, Array | None]:
-    """Return the part of the trace with the exact J of its iterates, and the sum of occupancies with theirs added.
+    """Return the part of the trace with the exact J of its iterates, and `d_sum` plus their weighted occupancies.
 
-    The order of summation does not depend on the chunks.
+    Both are returned unchanged if exact values are not known or not wanted (d_sum is None). The order of summation does
+    not depend on the chunks.
     """
     known = None if d_sum is None or not len(part) else sampler.measure(part.theta)
     if known is None or d_sum is None:
@@ -129,8 +132,9 @@ def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace,
 def _advance_while_finite(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace, str]:
-    """Run n iterations, or as many as give finite numbers;
-    also return an error message if the next one does not, else "".
+    """Run n iterations, or as many as give finite θ and λ; return the state, their trace, and an error message.
+
+    The message is "" if all n iterations gave finite numbers.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below, and said in words
         after, part = _advance(sampler, method, key, state, n, lam_max)

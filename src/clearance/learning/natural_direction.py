@@ -27,11 +27,11 @@ class FisherRows(Protocol):
     def theta(self) -> Any: ...
 
     def fisher(self, v: Array) -> Array:
-        """Return F v [d]."""
+        """Return the product F v [d] of the Fisher matrix with a vector v [d]."""
         ...
 
     def kl_to(self, new: Array) -> float:
-        """Return the mean KL divergence between π_θ and π_new."""
+        """Return the mean KL divergence between π_θ and the policy with parameters `new` [d]."""
         ...
 
 
@@ -39,18 +39,18 @@ class NaturalScore(Protocol):
     """A protocol for scores [N, d] of a policy whose Fisher matrix is known in closed form."""
 
     def gradient(self, A: Array) -> Array:
-        """Return Σ_n weight_n A_n score_n [d]."""
+        """Return the policy gradient Σ_n weight_n A_n score_n [d] for advantages A [N]."""
         ...
 
     def every(self, stride: int) -> FisherRows:
-        """Return every stride-th row."""
+        """Return every stride-th row, to estimate F from fewer rows."""
         ...
 
 
 @dataclass(frozen=True)
 class Natural:
-    """The settings with which ω is computed: conjugate-gradient iterations, damping,
-    and the share of rows used for F.
+    """The settings with which the natural direction ω is computed: conjugate-gradient iterations, damping,
+    and the share of rows from which the Fisher matrix F is estimated.
     """
 
     iterations: int = 10
@@ -62,14 +62,17 @@ class Natural:
         return max(1, round(1 / self.share))
 
     def __call__(self, score: NaturalScore, A_L: Array) -> tuple[Array, float, FisherRows]:
-        """Return ω [d] for advantages A_L [N], the product ωᵀFω, and the rows from which F was estimated."""
+        """Return the natural direction ω [d] for advantages A_L [N], ωᵀFω, and the rows from which F was estimated."""
         g, rows = score.gradient(A_L), score.every(self.stride)
         omega, rest = conjugate_gradients(lambda v: rows.fisher(v) + self.damping * v, g, self.iterations)
         return omega, float(omega @ (g - rest) - self.damping * omega @ omega), rows
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """Return the step βω, with β as defined at the head of the module."""
+    """Return the step βω of θ, whose length β is bounded by η₁ (`eta`) and `kl` as the head of the module says.
+
+    `quad` is ωᵀFω.
+    """
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)
     for _ in range(10):

@@ -35,7 +35,7 @@ class Recorder(Protocol):
 
     @property
     def room(self) -> float:
-        """The number of iterations until the recorder should save."""
+        """The number of iterations that may follow before the recorder should save."""
         ...
 
     def begin(self, first: Position) -> Position:
@@ -82,7 +82,7 @@ class MemoryRecorder:
         """Do nothing, since the recording stays in memory."""
 
     def end(self) -> None:
-        """Do nothing."""
+        """Do nothing, since nothing was opened."""
 
     def trace(self) -> Trace:
         return Trace.joined([part for part, _ in self._added if part is not None])

@@ -91,8 +91,9 @@ class Sampler(Protocol):
 
 
 class TabularSampler(Sampler, Protocol):
-    """A sampler whose draws can carry one more signal [S, A], such as an entropy:
-    the last column of A, not part of Ĵ.
+    """A sampler whose draws can carry one more signal [S, A], such as an entropy.
+
+    Its advantages are the last column of `Draws.A`; it is not part of Ĵ.
     """
 
     def batch(

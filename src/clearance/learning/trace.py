@@ -60,7 +60,7 @@ class Trace:
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of `theta` for the iterates k, or for the last kept ones before them, without duplicates."""
+        """Return the rows of `theta` that hold the iterates k; for an iterate not kept, the last kept one before it."""
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
@@ -68,7 +68,7 @@ class Trace:
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
-        """Return a slice of the iterations; all θ must still be there."""
+        """Return a slice of the iterations; the θ of all iterations must be there, none left out."""
         return Trace(*(getattr(self, f.name)[part] for f in fields(self)))
 
     @classmethod
@@ -149,7 +149,10 @@ def count_iterations(path: AnyPath, run: str) -> int:
 
 
 def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the iterates in begin .. end − 1 whose θ, of this shape, is kept: k with k mod 2^⌈log₂((k+1)/M)⌉ = 0."""
+    """Return the iterates in begin .. end − 1 whose θ is kept: all k < M, then every second, every fourth and so on.
+
+    M depends on the shape of θ (see the head of the module).
+    """
     M = int(np.clip(NUMBERS // max(int(np.prod(shape)), 1), FEWEST, WHOLE))
     k = np.arange(begin, end, dtype=np.int64)
     doublings = np.frexp((k // M).astype(float))[1].astype(np.int64)  # 0, 1, 2, 2, 3, 3, 3, 3, … for k // M = 0, 1, …

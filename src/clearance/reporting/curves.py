@@ -39,7 +39,7 @@ def curve(steps: NDArray[Any], y: Array, bins: int = BINS) -> Curve:
 
 
 def span(*values: Array | float | None) -> tuple[float, float]:
-    """Return the range of all finite numbers given, with a small margin; it is never empty."""
+    """Return the range of all finite numbers given, widened by a small margin so that it is never empty."""
     seen = np.concatenate([np.ravel(np.asarray(v, float)) for v in values if v is not None] or [np.zeros(1)])
     seen = seen[np.isfinite(seen)]
     low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)

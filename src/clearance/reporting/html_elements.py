@@ -15,9 +15,9 @@ Child = Element | str | None
 
 
 def el(tag: str, *children: Child, **attributes: Any) -> Element:
-    """Return an element with its children and attributes; None is left out.
+    """Return an element with its children and attributes; those that are None are left out.
 
-    `class_` is class, `aria_label` is aria-label.
+    Attributes are written with underscores: `class_` becomes class, `aria_label` becomes aria-label.
     """
     shown = {_name(k): visible(_value(v)) for k, v in attributes.items() if v is not None}
     made = Element(tag, shown)

@@ -42,7 +42,7 @@ def reproduction(study: Study, published: list[Published], folder: Path) -> list
 
 
 def _band(ax: Any, runs: Runs, signal: int, colour: str) -> None:
-    """Plot the mean ± standard deviation over seeds of the running average."""
+    """Plot the running average of J_r (signal 0) or of the violation −J_g: its mean ± standard deviation over seeds."""
     sign = 1 if signal == 0 else -1
     x = sign * runs.averages[:, :, signal]
     k, mean, sd = np.arange(1, x.shape[1] + 1), x.mean(0), x.std(0)

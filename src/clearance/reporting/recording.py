@@ -25,7 +25,7 @@ def record_episodes(
 
     policy    one by `load_policy`, or a rule `observation -> action`
     path      .gif, or .mp4 (which needs the package moviepy)
-    most      steps of an episode
+    most      the largest number of steps of an episode
     """
     if Path(path).suffix not in SUFFIXES:
         raise InputError(f"{path}: give a name that ends with {' or '.join(SUFFIXES)}")
@@ -54,8 +54,9 @@ def record_episodes(
 
 
 def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
-    """Return a function from observation to action;
-    policies of this library get encoded observations, rules get them raw.
+    """Return a function from an observation of the environment to an action.
+
+    Policies of this library get encoded observations; a user's rule gets them as the environment returns them.
     """
     if not hasattr(policy, "act"):
         return policy
@@ -66,7 +67,12 @@ def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
 
 
 def _frame(env: Any) -> Any:
-    frame = np.asarray(env.render())
+    try:
+        frame = np.asarray(env.render())
+    except Exception as e:
+        if not isinstance(e, ImportError) and type(e).__name__ != "DependencyNotInstalled":  # that of Gymnasium
+            raise
+        raise InputError(f"the environment cannot render: {e}") from None
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8:
         raise InputError(f"render must give an image [height, width, 3] of bytes, got {frame.dtype}{list(frame.shape)}")
     return frame

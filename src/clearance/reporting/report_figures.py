@@ -64,7 +64,10 @@ def numbers(heads: Sequence[str], rows: Sequence[Sequence[float]], caption: str)
 
 
 def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tuple[float, float]) -> Element:
-    """Return the figure of signal i of the iterates (the slack of a constraint) over steps, with the chosen policy."""
+    """Return the figure of the reward (i = 0) or the slack of constraint i over steps, with the chosen policy.
+
+    `name` makes ids in the page unique; y is the range of the vertical axis.
+    """
     level = level_of(view, i)
     seen, chosen = _curve(view, i), _chosen_point(view, i)
     end, kind = float(seen.x[-1]), "exact" if len(view.trace.J) else "as sampled"
@@ -99,8 +102,9 @@ def _curve(view: View, i: int) -> Curve:
 
 
 def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None] | None:
-    """Return value and bounds of signal i of the chosen policy (for a constraint, the slack);
-    None if there is no policy yet.
+    """Return (value, low, high) of the chosen policy: of its reward (i = 0) or of the slack of constraint i.
+
+    Return None if there is no policy yet.
 
     The bounds are None if they are not finite, as for a reward without declared bounds.
     """
@@ -113,7 +117,10 @@ def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None
 
 
 def level_of(view: View, i: int) -> Level | None:
-    """Return the horizontal line of a figure over steps: the optimum for the reward, the limit for a constraint."""
+    """Return the horizontal line of figure i: the optimum for the reward (i = 0), the limit for a constraint.
+
+    None if nothing is known about the optimum.
+    """
     if i:
         return Level(0.0, "limit: kept above")
     if view.best is not None:
@@ -123,7 +130,7 @@ def level_of(view: View, i: int) -> Level | None:
 
 
 def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
-    """Return one range of y for all runs, so that their figures can be compared."""
+    """Return one range of y for figure i of all runs (0: reward, else constraint i), so that they can be compared."""
     found = []
     for view in views:
         seen, level = _curve(view, i), level_of(view, i)
@@ -135,7 +142,7 @@ def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
 
 
 def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> list[Element]:
-    """Return the figures of the reward and of the slacks over steps."""
+    """Return the figures of the reward and of the slacks over steps; `ranges` are those of their vertical axes."""
     found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
     for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
         found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "slack", ranges[i]))

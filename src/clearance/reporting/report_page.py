@@ -110,7 +110,10 @@ def _seed(view: View) -> str:
 
 
 def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone: bool) -> Element:
-    """Return the article about one run: first sentences for a decision, then numbers and figures for engineers."""
+    """Return the article about one run: first sentences for a decision, then numbers and figures for engineers.
+
+    `name` makes ids in the page unique; `ranges` are the vertical axes; `alone` says that the page has only this run.
+    """
     heading = el("h1" if alone else "h2", problem_name(view) if alone else view.title)
     return el(
         "article",
@@ -134,7 +137,7 @@ def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone:
 
 
 def _limits(view: View) -> Element | None:
-    """Return the section with each limit, its value, its price, and the rewards that other limits would give."""
+    """Return the section with each limit, its value, its price and the rewards at other limits; None without limits."""
     items = [el("li", el("strong", head), *(el("p", line) for line in lines)) for head, lines in limits_words(view)]
     return _section("The limits and what they cost", el("ul", *items, class_="limits")) if items else None
 
@@ -159,7 +162,7 @@ def _verdict(view: View) -> list[Element]:
 
 
 def _facts(view: View) -> Element:
-    """Return the list of the most important numbers."""
+    """Return the list of the run's most important numbers, below its verdict."""
     facts = [] if not view.certificate else _findings(view)
     facts.append((label("env_steps"), f"{_steps(view):,}", ""))
     items = [
@@ -296,7 +299,7 @@ def _command_line(view: View) -> Element:
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Return nested settings as a flat list, with dots between the names."""
+    """Return nested settings as a flat list of (name, value), with dots between the names; `before` precedes each."""
     found = []
     for key, value in data.items():
         found += _flat(value, f"{before}{key}.") if isinstance(value, dict) else [(f"{before}{key}", value)]

@@ -86,8 +86,9 @@ class View:
 
     @property
     def gap(self) -> float | None:
-        """An upper bound on the reward missing to the optimum: as proven, or else computed from the model;
-        None if not known.
+        """An upper bound on the optimum minus the reward: from the certificate, or else computed from the model.
+
+        None if it is not known, or if the policy is not CERTIFIED.
         """
         if self.check is None or self.certificate["verdict"] != "CERTIFIED":
             return None

@@ -61,7 +61,7 @@ class Axes:
         self.marks.append(el("line", x1=at, x2=at, y1=TOP, y2=HEIGHT - BOTTOM, class_=f"level {style}"))
 
     def point(self, x: float, y: float, low: float | None, high: float | None, style: str, text: str) -> None:
-        """Draw a point, with its interval if it has one."""
+        """Draw a point at (x, y), with the interval from low to high unless these are None; `text` is its tooltip."""
         px, py = float(self.px(x)), float(self.py(y))
         bar = None
         if low is not None and high is not None:
@@ -70,7 +70,10 @@ class Axes:
         self.marks.append(el("g", el("title", text), bar, dot, class_=f"point {style}"))
 
     def figure(self, name: str, described: str) -> Element:
-        """Return the whole figure: frame, axes, and all marks, clipped at the frame."""
+        """Return the whole figure: frame, axes, and all marks, clipped at the frame.
+
+        `name` makes ids in the page unique; `described` is the text alternative.
+        """
         frame = el("rect", x=LEFT, y=TOP, width=WIDTH - LEFT - RIGHT, height=HEIGHT - TOP - BOTTOM)
         clip = el("clipPath", frame, id=f"clip-{name}")
         drawn = el("g", *self.marks, clip_path=f"url(#clip-{name})")
@@ -112,7 +115,7 @@ def short(x: float) -> str:
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Element:
-    """Return the legend for entries (style, text)."""
+    """Return the legend for entries (style of the mark, text)."""
     items = []
     for style, text in entries:
         key = _key(style)
@@ -132,7 +135,7 @@ def _key(style: str) -> Element:
 
 def heat_map(pi: Array, visits: Array, described: str) -> Element:
     """Return a heat map of π(a|s), with a column for each state and a row for each action;
-    the top strip shows the visits.
+    the top strip shows the share of visits of each state. `described` is the text alternative.
     """
     S, A = pi.shape
     left, right, top, below, strip = 34.0, 4.0, 4.0, 34.0, 14.0

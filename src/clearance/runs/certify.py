@@ -51,7 +51,7 @@ def certify(
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
-    if not budget >= 1:
+    if isinstance(budget, str) or not budget >= 1:
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
     policy = policy.policy if isinstance(policy, Optimum | Solution) else policy
     how = {"evidence": evidence, "delta": delta, "budget": budget, "seed": seed, "executor": executor}

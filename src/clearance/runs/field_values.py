@@ -6,7 +6,9 @@ caller puts the name of the setting in front.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import string
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -18,6 +20,7 @@ from clearance.core.tail_limits import Rule, parse_tail, tail_text
 from clearance.core.text import suggest
 
 Parser = Callable[[str], Any]
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def parse_whole(text: str) -> int:
@@ -87,6 +90,34 @@ def parse_steps(text: str) -> float:
     if value < 1:
         raise InputError(f"must be at least 1, got {text}")
     return value
+
+
+def parse_budget(text: str) -> float | str:
+    """A number of environment steps, or a time as a text.
+
+    >>> parse_budget("2e6"), parse_budget("10min")
+    (2000000.0, '10min')
+    """
+    if seconds_of(text) is not None:
+        return text
+    try:
+        return parse_steps(text)
+    except InputError as e:
+        raise InputError(f"{e}; or a time as 90s, 10min or 2h") from None
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds of a time, 90s, 10m, 10min or 2h; None where a text is none.
+
+    >>> seconds_of("10min"), seconds_of("1.5h"), seconds_of("1000")
+    (600.0, 5400.0, None)
+    """
+    number = text.rstrip(string.ascii_letters)
+    unit = UNITS.get(text[len(number) :])
+    with contextlib.suppress(ValueError):
+        if unit and 0 < float(number) < math.inf:
+            return float(number) * unit
+    return None
 
 
 def parse_margin(text: str) -> float | tuple[float, ...] | str:

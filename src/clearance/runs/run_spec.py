@@ -23,13 +23,13 @@ from clearance.runs.field_values import (
     OneOf,
     Parser,
     is_code,
+    parse_budget,
     parse_costs,
     parse_limits,
     parse_non_negative,
     parse_pair,
     parse_probability,
     parse_real,
-    parse_steps,
     parse_switch,
     parse_text,
     parse_whole,
@@ -73,12 +73,10 @@ class RunSpec:
         "evidence",
         "prove with the model (exact), or use it only as a simulator (samples) (default: exact)",
     )
-    budget: float | None = _flag(
-        parse_steps,
-        "evidence",
-        "environment steps for learning, choice and certificate together (default on simulators: 2e6)",
-        "STEPS",
-    )
+    budget: float | str | None = _flag(
+        parse_budget, "evidence", "environment steps for learning, choice and certificate together (default on "
+        "simulators: 2e6); or a time for solve (90s, 10min, 2h)", "STEPS|TIME"
+    )  # fmt: skip
     delta: float | None = _flag(
         parse_probability, "evidence", "error probability: a policy that breaks a limit is CERTIFIED with at most "
         "this probability (default: 0.01)"

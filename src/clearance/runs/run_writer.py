@@ -27,13 +27,13 @@ from clearance.learning.recorder import Position
 from clearance.learning.state import State
 from clearance.learning.trace import StoredTrace, Trace, count_iterations
 from clearance.runs import checkpoint, schema
+from clearance.runs.field_values import seconds_of
 from clearance.runs.run_reader import SCHEMAS, intact, load
 from clearance.runs.worlds.world import Margin, World
 
 # Iterations in a file of the trace: so many, or so many numbers of θ.
 ROWS, NUMBERS = 4096, 2**20
 STAY = 2  # checkpoints that stay
-UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class DamagedRunWarning(UserWarning):
@@ -53,12 +53,12 @@ class Every(NamedTuple):
         >>> Every.of("5m").seconds, Every.of(1000).iterations
         (300.0, 1000)
         """
-        number, unit = (str(text)[:-1], str(text)[-1]) if str(text)[-1:] in UNITS else (str(text), "")
+        seconds = seconds_of(str(text))
+        if seconds is not None:
+            return cls(seconds=seconds)
         with contextlib.suppress(ValueError):
-            if unit and 0 < float(number) < np.inf:
-                return cls(seconds=float(number) * UNITS[unit])
-            if not unit and int(number) > 0:
-                return cls(iterations=int(number))
+            if int(text) > 0:
+                return cls(iterations=int(text))
         raise InputError(f"checkpoint_every must be a time as 30s, 5m or 2h, or a number of iterations, got {text!r}")
 
 

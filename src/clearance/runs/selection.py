@@ -15,7 +15,7 @@ from clearance.certificates.certificate import Certificate
 from clearance.certificates.ledger import Ledger, subject_of
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError
+from clearance.core.errors import SmallBudgetError
 from clearance.core.random_streams import fold, key_of
 from clearance.learning.loop import Run
 from clearance.runs.worlds.world import ExactValues, Settled, Task, World
@@ -123,7 +123,7 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
     b, attempts = s.b, tuple(_identified(world, search, attempt) for attempt in search.run())
     best = best_attempt(attempts, search.tolerated_loss)
     if best is None:
-        raise InputError("nothing was tested: give a larger budget")
+        raise SmallBudgetError("nothing was tested: give a larger budget")
     note = f"policy {attempts.index(best) + 1} of {len(attempts)} that were tested, at level {best.delta:.3g}"
     note = "; ".join(words for words in (note, search.explain(best)) if words)
     facts: dict[str, Any] = {"components": best.policy.M, "scope": world.scope(best.policy), "lam": lam, "note": note}

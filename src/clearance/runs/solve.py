@@ -18,13 +18,14 @@ import numpy as np
 from clearance.certificates.best_mixture import SINGLE, Single
 from clearance.certificates.certificate import EvidenceKind
 from clearance.certificates.ledger import Ledger
-from clearance.core.errors import EnvironmentFault, InputError
+from clearance.core.errors import EnvironmentFault, InfeasibleError, InputError, SmallBudgetError
 from clearance.core.random_streams import key_of
 from clearance.learning.loop import Progress, Run, iterate
 from clearance.learning.methods.method_base import Method
 from clearance.learning.recorder import Position
 from clearance.learning.state import State
 from clearance.runs.certificate_check import check_certificate
+from clearance.runs.field_values import seconds_of
 from clearance.runs.plain_data import describe
 from clearance.runs.progress import watchers
 from clearance.runs.run_folder import create_run
@@ -32,6 +33,7 @@ from clearance.runs.run_reader import load, read_settings
 from clearance.runs.run_writer import Every, RunWriter
 from clearance.runs.selection import Selection, select
 from clearance.runs.solution import Solution
+from clearance.runs.time_budget import steps_within
 from clearance.runs.worlds.dispatch import world_of
 from clearance.runs.worlds.world import Settled, Task
 
@@ -43,7 +45,7 @@ def solve(
     policy: Any = None,
     sampler: Any = None,
     evidence: EvidenceKind | None = None,
-    budget: float | None = None,
+    budget: float | str | None = None,
     delta: float = 0.01,
     single: Single = "prefer",
     seed: int = 0,
@@ -64,7 +66,8 @@ def solve(
     sampler   how samples are drawn; default: the sampler that the method needs
     evidence  finite models: "exact" (default) proves the limits, "samples" only uses the model as a simulator
     budget    environment steps. Exact evidence: for learning (default: 2·10⁶, unless K and N are given). Samples: for
-              margin, learning, choice and certificate together (default: 10⁷ on finite models, 2·10⁶ on simulators)
+              margin, learning, choice and certificate together (default: 10⁷ on finite models, 2·10⁶ on simulators).
+              A time, "90s", "10min" or "2h", means as many steps as fit into it: short runs are timed first
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
     single    whether to return one policy in place of a mixture (a mixture draws one component per episode, and that
               component may break a limit on its own). "prefer": if it loses nothing (exact evidence, tabular softmax:
@@ -84,8 +87,9 @@ def solve(
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
-    if budget is not None and not budget >= 1:
-        raise InputError(f"budget must be at least 1 step, got {budget!r}")
+    seconds = seconds_of(budget) if isinstance(budget, str) else None
+    if budget is not None and seconds is None and (isinstance(budget, str) or not budget >= 1):
+        raise InputError(f"budget must be at least 1 step, or a time as 90s, 10min or 2h, got {budget!r}")
     if single not in SINGLE:
         raise InputError(f"single must be one of {', '.join(SINGLE)}, got {single!r}")
     world = world_of(problem)
@@ -96,13 +100,27 @@ def solve(
         policy = source.policy_class
     sampler = world.make_sampler(method, policy, sampler, seed)
     key_of(seed)
-    start = None if source is None else world.begin_from(source, sampler, int(seed), budget)
-    task = Task(world, sampler, method, kind, budget, delta, int(seed), exact_J, single, start)
+    steps = None if isinstance(budget, str) else budget
+    task = Task(world, sampler, method, kind, steps, delta, int(seed), exact_J, single)
+    if seconds is not None:
+        task = task._replace(budget=steps_within(seconds, partial(_try_out, task)))
+    if source is not None:
+        task = task._replace(start=world.begin_from(source, sampler, int(seed), task.budget))
     with watchers(world.statement, progress, tensorboard) as watch:
         if out is None:
             return perform(task, watch)
         with create_run(out, task, Every.of(checkpoint_every), notes) as writer:
             return perform(task, watch, writer)
+
+
+def _try_out(task: Task, budget: float) -> None:
+    """Make a whole run with that budget, for its time alone."""
+    try:
+        _ = perform(task._replace(budget=budget), None).certificate
+    except InfeasibleError as e:
+        if e.proven:
+            raise
+        raise SmallBudgetError(str(e)) from None
 
 
 def perform(task: Task, progress: Progress | None, writer: RunWriter | None = None) -> Solution:

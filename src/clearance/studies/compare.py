@@ -53,8 +53,8 @@ SettingPair = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """The exact values [POINTS, 1+I] of average iterate, last iterate and best mixture,
-    and their environment steps [POINTS].
+    """The exact values [n, 1+I] of average iterate, last iterate and best mixture at n iterations of a run,
+    and the environment steps until then [n].
     """
 
     steps: Array
@@ -92,11 +92,14 @@ class Result:
         return f"<Result: {of}: {found}, best mixture {self.verdict}>"
 
     def gap(self, which: str) -> float:
-        """Return J* − J_r of "average", "last" or "best" at the end of the run."""
+        """Return the gap J* − J_r at the end of the run, of the output `which`: "average", "last" or "best"."""
         return float(self.optimum.J_r - getattr(self.curve, which)[-1, 0])
 
     def violation(self, which: str) -> float:
-        """Return max_i (b_i − J_gi) at the end of the run; a negative value is slack, −inf means no constraints."""
+        """Return max_i (b_i − J_gi) of the output `which` at the end of the run; negative if all limits are met.
+
+        It is −inf without constraints.
+        """
         return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
 
 
@@ -187,7 +190,10 @@ def how_many(problems: Iterable[str], methods: Sequence[Any], seeds: int) -> int
 
 
 def _best_settings(scores: list[float]) -> list[SettingPair]:
-    """Return the pair of the ladder with the best score, for each method on each problem."""
+    """Return the pair of settings in `LADDER` with the best score, for each method on each problem.
+
+    `scores` lists the scores of all pairs, for one method and problem after the other.
+    """
     return [LADDER[int(np.argmax(block))] for block in np.reshape(scores, (-1, len(LADDER)))]
 
 
@@ -196,8 +202,9 @@ def _shifted(progress: Callable[[int, int], None] | None, done: int, total: int)
 
 
 def score(result: Result) -> float:
-    """Return J_r − 2 Σ_i (λ*_i + unit) (violation_i)₊ of the method's output:
-    an exact penalty, which is largest at the optimum.
+    """Return J_r − 2 Σ_i p_i (violation_i)₊ of the method's output, with p_i slightly above the price λ*_i.
+
+    No policy has a larger score than the optimum (an exact penalty).
     """
     J = getattr(result.curve, result.output)[-1]
     price = result.optimum.lam + 0.1 * result.optimum.lam.max(initial=1e-3)
@@ -214,7 +221,7 @@ def run(
     K: int = ROUNDS,
     contestant: Contestant | None = None,
 ) -> Result:
-    """Run one method once: solve the problem in units of range 1, and measure in the problem's own units.
+    """Run one method once, on the problem in units of range 1; the results are in the problem's own units.
 
     contestant  the method, if it is not one of `CONTESTANTS`
     """
@@ -253,8 +260,8 @@ def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
 
 
 def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
-    """Return the values of the three outputs during the run,
-    at about POINTS iterations evenly spaced in the logarithm.
+    """Return the values of average iterate, last iterate and best mixture during the run,
+    at about POINTS iterations evenly spaced in the logarithm. `counts` weights the iterates in the average.
     """
     K = len(J)
     at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
@@ -266,8 +273,8 @@ def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
 
 
 def _best(J: Array, b: Array) -> Array:
-    """Return the values of the best mixture of the iterates that keeps every limit;
-    of the least bad iterate if there is none.
+    """Return the values [1+I] of the best mixture of iterates with values J [k, 1+I] that keeps every limit;
+    if there is none, those of the iterate with the smallest violation.
     """
     w = best_weights(J, b)
     return J[np.argmin(np.max(b - J[:, 1:], axis=1, initial=-np.inf))] if w is None else w @ J

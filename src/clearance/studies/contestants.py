@@ -71,7 +71,7 @@ def _regularised(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _tolerance(at: Budget, y: float) -> float:
-    """Return CRPO's tolerance η, which is proportional to 1/√K, in the units of J."""
+    """Return CRPO's tolerance η in the units of J: proportional to 1/√K and to the setting y."""
     return 0.1 * y / (at.u * np.sqrt(at.K))
 
 
@@ -90,7 +90,7 @@ def _pmdpd(cmdp: CMDP, at: Budget, x: float, y: float, kappa: Any = 0.0) -> Made
 
 
 def _pdnac(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Make PD-NAC with β ~ T^(−1/2) and ε ~ T^(−1/6) as in the paper,
+    """Make PD-NAC with the critic's step size β ~ T^(−1/2) and the exploration ε ~ T^(−1/6) as in the paper,
     where T is the number of steps of the trajectory.
     """
     sampler = Trajectory(
@@ -107,8 +107,9 @@ def _rpgpd(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidean") -> Made:
-    """Make OPG-PD or OMWU-PD with one step size η for π and λ, one of fifteen;
-    for a table of probabilities it is a tenth.
+    """Make OPG-PD or OMWU-PD, which have one step size η for π and λ: the fifteen pairs (x, y) give fifteen values.
+
+    With the geometry "euclidean", where π is a table of probabilities, η is a tenth of that.
     """
     eta = x * y ** (1 / 3) * at.u * (0.1 if geometry == "euclidean" else 1.0)
     return OPGPD(K=at.K, N=at.walks(), eta=eta, geometry=geometry), _critic(cmdp)
@@ -125,7 +126,7 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 
 
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Make an instance of a user's class with its defaults, and with K and N from the budget if it has such fields."""
+    """Make an instance of a user's class `kind` with its defaults, and with K and N from the budget if it has them."""
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}
     given = {"K": at.K, "N": max(1, samples.get(getattr(kind, "draw_kind", "walks"), at.walks()))}

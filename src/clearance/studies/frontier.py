@@ -237,7 +237,7 @@ def check_arguments(
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """A problem as a function of one limit i, or of κ."""
+    """A problem as a function of the limit of constraint i or, if i is None, of the margin κ on all limits."""
 
     cmdp: CMDP
     i: int | None
@@ -256,7 +256,7 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The size of J_g of the varied constraint; if all limits are tightened, the smallest size."""
+        """The size of J_gi of the constraint that varies; over κ, the smallest size of all constraints."""
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
@@ -267,9 +267,9 @@ class _Curve:
         return self.point(min(bottom, last.limit)), last
 
     def _last(self, top: float) -> Point:
-        """Return the point slightly below the largest limit that can be met.
+        """Return the point slightly below `top`, the largest limit that can be met.
 
-        At that limit itself the set of feasible policies has no interior, where solvers are unreliable.
+        At `top` itself the set of feasible policies has no interior, where solvers are unreliable.
         """
         for hair in HAIRS:
             last = self.point(top - hair * self.scale)
@@ -279,15 +279,15 @@ class _Curve:
 
 
 def _even(first: Point, last: Point, points: int) -> list[float]:
-    """Return the evenly spaced limits between the ends;
-    together with the ends they are the first half of all points.
-    """
+    """Return evenly spaced limits between the two end points; with the ends they are the first half of `points`."""
     n = (points + 1) // 2 - 1
     return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
 
 
 def _most_telling(done: list[Point]) -> float:
-    """Return the limit at which the curve is least known, or the middle of the widest gap if it is known everywhere.
+    """Return the limit at which the curve through the points `done` is least known.
+
+    If it is known everywhere, return the middle of the widest gap between two points.
 
     Between two points the curve lies above the chord and below both tangents, whose slopes are −λ. The tangents
     cross at the kink if there is only one.
@@ -311,7 +311,7 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 
 def _largest(cmdp: CMDP, i: int) -> float:
-    """Return max J_gi under the other limits, as a proven lower bound for a policy."""
+    """Return the largest J_gi that some policy reaches under the other limits: a proven lower bound for that policy."""
     return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 

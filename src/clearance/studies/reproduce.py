@@ -30,7 +30,7 @@ FEASIBLE_KAPPA = 0.01  # a quarter of the Slater margin 0.0411 of the class
 
 
 class Setting(NamedTuple):
-    """One line of the table: a κ and a variant of the SGD."""
+    """One line of the table: a margin κ, and a variant of the SGD that estimates ω."""
 
     label: str
     kappa: float
@@ -49,7 +49,7 @@ SETTINGS = (
 @dataclass(frozen=True, eq=False)
 class Runs:
     """The runs of one setting with all seeds:
-    exact J [seeds, K, 2], λ^K [seeds], environment steps and seconds per run.
+    exact J [seeds, K, 2], the last multiplier λ^K [seeds], environment steps and seconds per run.
     """
 
     setting: Setting
@@ -78,7 +78,7 @@ class Study:
     seconds: float
 
     def table(self) -> list[dict[str, float | str]]:
-        """Return one row per setting."""
+        """Return one row per setting, with means over seeds."""
         return [self._row(r) for r in self.runs]
 
     def _row(self, runs: Runs) -> dict[str, float | str]:
@@ -101,7 +101,7 @@ class Study:
         }
 
     def published_columns(self) -> list[dict[str, float | str]]:
-        """Return the paper's own results at the same k, from its 40 runs."""
+        """Return one row per published curve: the paper's own results at the last iteration, from its 40 runs."""
         K = self.runs[0].J.shape[1]
         return [
             {
@@ -126,8 +126,8 @@ class Study:
 
 
 class Published(NamedTuple):
-    """Curves of the paper: k [n], running averages of J_r and of the violation −J_g [n],
-    and their standard deviations or None.
+    """One published curve: iterations k [n], running averages of J_r and of the violation −J_g [n],
+    and their standard deviations over runs, or None.
     """
 
     label: str

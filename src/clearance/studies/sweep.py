@@ -99,7 +99,7 @@ def perform(
     progress: Callable[[int, int], None] | None,
     cmdp: CMDP | None = None,
 ) -> Sweep:
-    """Run the grid `asked`, or resume the one stored in the folder."""
+    """Run the grid `asked`, or resume the one stored in the folder `out`; runs are saved at intervals `every`."""
     out = out.absolute()
     if asked is not None and cmdp is None and not (out / "grid.json").exists():
         _checked(asked)  # what cannot be run is not started
@@ -115,7 +115,7 @@ def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[s
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
-    """Return all points, after checking their settings, and the models among the problems."""
+    """Check the settings of all points; return the points, and the finite models by the text that names them."""
     found = {text: load_model_or_none(text) for text in grid.problems}
     models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
     for point in points:
@@ -133,8 +133,9 @@ def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
 
 
 class Found(NamedTuple):
-    """The result that a worker reports for a point:
-    its status, and the files of the run folder if it cannot write ours.
+    """The result that a worker reports for a point: its status, a message, and the files of its run folder.
+
+    The files are None if the worker has written them to the grid's folder itself.
     """
 
     status: str
@@ -179,7 +180,7 @@ class Work:
         return False
 
     def _solved(self, point: Point, folder: Path) -> Found:
-        """Start or resume a point; wait if a worker that was given up still holds the folder."""
+        """Start or resume a point; wait if a worker that was taken for dead still holds the folder."""
         deadline = time.monotonic() + WAIT
         while True:
             try:
@@ -197,7 +198,7 @@ class Work:
 
 
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
-    """Solve a point in its folder, or resume it if it was started before."""
+    """Solve a point in its folder, or resume it if it was started before; return the solution."""
     model = models.get(spec.problem or "")
     problem: Any = spec.load_problem() if model is None else restate(model, str(spec.problem), spec.environment)
     how: dict[str, Any] = {"checkpoint_every": every, "progress": _stop}
@@ -257,7 +258,7 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """Return the result of a point; if its files were sent along, write them to its folder."""
+    """Return the result of a point from the `outcome` of its job; if it contains files, write them to its folder."""
     try:
         found: Found = outcome.result()
     except SolverError as e:  # its workers died

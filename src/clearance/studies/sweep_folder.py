@@ -24,7 +24,11 @@ SCHEMA, PROBLEMS = "clearance/grid/1", "clearance/problems/1"
 
 @contextlib.contextmanager
 def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[tuple[Grid, str]]:
-    """Yield the grid of a folder, new or stored, and its token; the folder is locked while it is in use."""
+    """Yield the grid of the folder `out` and its token; the folder is locked while it is in use.
+
+    A new folder is made for the grid `asked`, with the model `cmdp` if given. If the folder has a grid, that one is
+    used, and `asked` must agree with it.
+    """
     if not (out / "grid.json").exists():
         if asked is None:
             raise InputError(f"{out}: there is no grid to resume; give PROBLEM and --grid")

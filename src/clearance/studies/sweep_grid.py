@@ -64,7 +64,7 @@ class Grid:
         return math.prod(len(values) for values in self.axes.values())
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values that a setting takes in the grid."""
+        """Return all values that the setting `name` takes in the grid; none if it is not set."""
         return self.axes.get(name, (self.fixed[name],) if name in self.fixed else ())
 
     def code(self) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ class Grid:
         return [(n, text) for n, text in found if (names_code(text) if n == "problem" else is_code(text))]
 
     def differs_from(self, stored: Grid) -> str | None:
-        """Return the first setting given here that has another value in the stored grid; None if there is none."""
+        """Return the name of the first setting of this grid that differs from the stored one; None if none does."""
         ours, theirs = ({**grid.axes, **grid.fixed} for grid in (self, stored))
         return next((name for name, value in ours.items() if theirs.get(name) != value), None)
 
@@ -98,7 +98,7 @@ class Grid:
 
     @classmethod
     def of(cls, axes: Mapping[str, Iterable[Any]], fixed: Mapping[str, Any]) -> Grid:
-        """Return a grid from values of any type."""
+        """Return a grid from values of any type, which become texts; names of files become absolute."""
         made = {name: tuple(_text(name, v) for v in _listed(name, values)) for name, values in axes.items()}
         same = {name: _text(name, value) for name, value in fixed.items()}
         # A grid may be resumed from elsewhere: files are named from the root.

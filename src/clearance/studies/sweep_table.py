@@ -21,7 +21,7 @@ COLUMNS = ("status", "verdict", "J_r", "smallest_slack", "gap", "env_steps", "se
 
 
 def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
-    """Return the row of a point that has ended with this status."""
+    """Return the table row of a point that has ended with this status; its numbers are read from its run folder."""
     begin = {"point": point.number, "folder": point.name, **point.values, "status": status}
     if status != "done":
         return begin | {"message": message}
@@ -37,7 +37,7 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
 
 
 def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, dict[str, Any]]:
-    """Return the rows of points that were finished earlier."""
+    """Return the rows of points that were finished earlier, by number; points with a status in `final` stay."""
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
@@ -47,7 +47,10 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
 
 
 def _old(out: Path) -> dict[int, dict[str, Any]]:
-    """Return the rows of the table on disk, since points without a run folder are recorded nowhere else."""
+    """Return the rows of the table on disk, by number; {} if it cannot be read.
+
+    Points without a run folder are recorded only there.
+    """
     try:
         rows = load_json(Inside(out, "table.json"), SCHEMA, LARGEST)["rows"]
         return {int(r["point"]): r for r in rows if isinstance(r["status"], str)}

@@ -50,7 +50,7 @@ def grid_obstacles(
 
 
 def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
-    """Return the obstacles of the grid [size²]: 1 for an obstacle, else 0; start and goal are always free."""
+    """Return a vector [size²] with 1 for each cell with an obstacle, else 0; start and goal are always free."""
     blocked = (np.random.default_rng(seed).random((size, size)) < density).astype(float)
     blocked[-1, 0] = blocked[0, -1] = 0.0
     return blocked.ravel()
@@ -80,6 +80,6 @@ def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
 
 
 def step(rows: int, columns: int) -> NDArray[np.int64]:
-    """Return the cell in which a move ends [rows · columns, 4]; a move off the grid stays."""
+    """Return the cell [rows · columns, 4] in which a move up, right, down or left ends; a move off the grid stays."""
     at = np.indices((rows, columns)).reshape(2, -1, 1) + MOVES.T[:, None, :]
     return np.clip(at[0], 0, rows - 1) * columns + np.clip(at[1], 0, columns - 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Robot(NamedTuple):
-    """A Gymnasium id, and the speed (along x, or in the plane) above which a step costs 1."""
+    """A Gymnasium id, and the speed above which a step costs 1: along x or, if `planar`, in the plane."""
 
     id: str
     threshold: float
@@ -64,7 +64,10 @@ def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: 
 
 
 def too_fast(threshold: float, *, planar: bool = False) -> Callable[[Any, Any, Any, Any], float]:
-    """Return a cost function that is 1 for a step above the threshold, else 0."""
+    """Return a cost function that is 1 for a step faster than the threshold, else 0.
+
+    The speed is that along x or, if `planar`, in the plane.
+    """
 
     def cost(obs: Any, action: Any, after: Any, info: Any) -> float:
         speed = info["x_velocity"]
@@ -76,7 +79,7 @@ def too_fast(threshold: float, *, planar: bool = False) -> Callable[[Any, Any, A
 
 
 def robot_env(robot: str) -> Any:
-    """Return the environment with `info["cost"]` = {"speed": 0 or 1}, for other libraries and for side processes."""
+    """Return the robot's environment with `info["cost"]` = {"speed": 0 or 1}, for other libraries or processes."""
     import gymnasium
 
     task = _robot(robot)

@@ -111,7 +111,7 @@ def even(word, n):
 
 @piece
 def wins(word, threshold, fine):
-    """Return whether the coin in the low half of a word wins, with probability threshold·2⁻³² + fine·2⁻⁶⁴."""
+    """Return whether the coin in the low half of a word wins: true with probability threshold·2⁻³² + fine·2⁻⁶⁴."""
     coin = word & LOW
     return coin < threshold or (coin == threshold and (mix(word + G) >> U(32)) < fine)
 
@@ -127,9 +127,10 @@ def alias_mask(A):
 
 @piece
 def state_of(row, per_A):
-    """Return row // A, given 1/A, since an integer division takes ten times longer.
+    """Return the state row // A of the pair `row` = s·A + a, from `per_A` = 1/A.
 
-    The result is exact: (row + ½)/A is at least ½/A away from any integer.
+    An integer division would take ten times longer. The result is exact: (row + ½)/A is at least ½/A away from any
+    integer.
     """
     return np.int64((row + 0.5) * per_A)
 
@@ -156,7 +157,10 @@ class Tables(NamedTuple):
 
 @piece
 def vose(p, row, n, threshold, alias, small):
-    """Fill the alias table of weights p[row, :n]: P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n."""
+    """Fill the alias table (`threshold`, `alias`) of the weights p[row, :n]; `small` [n] is a scratch array.
+
+    Cell i is then drawn with probability P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n.
+    """
     total = 0.0
     for i in range(n):
         total += p[row, i]
@@ -200,7 +204,7 @@ def fine_of(q):
 
 @piece
 def packed_of(q, alias, mask):
-    """Return a word with the alias action in its low bits and the threshold in all bits above."""
+    """Return a word with the alias action in its low bits (`mask`) and the bits of the probability q in those above."""
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
 

@@ -133,7 +133,10 @@ class KernelCache(caching._Cache):
 
 
 def roots(make: bool = False) -> Iterator[Path]:
-    """Yield the folders that may hold caches, the preferred one first; `make` creates the temporary one, the last."""
+    """Yield the folders that may hold caches, the preferred one first and the one in the temporary folder last.
+
+    With `make`, the last one is created; without it, it is left out if it does not exist.
+    """
     chosen = getattr(config, "CACHE_DIR", "")
     if chosen:
         yield Path(chosen) / NAME
@@ -181,7 +184,7 @@ def read_trusted(file: Path) -> bytes:
 
 
 def folders(make: bool = False) -> Iterator[Path]:
-    """Yield the trusted folders that hold the compiled code of these sources; `make` creates them where possible."""
+    """Yield the trusted folders that hold the compiled code of these sources; with `make`, create missing ones."""
     for root in roots(make) if HASH else ():
         folder = root / HASH
         with suppress(OSError):
@@ -217,7 +220,7 @@ def mark_used(folder: Path) -> None:
 
 
 def remove_stale(root: Path) -> None:
-    """Remove old caches from a root: keep the `KEPT` last used ones and any that was used during the last day."""
+    """Remove old caches in the folder `root`, except the last `KEPT` used ones and any used during the last day."""
     used: list[tuple[float, Path]] = []
     for folder in root.iterdir():
         with suppress(OSError):  # another process has removed it

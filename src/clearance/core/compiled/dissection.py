@@ -27,7 +27,10 @@ WORK = 400  # multiplications per state and √(1/(1−γ)), beyond which iterat
 
 @kernel
 def _spreads(indptr, indices, S, A, hub, width):
-    """Return whether a breadth-first search without hubs reaches very many states at once, as on a random graph."""
+    """Return whether one level of a breadth-first search has more than about width·√S states, as on a random graph.
+
+    Hubs (states with very many neighbours) are left out.
+    """
     seen, queue = np.full(S, -1, np.int64), np.empty(S, np.int64)
     for root in range(0, S, S // 3 + 1):
         queue[0], seen[root] = root, root
@@ -92,7 +95,10 @@ def graph(indptr, indices, A, width):
 
 @kernel
 def _levels(ptr, idx, part, label, root, queue, depth):
-    """Search breadth-first from `root` within the states of one label; fill `queue` and `depth`, return the count."""
+    """Search breadth-first from state `root` among the states s with part[s] == label; return how many were reached.
+
+    The reached states are written to `queue`, and their distances from the root to `depth`.
+    """
     queue[0], depth[root], part[root] = root, 0, -label
     head, n = 0, 1
     while head < n:
@@ -113,8 +119,8 @@ def _levels(ptr, idx, part, label, root, queue, depth):
 def dissection(ptr, idx, hub):
     """Return an order of elimination for a symmetric graph; an empty one if the graph has no small separators.
 
-    A part is a stretch of `order`. It is rearranged to [one side | other side | separator] until the parts are
-    small; then `order` is the result. The few hubs that many others lead to (such as a common restart) come last.
+    The graph is given as CSR (ptr, idx). A part is a stretch of `order`, which is rearranged to [one side | other side
+    | separator] until all parts are small. The few hubs that many states lead to (such as a common restart) come last.
     """
     S = len(ptr) - 1
     order, part, depth = np.empty(S, np.int64), np.ones(S, np.int64), np.zeros(S, np.int64)
@@ -195,7 +201,7 @@ def dissection(ptr, idx, hub):
 
 @kernel
 def fill(ptr, idx, order, work):
-    """Return where L and U have entries: (uptr, uidx) for rows of U, (lptr, lidx) for rows of L, and the parents.
+    """Return where the factors L and U of I − γM have entries: (uptr, uidx) for U, (lptr, lidx) for L, and the parents.
 
     Row i of U has an entry for each later neighbour of state i, and for each entry of the rows whose first entry is
     i. The parent of a row in the elimination tree is its first entry. If the factorisation needs more than `work`
@@ -262,7 +268,7 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order in which to eliminate a model's states, and the positions of the entries of L and U (see `fill`)."""
+    """The order in which to eliminate states, and where the factors L U = I − γM have entries (see `fill`)."""
 
     order: NDArray[np.int64]
     place: NDArray[np.int64]

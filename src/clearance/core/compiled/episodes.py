@@ -26,7 +26,7 @@ from clearance.core.compiled.compilation import kernel, piece
 
 @piece
 def _pick(word, first, n, cells):
-    """Draw one of the n cells that start at `first` (unsigned), and return its own or its alias entry."""
+    """Draw one of the n alias cells from index `first` (unsigned) on by `word`; return its own or alias entry."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -58,7 +58,7 @@ def _slot_evenly(word, first, n, cells):
 
 @piece
 def _action(word, s, A, mask, pol):
-    """Draw an action from the packed alias table of π(·|s); `mask` is the one of `alias_mask`."""
+    """Draw an action of state s with a random word from the packed alias tables `pol`; `mask` is from `alias_mask`."""
     i, coin = below(word, A), word & LOW
     packed = pol[U(s * A + i)]
     if may_be_uneven(word, A) | (coin == (packed >> U(32))):
@@ -75,11 +75,11 @@ def _action_evenly(word, s, A, mask, pol):
 
 @kernel
 def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
-    """Train the critic of π at every step of N walks from ρ with geometric horizon; `pol` is the policy that acts.
+    """Train the critic Q, V of π at every step of N walks from ρ with geometric horizon; `pol` is the policy that acts.
 
     Expected TD(0), for all signals at once:
 
-        Q(s, a) += β (h + γ V(s') − Q(s, a)),    V(s) = Σ_a π(a|s) Q(s, a),    β = 1/(1 + gain·n(s, a))
+        Q(s, a) += β (h + γ V(s') − Q(s, a)),    V(s) = Σ_a π(a|s) Q(s, a),    β = 1/(1 + gain·count(s, a))
 
     Since V is the mean over π and not the value of the action taken, `pol` may differ from π. Visits and starts of each
     state are counted and, if hits [2·cells] is not empty, the transitions. Returns the number of environment steps.
@@ -173,7 +173,7 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """Run N walks from ρ with geometric horizon, count transitions in hits [2·cells] and starts [S]; return steps."""
+    """Run N walks from ρ; count transitions in `hits` [2·cells] and start states in `starts` [S]; return the steps."""
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     mask, steps = alias_mask(A), 0
     for n in range(N):
@@ -207,7 +207,7 @@ def nexts(key, row, N, model, count):
 
 @kernel
 def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
-    """Draw episodes begin .. begin + N − 1 of a mixture; X is the bounded unbiased estimator of J for every signal.
+    """Draw episodes begin .. begin + N − 1 of a mixture; write a bounded unbiased estimate X of J for every signal.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
@@ -256,9 +256,9 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
 @kernel
 def successors(key, model, weights, gamma, V, X):
-    """Draw next states s' of every pair: X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s).
+    """Draw next states s' of every pair, and write X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s) for each draw n.
 
-    Return the number of steps.
+    h are the signals of the model, `weights` [1+I] their weights. Return the number of draws.
     """
     cells, indptr, width, _, h, A, _, _, _ = model
     steps = 0
@@ -279,9 +279,10 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """Compute total[j] += Σ_n log(1 + bets_j z_n), with one logarithm for 32 factors, whose product cannot overflow.
+    """Add the log wealth Σ_n log(1 + bets_j z_n) of each bet j on the outcomes z to total[j].
 
-    At most 1024 logarithms are added in a row, since the rounding error of long sums grows with their length.
+    One logarithm is taken for 32 factors, whose product cannot overflow. At most 1024 logarithms are added in a row,
+    since the rounding error of long sums grows with their length.
     """
     for j in range(len(bets)):
         product, part, added = 1.0, 0.0, 0.0

@@ -137,7 +137,10 @@ def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweep(indptr, indices, data, h, gamma, V, act):
-    """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of (TV − V)(s)."""
+    """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V.
+
+    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s').
+    """
     S = len(V)
     A = len(h) // S
     most, least = -np.inf, np.inf
@@ -161,7 +164,7 @@ def sweep(indptr, indices, data, h, gamma, V, act):
 
 @piece
 def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
-    """Write M = P_act as CSR to (mptr, midx, mval): row s of M is row s·A + act[s] of P."""
+    """Write the transition matrix of the policy `act` as CSR to (mptr, midx, mval): row s is row s·A + act[s] of P."""
     at = 0
     for s in range(len(act)):
         mptr[s] = at
@@ -194,9 +197,10 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 
 @kernel
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
-    """Improve V and act until TV − V varies by at most tol, or by rounding only; return max(TV − V).
+    """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
 
-    Each evaluation is a thousand times as accurate as the last improvement was large: early policies need no more.
+    Return max(TV − V), with T from `sweep`. Each evaluation has a residual of a thousandth of that variation: early
+    policies need no more.
     """
     S = len(V)
     A = len(h) // S
@@ -224,7 +228,7 @@ def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
 
 @kernel
 def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
-    """Write P_actᵀ as CSR to (tptr, tidx, tval)."""
+    """Write the transposed transition matrix of the policy `act` as CSR to (tptr, tidx, tval)."""
     S = len(act)
     for s in range(S):
         row = s * A + act[s]

@@ -1,4 +1,4 @@
-"""Compiled stochastic regressions that estimate the natural direction ω from rows of scores:
+"""Compiled stochastic regressions that estimate the natural direction ω (the update of θ) from rows of scores:
 
 minimise  E (score·x − y)²        for all columns of y at once
 """
@@ -15,7 +15,8 @@ from clearance.core.compiled.compilation import kernel
 def weighted(score, y, sigma, cap):
     """Return the weighted mean Σ 2(n+1) x_n / (N(N+1)) of the SGD iterates x ← x − α_n (score_n·x − y_n) score_n.
 
-    The step size is α_n = 2/(σ(n+1)), at most `cap`. score [N, d], y [N, H] → [d, H]: one regression for each column.
+    The step size is α_n = 2/(σ(n+1)), at most `cap`. From scores [N, d] and targets y [N, H] comes a result [d, H],
+    with one regression for each column of y.
     """
     N, d = score.shape
     H = y.shape[1]
@@ -35,9 +36,11 @@ def weighted(score, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated(score, y, a, beta, xi, delta):
-    """Return the mean of the last N/2 iterates x of accelerated SGD (Jain et al. 2018).
+    """Return the mean [d] of the last half of the iterates x of accelerated SGD (Jain et al. 2018).
 
-    u = a·x + (1−a)·v, x = u − δĝ, v = βu + (1−β)v − ξĝ with ĝ = (score·u − y) score; score [N, d], y [N].
+    Each of the scores [N, d] with its target in y [N] makes one step, with the coefficients a, β, ξ and δ:
+
+        u = a·x + (1−a)·v,    ĝ = (score·u − y) score,    x = u − δĝ,    v = βu + (1−β)v − ξĝ
     """
     N, d = score.shape
     x, v, mean = np.zeros(d), np.zeros(d), np.zeros(d)
@@ -61,7 +64,10 @@ def accelerated(score, y, a, beta, xi, delta):
 
 @kernel
 def weighted_table(pair, pi, y, sigma, cap):
-    """Compute `weighted` for tabular softmax, in A operations per draw: entries of the mean change only if x does."""
+    """Compute `weighted` for tabular softmax π [S, A] at the pairs s·A + a in `pair` [N].
+
+    A draw takes only A operations, since entries of the mean are updated only when those of x change.
+    """
     N, H, A = len(pair), y.shape[1], pi.shape[1]
     d = pi.size
     x, mean, since = np.zeros((H, d)), np.zeros((H, d)), np.zeros(d)
@@ -88,7 +94,10 @@ def weighted_table(pair, pi, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
-    """Compute `accelerated` for tabular softmax: the error needs only the block of s, but all of x and v change."""
+    """Compute `accelerated` for tabular softmax π [S, A] at the pairs s·A + a in `pair` [N].
+
+    The error of a draw needs only the entries of its state s, but all of x and v change.
+    """
     N, A, d = len(pair), pi.shape[1], pi.size
     x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
     late = N - N // 2

@@ -20,10 +20,11 @@ U = np.uint64  # signed indices are asked whether they count from the end
 
 @kernel
 def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lptr, lidx, parent, dirty, L, Uv, D):
-    """Factorise L U = I − γM in the given order; row s of M is row s·A + act[s], D the inverse diagonal of U.
+    """Factorise L U = I − γM in the given order of states; row s of M is row s·A + act[s] of the model.
 
-    Only the `dirty` rows are computed, together with the rows that depend on them: their ancestors in the
-    elimination tree, which the function marks as dirty too.
+    The entries are written to L and Uv at the places that `fill` found, and the inverse diagonal of U to D. Only the
+    `dirty` rows are computed, together with the rows that depend on them: their ancestors in the elimination tree,
+    which the function marks as dirty too.
     """
     S = len(order)
     w, twin = np.zeros(S), np.zeros(S, np.bool_)
@@ -64,7 +65,7 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
 
 @kernel
 def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve L U x = y for x [S, n], four columns at a time: their sums do not wait for each other."""
+    """Solve L U x = y for x [S, n], four columns at a time, whose sums the processor computes in parallel."""
     S, n = y.shape
     z = np.zeros((S, 4))
     for begin in range(0, n, 4):
@@ -107,8 +108,8 @@ def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 class Factor:
     """The factors L U = I − γM, which are updated when rows of M change.
 
-    M is the matrix of a deterministic policy in a model with rows s·A + a, or any matrix with the same or fewer entries
-    (A = 1).
+    M is the matrix of a deterministic policy in a model with rows s·A + a. With A = 1 it is any matrix whose entries
+    are all at places for which `places` was made.
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:

@@ -68,7 +68,7 @@ def pack_row(rows, A, s, scratch):
 
 @piece
 def softmax_row(rows, A, s, scratch):
-    """Compute π(a|s) ∝ exp⟨Φ_sa, θ⟩ at one state, and its alias table."""
+    """Compute π(a|s) ∝ exp(bias_sa + ⟨Φ_sa, θ⟩) at one state s from the features Φ, and its alias table."""
     pi, bias, theta, fptr, fidx, fval = rows.pi, rows.bias, rows.theta, rows.fptr, rows.fidx, rows.fval
     top = -np.inf
     for a in range(A):
@@ -88,7 +88,10 @@ def softmax_row(rows, A, s, scratch):
 
 @piece
 def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
-    """Redraw the cells where the lanes look up their next states, without words that make some cells too likely."""
+    """Draw again the cells in which the lanes (walks that advance together) look up their next states.
+
+    Words that would make some cells too likely are replaced by later ones of their stream (`even`).
+    """
     for lane in range(active):
         row = lane_at[lane]
         first, n = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
@@ -210,7 +213,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
 
 
 def workspace(width: int, signals: int, lanes: int = LANES):
-    """Return the scratch arrays that `walks` needs: the lanes, and space for an alias table of `width` cells."""
+    """Return the scratch arrays of `walks` for this many lanes and signals, and for alias tables of `width` cells."""
     n, at, left, cell = (np.empty(lanes, np.int64) for _ in range(4))
     x, coin = np.empty(lanes, np.uint64), np.empty(lanes, np.uint64)
     return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)

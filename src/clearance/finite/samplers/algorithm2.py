@@ -56,8 +56,8 @@ class Table(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Return draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), the memory,
-        and the steps taken.
+        """Return N draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), the memory,
+        and the environment steps. With `extra` [S, A], the draws also have advantages of this signal.
         """
         tables = add_signal(self.tables, extra)
         H, A = tables.h.shape[1], self.cmdp.A
@@ -78,7 +78,7 @@ class Table(FiniteSampler):
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
         """Run n iterations of Algorithm 1 with its own SGD in one compiled call; return None for any other method.
 
-        It uses the same streams, walks and updates as `CNPGPD.step`; tests compare the two.
+        The call uses the same streams, walks and updates as `CNPGPD.step`; tests compare the two.
         """
         if type(method) not in (CNPGPD, NPGPD) or not isinstance(
             method.direction, SGD
@@ -98,7 +98,7 @@ class Table(FiniteSampler):
 
 
 def add_signal(tables: Tables, extra: Array | None) -> Tables:
-    """Return the tables with one more signal [S, A] after the others."""
+    """Return the tables of a model with one more signal `extra` [S, A] after the others; unchanged if it is None."""
     return tables if extra is None else tables._replace(h=np.column_stack([tables.h, extra.ravel()]))
 
 

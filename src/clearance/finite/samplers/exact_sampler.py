@@ -25,7 +25,10 @@ class Exact(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Return draws over all S·A pairs, J [1+I], the memory, and 0 environment steps; `key` and `N` are not used."""
+        """Return draws over all S·A pairs, J [1+I], the memory, and 0 environment steps; `key` and `N` are not used.
+
+        With `extra` [S, A], the draws also have advantages of this signal.
+        """
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
         s, a = np.divmod(np.arange(S * A), A)
@@ -34,7 +37,7 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """Return the model with one more signal [S, A] after the others, as a constraint that is never enforced."""
+    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced."""
     if extra is None:
         return cmdp
     h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)

@@ -157,7 +157,7 @@ class MixtureEpisodes:
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
-        """The mask [S·A] of pairs whose signals lie within the declared bounds."""
+        """The mask [S·A] of pairs whose signals all lie within the declared bounds."""
         low, high = self.signal_bounds
         h = self.cmdp.h.reshape(len(low), -1)
         return np.all((h >= low[:, None]) & (h <= high[:, None]), axis=0)
@@ -174,7 +174,7 @@ class MixtureEpisodes:
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
         """Draw episodes begin .. begin + n − 1 of the stream `key`;
-        return X, the component of each episode, and the steps.
+        return X [n, 1+I], the component of each episode [n], and the number of environment steps.
         """
         model, pols, choice = self._compiled
         X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)

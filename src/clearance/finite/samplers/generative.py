@@ -36,7 +36,7 @@ class Generative(FiniteSampler):
         return np.zeros((0, 3))
 
     def collect(self, key: np.uint64, memory: Array, N: int) -> tuple[Array, int]:
-        """Draw N samples of every pair; return them appended to `memory`, and the number of steps."""
+        """Draw N next states of every pair; return their counts appended to `memory`, and the number of samples."""
         if self.exact:
             return memory, 0
         pairs, found = np.flatnonzero(self.cmdp.available), [memory]
@@ -48,7 +48,7 @@ class Generative(FiniteSampler):
         return np.concatenate(found), N * len(pairs)
 
     def model(self, memory: Array) -> CMDP:
-        """Return the empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a), dense if the model is."""
+        """Return the empirical model P̂(s'|s, a) = n(s, a, s')/n(s, a) from the counts n in `memory`."""
         if self.exact:
             return self.cmdp
         kept = self.__dict__.get("_model")  # planning asks for the same model again and again
@@ -70,8 +70,9 @@ class Generative(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Array, int]:
-        """Draw N more samples of every pair, and return the exact draws of the empirical model (certainty
-        equivalence).
+        """Draw N more samples of every pair; return exact draws and J of the empirical model, the memory and the steps.
+
+        With `extra` [S, A], the draws also have advantages of this signal.
         """
         memory, steps = self.collect(key, memory, N)
         draws, J, _, _ = Exact(self.model(memory), self.policy).batch(key, None, theta, N, extra)

@@ -27,7 +27,7 @@ from clearance.learning.draws import Draws
 
 
 class Weights(NamedTuple):
-    """The state of the critic: W [1+I, m·D], recent visits of each state [S], and starts [S]."""
+    """The state of the critic: weights W [1+I, m·D] of one network per signal, recent visits [S], and starts [S]."""
 
     W: Array
     visits: Array
@@ -85,7 +85,7 @@ class NetworkCritic(FiniteSampler):
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
 
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
-        """Return the networks W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A]."""
+        """Return W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A]; `weight` is [S·A]."""
         net = self.net
         rows = np.flatnonzero(weight)
         x, y, weight = net.x[rows], y[:, rows], weight[rows]

@@ -64,7 +64,10 @@ class Critic(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Tables, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Tables, int]:
-        """Run N walks; return every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the new critic, and the steps."""
+        """Run N walks; return every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the new critic, and the steps.
+
+        With `extra` [S, A], the critic also learns this signal.
+        """
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)
@@ -82,13 +85,13 @@ class Critic(FiniteSampler):
 
 
 def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
-    """Return a copy of the tables Q, with one more column if there is an extra signal."""
+    """Return a copy of the table Q [S·A, ·] with one column per signal of the model, and one for `extra` if given."""
     H = 1 + cmdp.I + (extra is not None)
     return np.column_stack([Q, np.zeros((len(Q), H - Q.shape[1]))]) if Q.shape[1] < H else Q[:, :H].copy()
 
 
 def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
-    """Return every pair as a draw with weight d̂(s) π(a|s) and the advantage Q − V from the tables.
+    """Return every pair as a draw with weight d̂(s) π(a|s), where d̂ are the shares of `visits`, and advantage Q − V.
 
     The scores of a tabular softmax are a linear operator, since a matrix would have (S·A)² entries.
     """

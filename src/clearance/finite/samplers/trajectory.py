@@ -38,7 +38,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory(FiniteSampler):
-    """The sampler of `PDNAC`; the step size β (`beta`) and the exploration ε (`explore`) are constant during a run."""
+    """The sampler of `PDNAC`; the critic's step size β (`beta`) and the exploration ε (`explore`) stay constant."""
 
     cmdp: CMDP
     policy: Policy
@@ -61,7 +61,10 @@ class Trajectory(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Path, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Path, int]:
-        """Take N more steps; return every pair as a draw, Ĵ [1+I], the new state of the sampler, and N."""
+        """Take N more steps; return every pair as a draw, Ĵ [1+I], the new state of the sampler, and N.
+
+        With `extra` [S, A], the critic also learns this signal.
+        """
         cmdp = self.cmdp
         pi = np.ascontiguousarray(self.policy.pi(theta))
         uniform = cmdp.available / cmdp.available.sum(1, keepdims=True)

@@ -32,7 +32,7 @@ class TransitionCounts(NamedTuple):
         return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
 
     def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
-        """Add counts made elsewhere; do nothing if they are empty."""
+        """Add counts of transitions and starts that were made elsewhere; do nothing if they are empty."""
         if len(hits):
             np.add(self.hits, hits, out=self.hits)
             np.add(self.starts, starts, out=self.starts)

@@ -52,13 +52,13 @@ def first_state(theta: Array, I: int, memory: Any = None) -> State:
 
 
 def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
-    """Return the direction without SGD: the closed form for tabular policies, else least squares."""
+    """Return the object that computes ω without SGD: the closed form for tabular policies, else least squares."""
     return Tabular() if sampler.policy.tabular else LeastSquares()
 
 
 def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positives: tuple[str, ...] = ()) -> None:
-    """Raise InputError if a setting that every method has is invalid,
-    or one of `positives` is not a positive number.
+    """Raise InputError if a setting that every method has is invalid, if one of `counts` is not a whole number ≥ 1,
+    or if one of `positives` is not a positive number.
     """
     for name in counts:
         check_count(name, getattr(method, name))

@@ -106,31 +106,31 @@ class NaturalSteps:
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
-        """Return κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²."""
+        """Return the margin of iteration k: κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², with the first margin κ_1."""
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
-        """Return κ_k, or more if episodes vary more than κ was planned for; at most three times κ."""
+        """Return κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum, the latter at most 3κ."""
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
-        """Return how far the noise has been reduced after iteration k, as a share from 0 to 1.
+        """Return how far the noise has been reduced after iteration k, from 0 to 1; `quiet` is the value before.
 
-        The noise is reduced in the middle of the run, and only while the limits are kept: with less noise a step
-        that is bounded in KL is shorter, and a policy that is far from its limits would no longer come to keep
-        them.
+        The noise is reduced in the middle of the run, and only in iterations that keep the limits (`kept`): with less
+        noise a step that is bounded in KL is shorter, and a policy that breaks its limits might never meet them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after a step up the advantages A [N], bounded by `kl` (by default that of iteration k), and ‖ω‖.
+        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (None: by `kl_at`).
 
-        A learned σ is at most std · std_last^quiet, so that at the end the margin is used for the task and not for
-        the noise. It is at least std · std_least: without noise, a cost of 0 or 1 per step has no gradient.
+        A learned σ, which starts at std, is at most std · std_last^quiet, so that at the end the margin is used for the
+        task and not for the noise. It is at least std · std_least: without noise, a cost of 0 or 1 per step has no
+        gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)

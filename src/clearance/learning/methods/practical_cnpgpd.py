@@ -9,6 +9,9 @@ iterations. Otherwise a rare reward could be given up before it is found. Certif
 looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for long. κ shrinks
 from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
 
+With fewer than 100 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
+batches there are.
+
 Units: advantages are measured by their root mean square u, distances from a limit by theirs, v. Steps of λ are
 η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any scale. For the ranges
 that were tried, see docs/research/simulator_log.md.
@@ -34,6 +37,7 @@ from clearance.learning.state import Info, State
 
 SEARCH_KL = 0.1  # bound on the mean KL of one step of the search for the safest policy
 SMOOTH = 0.15  # weight of a new batch in the running slack
+PACED = 100  # iterations for which η₂ is meant, at least
 LATEST = 0.15  # share of the iterations within which a run may turn back
 KEPT = "first", "safe"  # the policies that a course holds
 
@@ -64,7 +68,7 @@ class Course(NamedTuple):
 class PracticalCNPGPD(NaturalSteps):
     """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem")
+    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
     relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
@@ -81,9 +85,14 @@ class PracticalCNPGPD(NaturalSteps):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
 
+    @property
+    def eta2_paced(self) -> float:
+        """η₂ of an iteration: what is given, or more where there are few of them."""
+        return self.eta2 * max(1.0, PACED / self._K)
+
     def relaxed_at(self, k: int) -> float:
-        """Return the share of the first shortfall by which the limits are relaxed in iteration k;
-        it falls linearly to 0.
+        """Return by which share of the first policy's shortfall the limits are relaxed in iteration k;
+        the share falls linearly to 0.
         """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
@@ -115,17 +124,17 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖."""
+        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖; `slack` [I] is Ĵ_g − b of this batch."""
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
-        lam = np.minimum(dual.step(state.lam, slack, self.eta2 * scale, kappa, np.inf), most)
+        lam = np.minimum(dual.step(state.lam, slack, self.eta2_paced * scale, kappa, np.inf), most)
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
-        """Return the memory updated by this batch:
-        the first shortfall, the running slack, and the safest policy so far.
+        """Return the method's memory after a batch with slack Ĵ_g − b [I]: the first shortfall, the running slack,
+        the safest policy so far, the noise, and the number of safe batches in a row.
         """
         course: Course = state.method_memory
         if state.k == 0:
@@ -144,21 +153,21 @@ class PracticalCNPGPD(NaturalSteps):
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
-        """Return whether the search is over: the first batch, or two in a row, kept the margin,
-        or its iterations are used up.
+        """Return whether the search for a safe policy is over in iteration k: the first batch was safe, or two in a row
+        were, or its share of the iterations is used up.
         """
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """Return θ after a step up the limits whose slack is too small, each in its own units, and ‖ω‖."""
+        """Return θ after a natural step up the J_gi whose slack is too small, each in its own units, and ‖ω‖."""
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the memory after the search; if the search found no safe policy, the limits are not relaxed."""
+        """Return the memory with the search marked as over; if it found no safe policy, the limits are not relaxed."""
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)
@@ -167,8 +176,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the first policy after a search that found a safe one,
-        or the safe policy if a late run still breaks limits.
+        """Return the θ with which the run continues, and the memory.
+
+        It is the first policy after a search that found a safe one, the safest policy so far if a late run still
+        breaks limits, and otherwise the given θ.
         """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
@@ -179,11 +190,11 @@ class PracticalCNPGPD(NaturalSteps):
 
 
 def units(memory: Sizes) -> Array:
-    """Return u_r/u_gi [I], the λ at which reward and constraint have the same weight."""
+    """Return u_r/u_gi [I], the λ at which reward and constraint weigh the same; u is the size of the advantages."""
     size = np.asarray(memory.size, float)
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
 def pace(memory: Sizes) -> Array:
-    """Return the change of λ_i per unit of slack in J_gi at η₂ = 1: u_r/(u_gi v_i) [I]."""
+    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I] (units: see the module's head)."""
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

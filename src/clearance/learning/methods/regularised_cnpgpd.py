@@ -102,20 +102,21 @@ class RegularisedCNPGPD:
         return 100 if self.N is None else self.N
 
     def tau_at(self, k: Any) -> Any:
-        """Return τ_k, which falls geometrically from τ[0] to τ[1] over the first 70 % of the iterations."""
+        """Return the entropy's weight τ_k, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
         first, last = self.tau
         return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
 
     def kappa_at(self, k: Any) -> Array:
-        """Return κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊²,
-        so that late iterates trace the trade-off down to κ for the selection.
+        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ.
+
+        So the iterates have many different margins, among which the final selection chooses.
         """
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + np.multiply.outer(np.maximum(1 - k / (SHRUNK * self._K), 0.0) ** 2, first - kappa)
 
     def dual_step(self, limits: Limits, k: Any) -> Array:
-        """Return η₂ of iteration k in the units of λ_i and J_gi, [I]; [K, I] for many k."""
+        """Return the step size η₂ [I] of λ in iteration k, in the units of λ_i and J_gi; [K, I] for an array of k."""
         r, g = limits.signal_ranges
         return np.multiply.outer(self.eta2 * np.minimum(self.tau_at(k), SHARP), (1 - limits.gamma) * r / g**2)
 
@@ -138,5 +139,5 @@ class RegularisedCNPGPD:
 
 
 def pull_to_uniform(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
-    """Return (1−ν) θ + ν (1−γ) ω/τ, the new θ."""
+    """Return the new parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull to the uniform policy."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ AnyMixture = NetworkMixture | RuleMixture
 CANDIDATES = 10  # late iterates to choose from
 LATE = 0.6  # they are among the last 40 %
 WARM = 0.2  # share of the iterations over which the normaliser moves
+SLACKS = 0.0, 1.0, 1.5  # margins in units of κ with which further candidates are found
 SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 
 
@@ -53,14 +54,18 @@ class LateIterates:
         return self.source(mixture)
 
 
-def gather_candidates(sampler: Any, run: Run, b: Array, extra: Array | None) -> tuple[NetworkMixture, dict[str, int]]:
+def gather_candidates(
+    sampler: Any, run: Run, b: Array, kappa: Array, extra: Array | None
+) -> tuple[NetworkMixture, dict[str, int]]:
     """Return the candidates of a run, and {name: index} of those that are not iterates.
 
+    kappa  the slack [I] that a test is expected to need
     extra  θ [n, d] of the policies that the run began from, as further candidates
     """
     K = len(run.trace)
     index = np.union1d(
-        spread_evenly(K, CANDIDATES, first=max(LATE, WARM)), promising(run.trace.J_hat, int(WARM * K), b)
+        spread_evenly(K, CANDIDATES, first=max(LATE, WARM)),
+        promising(run.trace.J_hat, int(WARM * K), b, [x * kappa for x in SLACKS]),
     )
     theta, named = run.trace.theta[run.trace.rows_of(index)], dict[str, int]()
     for name, found in (_safest(run) | (sampler.policy.constants() if len(b) else {})).items():
@@ -76,15 +81,17 @@ def _safest(run: Run) -> dict[str, Array]:
     return {"the safest policy found": course.safe} if isinstance(course, Course) else {}
 
 
-def promising(J_hat: Array, first: int, b: Array) -> NDArray[np.int64]:
-    """Return the numbers of at most I + 1 iterates from number `first` on.
+def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
+    """Return the numbers of iterates from number `first` on, at most I + 1 for each margin.
 
-    They form the best mixture if Ĵ [K, 1+I] is replaced by its running means, which reduce its noise.
+    They form the best mixture that keeps the limits by that margin, or the safest one if none does, if Ĵ [K, 1+I] is
+    replaced by its running means, which reduce its noise.
     """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):
         return np.zeros(0, np.int64)
     sums = np.cumsum(np.concatenate([np.zeros((1, J_hat.shape[1])), J_hat[first:]]), axis=0)
     J = (sums[width:] - sums[:-width]) / width
-    w = best_weights(J, b)
-    return np.flatnonzero(safest_weights(J, b) if w is None else w) + first + width // 2
+    found = [best_weights(J, b, margin) for margin in margins]
+    used = sum(safest_weights(J, b) if w is None else w for w in found)
+    return np.flatnonzero(used) + first + width // 2

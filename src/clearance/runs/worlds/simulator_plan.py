@@ -11,7 +11,7 @@ from clearance.certificates.best_mixture import spread_evenly
 from clearance.certificates.candidate_search import LEVELS, least_episodes
 from clearance.certificates.sequential_test import slack_needed, slack_per_sd
 from clearance.core.arrays import Array
-from clearance.core.errors import InputError
+from clearance.core.errors import InputError, SmallBudgetError
 from clearance.core.statement import Statement
 from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.runs.worlds.simulator_candidates import CANDIDATES, LATE, WARM
@@ -30,7 +30,7 @@ def check_budget(statement: Statement, method: Any, budget: float) -> None:
     least = least_episodes(candidates) * episode_steps(statement)
     if (1 - LEARNING[0]) * budget < least:
         why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
-        raise InputError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING[0]):.0f} or more")
+        raise SmallBudgetError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING[0]):.0f} or more")
 
 
 def check_limits(s: Statement) -> None:

@@ -187,7 +187,10 @@ class SimulatorWorld(World):
         return (BUDGET if task.budget is None else task.budget) - spent
 
     def _late(self, settled: Settled, run: Run) -> tuple[NetworkMixture, dict[str, int]]:
-        return gather_candidates(settled.sampler, run, self.statement.b, settled.extra)
+        method, memory = settled.method, run.state.sampler_memory
+        known = isinstance(method, NaturalSteps)
+        kappa = method.margin(method.K or 0, memory) if known else np.zeros(self.statement.I)
+        return gather_candidates(settled.sampler, run, self.statement.b, kappa, settled.extra)
 
     def _candidates(
         self, problem: Simulator, late: NetworkMixture, named: dict[str, int], rule: Any = None

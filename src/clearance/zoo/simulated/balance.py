@@ -111,8 +111,9 @@ def _links(state: Any, torque: Any) -> Any:
 
 
 def _swing(state: Any, torque: Any) -> Any:
-    """Return the derivatives of two links of 1 kg and 1 m, centres at .5 m, inertia 1,
-    g = 9.8 (Sutton and Barto, "book" form).
+    """Return the time derivatives of the state (two angles, two speeds) of two links under a torque.
+
+    Each link has 1 kg, 1 m, its centre at .5 m and inertia 1; g = 9.8 (Sutton and Barto, "book" form).
     """
     a, b, v, w = state
     cos, sin = jnp.cos(b), jnp.sin(b)

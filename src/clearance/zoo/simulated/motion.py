@@ -118,8 +118,9 @@ def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> En
 
 
 def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
-    """Return u = −Kx + c + ξ for a Gaussian policy without hidden layers and with a scale that does not depend on
-    the state.
+    """Return a Gaussian policy network as the linear policy u = −Kx + c + ξ with normal noise ξ.
+
+    The network must have no hidden layers, and a scale that does not depend on the state.
     """
     if policy.design.hidden or policy.design.scale == "state":
         raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")

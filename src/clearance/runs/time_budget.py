@@ -1,0 +1,41 @@
+"""A budget of time as one of environment steps: short runs of the same kind are timed before the run.
+
+What follows is a run with that many steps, so that its certificate means the same, and a resumed run repeats it: the
+clock decides nothing after this. A machine that gets busier later makes the run longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from clearance.core.errors import InputError, SmallBudgetError
+
+FIRST, FACTOR = 2e4, 4  # steps of the first short run, and how many times more each further one has
+SHARE = 0.05  # of the time that is left: a short run that took more of it tells how fast the machine is
+CAREFUL = 0.9  # share of the time that is planned with: other shapes are compiled again
+
+
+def steps_within(
+    seconds: float, attempt: Callable[[float], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the environment steps that a run may take to end within so many seconds from now.
+
+    attempt  makes a whole run with a budget of steps; raises `SmallBudgetError` where no run is possible with so few
+    """
+    began, steps, done = clock(), FIRST, 0.0
+    while True:
+        started = clock()
+        try:
+            attempt(steps)
+            done = steps
+        except SmallBudgetError as e:
+            if steps > 1e12:  # more than any machine does in time
+                raise InputError(f"budget of {seconds:g} s is too short: {e}") from None
+        took, left = clock() - started, seconds - (clock() - began)
+        if left <= 0:
+            least = f"a run of {steps:.3g} steps alone takes {took:.3g} s here"
+            raise InputError(f"budget of {seconds:g} s is too short: {least}; give more, or a number of steps")
+        if done and took > SHARE * left:
+            return max(float(int(CAREFUL * left * done / took)), 1.0)
+        steps *= FACTOR
