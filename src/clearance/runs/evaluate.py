@@ -190,8 +190,8 @@ def runnable(simulator: Any, policy: Any) -> Any:
     from clearance.deploy.running_policy import NetworkRunner
     from clearance.runs import run_reader
     from clearance.runs.solution import Solution
+    from clearance.runs.worlds.simulator_certify import check_fits
     from clearance.runs.worlds.simulator_start import as_mixture
-    from clearance.runs.worlds.simulator_world import check_fits
     from clearance.simulator.policies.rule_mixture import load_mixture
 
     if isinstance(policy, str | Path):

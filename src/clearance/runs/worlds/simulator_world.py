@@ -10,14 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from clearance.certificates.assumptions import CONSTANT, FRESH_RESETS, RULE, STEADY, assume
+from clearance.certificates.assumptions import CONSTANT
 from clearance.certificates.best_mixture import safest_weights
 from clearance.certificates.certificate import Certificate, EvidenceKind, build_certificate, verdict_of
-from clearance.certificates.episode_source import Episodes
 from clearance.certificates.ledger import run_test, share_of
 from clearance.certificates.statistical_certificate import certificate_from
 from clearance.certificates.steady_episodes import SteadyEpisodes
-from clearance.certificates.verdict_words import MEANING, policy_words, scope_words
+from clearance.certificates.verdict_words import MEANING
 from clearance.cluster.executor import Executor
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest, save_json
@@ -35,6 +34,15 @@ from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
 from clearance.learning.state import State
 from clearance.runs import plain_data
 from clearance.runs.worlds.simulator_candidates import WARM, AnyMixture, LateIterates, gather_candidates
+from clearance.runs.worlds.simulator_certify import (
+    check_fits,
+    check_memory,
+    compare_early_and_late,
+    exact_values,
+    explain_values,
+    simulator_scope,
+    without_unknown_bounds,
+)
 from clearance.runs.worlds.simulator_plan import (
     check_budget,
     check_limits,
@@ -59,16 +67,14 @@ from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.jax_envs.jax_environment import Environment
 from clearance.simulator.policies.network_mixture import NetworkMixture
 from clearance.simulator.policies.network_policy import Design, NetworkPolicy
-from clearance.simulator.policies.rule_mixture import RuleMixture, describe_rule
+from clearance.simulator.policies.rule_mixture import RuleMixture
 from clearance.simulator.remote_lanes import Fleet
 from clearance.simulator.samplers.actor_critic import Practical
 from clearance.simulator.samplers.gymnasium_algorithm2 import ResetFree
 from clearance.simulator.samplers.jax_algorithm2 import Algorithm2, Unbiased
 from clearance.simulator.samplers.rule_episodes import (
     OwnRuleEpisodes,
-    RuleMixtureEpisodes,
     any_episodes,
-    describe_lanes,
     network_episodes,
     sees_what_networks_see,
 )
@@ -76,7 +82,7 @@ from clearance.simulator.samplers.simulator_episodes import (
     NetworkEpisodes,
     signal_bounds,
 )
-from clearance.simulator.samplers.tail_quantiles import cost_range, fit_nu
+from clearance.simulator.samplers.tail_quantiles import fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
@@ -196,7 +202,9 @@ class SimulatorWorld(World):
         self, problem: Simulator, late: NetworkMixture, named: dict[str, int], rule: Any = None
     ) -> LateIterates:
         named = named if rule is None else named | {"the rule": late.M}
-        return LateIterates(late, lambda mixture: _compared(problem, any_episodes(problem, mixture)), named, rule)
+        return LateIterates(
+            late, lambda mixture: compare_early_and_late(problem, any_episodes(problem, mixture)), named, rule
+        )
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
         """Return the late iterates whose exact values are finite, with these values.
@@ -204,7 +212,7 @@ class SimulatorWorld(World):
         If there are none, return all late iterates, and no values.
         """
         late, _ = self._late(settled, run)
-        J, lower, upper = _exact_values(self.problem, late)
+        J, lower, upper = exact_values(self.problem, late)
         stable = np.isfinite([J, lower, upper]).all((0, 2))
         if not stable.any():
             return self._candidates(self.problem, late, {}), ExactValues(J[:0], 0.0, np.abs(self.statement.b))
@@ -234,7 +242,7 @@ class SimulatorWorld(World):
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
         """Return the exact certificate: CERTIFIED if the proven lower bounds of the values meet every limit."""
         used, s = policy.weights > 0, self.statement
-        w, (parts, low, high) = policy.weights[used], (x[used] for x in _exact_values(self.problem, policy))
+        w, (parts, low, high) = policy.weights[used], (x[used] for x in exact_values(self.problem, policy))
         lower = np.array([average_down(w, x) for x in low.T])
         upper = np.array([average_up(w, x) for x in high.T])
         J = np.clip(w @ parts / w.sum(), lower, upper)
@@ -247,7 +255,7 @@ class SimulatorWorld(World):
             evidence="exact",
             parts=list(parts),
             components=policy.M,
-            message=f"{MEANING[verdict]}: {_explain(J)}",
+            message=f"{MEANING[verdict]}: {explain_values(J)}",
             scope=self.scope(policy, f"the model of {s.name} in real arithmetic, for the policy's numbers as stored"),
             lam=lam if np.isfinite(J).all() else None,
             **self.limits(),
@@ -292,7 +300,7 @@ class SimulatorWorld(World):
 
         b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
         problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
-        drawn = _compared(problem, episodes(problem))
+        drawn = compare_early_and_late(problem, episodes(problem))
         checked = tried + (0 if mixture is None else self.problem.lane_check.steps)
         seen, spent, note = run_test(drawn, b, delta, fold(key_of(seed), FRESH), budget - tried, identity, ledger)
         constant = isinstance(drawn, SteadyEpisodes) and drawn.constant
@@ -321,47 +329,10 @@ class SimulatorWorld(World):
         return digest(["simulator", self.describe().identity, own], arrays)
 
     def scope(self, policy: AnyMixture | None, subject: str | None = None) -> str:
-        s, how = self.statement, "a rule, called as given"
-        if isinstance(policy, RuleMixture):
-            how = f"{policy_words(policy.M, 'one policy')}: {describe_rule(policy)}"
-        elif policy is not None:
-            how = f"{policy_words(policy.M, 'one network')}; its actions are sampled"
-        subject = subject or f"the simulator {s.name} as it was run, from its own resets"
-        words = scope_words(f"{subject}; nothing is added after termination", s.full_criterion, how, self._tails())
-        return words + assume(*self.assumptions(policy))
-
-    def assumptions(self, policy: AnyMixture | None) -> list[str]:
-        """Return what a verdict assumes about the simulator and a rule, one phrase each.
-
-        Network policies in JAX environments need no assumption.
-        """
-        near: Any = getattr(self.problem, "near", self.problem)
-        rule = [] if isinstance(policy, NetworkMixture) else [RULE]
-        if isinstance(near, Environment):
-            return rule
-        many = policy is not None and (self.problem.n > 1 or near is not self.problem)
-        return [FRESH_RESETS, STEADY, *([describe_lanes(self.problem)] if many else []), *rule]
-
-    def _tails(self) -> list[str]:
-        """Return phrases that explain the limits on single episodes (P(…), CVaR), for the scope of the certificate."""
-        s, slip = self.statement, f"a share of {self.problem.slip:g}"
-        rounding = [f"sums that exceed by less than {slip} count as equal"] if any(s.tails) else []
-        nu = ["CVaR is bounded from above, by excess over a level that is fixed before the test"] * any(s.one_sided)
-        return [*s.tail_words, *rounding, *nu]
+        return simulator_scope(self.problem, policy, subject)
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """Remove bounds that cannot be known: of a reward without declared bounds, and lower bounds of CVaR."""
-        s = self.statement
-        for i in np.flatnonzero(s.one_sided).tolist():
-            least = -cost_range(self.problem, i)[0]
-            certificate = replace(certificate, J_upper=_replaced(certificate.J_upper, 1 + i, least))
-            if certificate.interval is not None:
-                low, high = certificate.interval
-                certificate = replace(certificate, interval=(low, _replaced(high, 1 + i, least)))
-        if s.bounds is not None and np.all(np.isfinite([x[0] for x in s.bounds])):
-            return certificate
-        lower, upper = [-np.inf, *certificate.J_lower[1:]], [np.inf, *certificate.J_upper[1:]]
-        return replace(certificate, J_lower=lower, J_upper=upper, interval=None)
+        return without_unknown_bounds(self.problem, certificate)
 
     def last_policy(self, settled: Settled, state: State) -> NetworkMixture:
         sampler: Any = settled.sampler
@@ -395,65 +366,3 @@ class SimulatorWorld(World):
     def repeats(self) -> tuple[bool | None, str]:
         same, where = repeats(self.problem)
         return same, f"{self.statement.name} is not deterministic given its seed ({where})"
-
-
-# ---------------------------------------------------------------------------------------------------- what it rests on
-
-
-def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """Raise InputError unless the simulator shows policies the same costs so far as this policy was made for.
-
-    Otherwise the certified policy would see other inputs than the saved one.
-    """
-    if policy.memory != simulator.memory:
-        kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
-        told = f"policy sees {kinds[0]}, {simulator.statement.name} shows {kinds[1]}"
-        raise InputError(f"{told}: give problem.remembering(policy.memory), or a policy for this problem")
-
-
-def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
-    """Return the mixture unchanged; raise InputError if it does not fit the simulator's observations and actions."""
-    if not isinstance(mixture, NetworkMixture):
-        where = "run in this process: leave out a fleet or an executor"
-        rule = f" (rules `observation -> action` are {where})" if callable(mixture) else ""
-        raise InputError(f"policy must be a NetworkMixture, got {type(mixture).__name__}{rule}")
-    policy, actions = mixture.policy, describe_space(simulator.action)
-    check_memory(simulator, policy)
-    if policy.obs_shape != tuple(simulator.obs_shape) or describe_space(policy.space) != actions:
-        raise InputError(
-            f"policy is for observations {policy.obs_shape} and actions {describe_space(policy.space)}, "
-            f"{simulator.statement.name} has {tuple(simulator.obs_shape)} and {actions}"
-        )
-    return mixture
-
-
-def _compared(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """Return the source of episodes with a check that its early and late episodes agree.
-
-    Network policies on JAX environments need no check, and their source is returned unchanged.
-    """
-    pure = isinstance(getattr(simulator, "near", simulator), Environment)
-    if pure and not isinstance(source, OwnRuleEpisodes | RuleMixtureEpisodes):
-        return source
-    return SteadyEpisodes(source, simulator.statement.name, ("the reward", *simulator.statement.names))
-
-
-def _exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
-    """Return the exact J of every mixture component with lower and upper bounds, each [M, 1+I]."""
-    assert simulator.exact is not None
-    found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
-    J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
-    return J, lower, upper
-
-
-def _explain(J: Array) -> str:
-    """Return how the exact values J [1+I] were found, or why there are none, in words."""
-    if np.isnan(J).any():
-        return "the policy's numbers are not finite in float32, so it has no values"
-    if np.isinf(J).any():
-        return "an expected sum is infinite, since the policy does not stabilise the system"
-    return "values computed from the model in rational arithmetic, rounded outward"
-
-
-def _replaced(values: list[float], i: int, value: float) -> list[float]:
-    return [*values[:i], value, *values[i + 1 :]]
