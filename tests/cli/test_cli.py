@@ -98,7 +98,7 @@ def test_solve(cli: Cli) -> None:
 
 
 def test_solve_too_short_to_be_certified(cli: Cli) -> None:
-    status, said = cli.json("solve bai2023 --evidence samples --budget 1000")
+    status, said = cli.json("solve bai2023 --evidence samples --budget 300")
     assert status == 4 and (said["status"], said["verdict"]) == ("done", "UNDECIDED")
 
 
@@ -224,7 +224,7 @@ def test_factory_from_the_current_directory(cli: Cli, monkeypatch: pytest.Monkey
     ("argv", "status", "says"),
     [
         ("solve two-state --K 300 --kappa 0.2", 0, "CERTIFIED"),
-        ("solve bai2023 --evidence samples --budget 1000", 4, "UNDECIDED"),
+        ("solve bai2023 --evidence samples --budget 300", 4, "UNDECIDED"),
         ("check infeasible.npz", 3, "INFEASIBLE"),
         ("optimum frozen-lake", 0, "holes"),
         ("plan two-state --epsilon 0.1", 0, "Theorem 1"),

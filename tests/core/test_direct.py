@@ -53,7 +53,7 @@ def grid(n: int, m: int, I: int = 2, gamma: float = 0.95, seed: int = 0, hubs: i
 def test_agrees_with_scipy(seed: int, n: int, m: int, gamma: float, hubs: int) -> None:
     """Both systems of policies that change a few states at a time; absorbing cells, γ near 1, restarts."""
     cmdp = grid(n, m, gamma=gamma, seed=seed, hubs=min(hubs, n * m))
-    places = Elimination.of(cmdp.P, 5, gamma)
+    places = Elimination.of(cmdp.P, 5, 1 - 1e-9)  # with a small γ iterations may be cheaper, and there is none
     assert places is not None, "a grid has small separators, and a common restart does not hide them"
     rng, S, factor = np.random.default_rng(seed), cmdp.S, Factor(places, gamma)
     act = np.zeros(S, np.int64)

@@ -306,7 +306,7 @@ def test_names_are_kept_in_files_and_no_digest_changes(tmp_path: Path) -> None:
     named = machine()
     named.save(tmp_path / "m.npz")
     assert cl.CMDP.load(tmp_path / "m.npz").states == named.states
-    bare = cl.zoo.two_state()
+    bare = cl.zoo.garnet(3, 2, 2)
     bare.save(tmp_path / "b.npz")
     assert not {"states", "actions"} & set(np.load(tmp_path / "b.npz").files) & {"states", "actions"}
     assert not {"states", "actions", "costs"} & named.arrays().keys()  # what the digest is made of

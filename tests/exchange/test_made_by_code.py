@@ -227,7 +227,7 @@ def test_the_table_of_an_environment_by_object_and_by_id() -> None:
         "limits": {"holes": 0.1},
     }
     for env in (lake, "FrozenLake-v1"):
-        assert_same(cl.from_toy_text(env, **how), cl.zoo.frozen_lake(), tolerance=1e-12)
+        assert_same(cl.from_toy_text(env, **how), cl.zoo.frozen_lake(), tolerance=1e-12, named=False)
     for wrong, words in (("NoSuchLake-v9", "env 'NoSuchLake-v9'"), (SimpleNamespace(), "no transition table")):
         with pytest.raises(cl.InputError, match=words):
             cl.from_toy_text(wrong, gamma=0.9)

@@ -103,7 +103,7 @@ def test_a_decision_needs_the_first_part_only(tmp_path: Path) -> None:
     assert f"lowering this limit by one unit costs at least {best.lam[0]:.4g} reward; raising it gains" in first
     free = cl.optimum(cl.zoo.inventory().replace(limit=1e6)).J_r
     assert f"Without this limit the best reward would be {number(free)}" in first and "The strictest limit" in first
-    assert "state 2 (action 0 with 0.5" in first and "J_g" not in first and "J_gi" not in first
+    assert "stock 2 (order-0 with 0.5" in first and "J_g" not in first and "J_gi" not in first
 
 
 def test_the_certificate_is_shown_with_its_numbers(run: Path) -> None:

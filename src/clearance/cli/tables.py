@@ -106,7 +106,7 @@ def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", na
         [*prices_in_words(result), *rest],
         result.get("policy_words", ()),
         _policy(result["policy"]) if "policy" in result else (),
-        [f"Written: {result['out']}"] if result.get("out") else (),
+        [f"Written: {result['out']}"] if result.get("out") and "Written: " not in first else (),
     )
 
 

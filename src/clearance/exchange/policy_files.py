@@ -88,7 +88,7 @@ def actions_at(
     >>> import clearance as cl
     >>> model = cl.zoo.two_state()
     >>> cl.actions_at(model, [0, 1], 1)
-    {1: 1.0}
+    {'safe': 1.0}
     """
     mixture = read_policy(policy, model)
     if component is None and mixture.M > 1:
