@@ -20,6 +20,7 @@ from runs import LISTENING, bits
 
 import clearance as cl
 from clearance.cli import interrupts
+from clearance.cli import main as clearance_main
 from clearance.runs import progress
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP"]
@@ -270,3 +271,14 @@ def test_random_instants_of_the_start(name: str, tmp_path: Path) -> None:
             _, err = p.communicate(timeout=60)
         signum = getattr(signal, name)
         assert p.returncode in (0, 4, 128 + signum, -signum) and "Traceback" not in err, err
+
+
+def test_an_interrupt_before_the_command_has_begun_is_said(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(argv: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("clearance.cli.command_line.main", interrupted)
+    assert clearance_main(["zoo"]) == 130
+    assert capfd.readouterr().err == "clearance: interrupted\n"

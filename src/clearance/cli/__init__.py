@@ -13,6 +13,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             status = command_line.main(argv)
     except KeyboardInterrupt:  # before the command has begun, or after its end
+        interrupts.say_interrupted()
         status = interrupts.exit_status()
     if argv is None and interrupts.was_interrupted():
         interrupts.leave(status)

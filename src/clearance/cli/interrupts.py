@@ -86,9 +86,15 @@ def end_at_once(signum: int) -> None:
 
     Run folders survive this.
     """
-    os.write(2, b"clearance: interrupted\n")
+    say_interrupted()
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)
+
+
+def say_interrupted() -> None:
+    """Write the one line of an interrupted command, past buffers that the interrupt may have left locked."""
+    with suppress(OSError):
+        os.write(2, b"clearance: interrupted\n")
 
 
 def leave(status: int) -> None:
