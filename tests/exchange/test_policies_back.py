@@ -58,12 +58,26 @@ def test_policies_act_by_the_names_of_states(suffix: str, tmp_path: Path) -> Non
     model, path = machine(), tmp_path / f"best{suffix}"
     cl.save_policy(cl.Mixture.of_actions([0, 1, 1], 3, 2), path, model)
     policy = cl.load_policy(path)
-    assert policy.act("new") == "run" and policy.act("b, c") == "-fix" and policy.act(0) == 0
+    assert policy.act("new") == "run" and policy.act("b, c") == "-fix"
     assert list(policy.act(["new", "=worn"])) == ["run", "-fix"]
     assert policy.actions_at("=worn") == {"-fix": 1.0}
-    for wrong, words in (("neww", "did you mean new"), (3, r"0 \.\. 2")):
+    for wrong, words in (("neww", "did you mean new"), (3, r"0 \.\. 2|give the name")):
         with pytest.raises(cl.InputError, match=words):
             policy.act(wrong)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_numbers_are_never_those_of_another_order(suffix: str, tmp_path: Path) -> None:
+    """The first action of the file is the second one of the model: a number would stand for another action."""
+    model, path = machine(), tmp_path / f"best{suffix}"
+    cl.save_policy(cl.Mixture.of_actions([1, 0, 0], 3, 2), path, model)
+    policy = cl.load_policy(path)
+    assert policy.act("new") == "-fix"
+    with pytest.raises(cl.InputError, match="give the path of its file"):
+        cl.certify(model, policy)
+    for asked in (policy.act, policy.actions_at):
+        with pytest.raises(cl.InputError, match="give the name of a state"):
+            asked(0)
 
 
 def test_a_policy_of_a_horizon_counts_its_steps(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class TablePolicy(RunningPolicy):
     axes = 3
     frames = 5
     step: Any = 0  # steps of the episode so far, where that matters
+    names_only = False  # whether numbers are refused: those of a table of names may differ from the model's
 
     def __init__(
         self,
@@ -52,9 +53,10 @@ class TablePolicy(RunningPolicy):
     ) -> Any:
         """Return an action for the number of a state, or for its name; by name if the actions have names."""
         named = _is_named(obs)
+        self._check_naming(named)
         rows = self._number(obs) if named else obs
         actions = super().act(rows, deterministic, rng, cost_so_far=cost_so_far, t=t)
-        return self._name(actions) if named and self.actions is not None else actions
+        return self._name(actions) if (named or self.names_only) and self.actions is not None else actions
 
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
         """Return the actions of the policy in a state, by name or number, with their probabilities.
@@ -63,6 +65,7 @@ class TablePolicy(RunningPolicy):
         """
         if self.components is None or self.components.ndim:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() first, which draws one of them")
+        self._check_naming(_is_named(state))
         row = self._numbers(np.asarray(self._number(state) if _is_named(state) else state)[None])
         kept, self.step = self.step, t
         try:
@@ -70,6 +73,13 @@ class TablePolicy(RunningPolicy):
         finally:
             self.step = kept
         return {self._name(a) if self.actions else a: float(p[a]) for a in np.flatnonzero(p).tolist()}
+
+    def _check_naming(self, named: bool) -> None:
+        if self.names_only and self.states is not None and not named:
+            raise InputError(
+                "this policy was read from a table of names, which has no numbers: give the name of a state, "
+                "or load the policy from an .npz file"
+            )
 
     def _number(self, names: Any) -> Any:
         if self.states is None:

@@ -23,6 +23,7 @@ from clearance.core.atomic_files import digest
 from clearance.core.errors import InputError
 from clearance.core.random_streams import fold, key_of
 from clearance.core.validation import read_numbers
+from clearance.deploy.running_policy import RunningPolicy
 from clearance.exact.exact_certificate import certify_exactly, scope_of
 from clearance.exact.optimum import Optimum
 from clearance.exact.stand_ins import with_time
@@ -180,6 +181,8 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
     """Return the policy as a mixture; None if it is a rule (a function of the state)."""
     if isinstance(policy, Mixture):
         return policy
+    if isinstance(policy, RunningPolicy):
+        raise InputError("policy was loaded to act: give the path of its file, certify(model, 'policy.csv')")
     if callable(policy):
         return None
     return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
