@@ -1,4 +1,4 @@
-"""Where runs start, in words: for certificates, and for whoever gave no start distribution."""
+"""Where runs start, in words: for certificates, and for models that state no start distribution."""
 
 from __future__ import annotations
 
