@@ -19,10 +19,10 @@ from clearance.core.spaces import Box, Discrete, MultiDiscrete, Space
 
 @dataclass(frozen=True)
 class ChoiceDraws:
-    """Draws for discrete actions: one independent choice among nvec[i] options for each entry i of nvec.
+    """Draws of discrete actions: an action is a vector of independent choices, and choice i has nvec[i] options.
 
     The network output holds the logits of all choices one after another. The latent values are whole numbers, one per
-    choice. With `scalar`, an action is a single number and not a vector.
+    choice. With `scalar`, there is one choice, and an action is a single number instead of a vector.
     """
 
     nvec: tuple[int, ...]
@@ -54,7 +54,7 @@ class ChoiceDraws:
 
 @dataclass(frozen=True, eq=False)
 class NormalDraws:
-    """Draws for continuous actions: one independent normal for each of the m entries of an action.
+    """Draws of continuous actions: each of the m entries of an action has its own independent normal distribution.
 
     The network output is (mean, log σ) [2m]; latent values are [m]. Entries of the action with two finite bounds are
     squashed by tanh; the other entries are clipped to their bounds.

@@ -49,7 +49,10 @@ class Criterion(NamedTuple):
 
 
 def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[str] = ()) -> Criterion:
-    """Return the criterion that the user's arguments describe; `signals` are the names of reward and constraints.
+    """Return the criterion that the user's arguments describe.
+
+    criterion  a name, a list with a name for each signal, a dict by signal, or None
+    signals    the names of the reward and the constraints
 
     >>> read_criterion(None, 0.9, None)
     Criterion(name='discounted', gamma=0.9, horizon=None)
@@ -90,9 +93,10 @@ def check_sampled(criterion: Any) -> None:
 
 
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
-    """Return the name of the criterion that all signals share; None if the user gave none.
+    """Return the name of the criterion that all signals share; None if the user gave no criterion.
 
-    Users give one name, a list with one name for each signal, or a dict by signal. Raise InputError if they differ.
+    `criterion` is one name, a list with one name for each signal, or a dict by signal. Raise InputError if the names
+    differ or are unknown.
     """
     if criterion is None or isinstance(criterion, str):
         given = [criterion]
@@ -128,7 +132,7 @@ def check_horizon(H: Any) -> int | None:
 
 
 def sum_words(c: Criterion) -> str:
-    """Return a phrase that says which sum of a cost or utility the criterion limits."""
+    """Return the limited quantity in words, such as "long-run mean of each cost or utility per step"."""
     discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:g})"
     return {
         "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:g}, infinite horizon)",

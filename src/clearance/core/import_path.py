@@ -16,7 +16,10 @@ from typing import NamedTuple
 
 
 class ImportRule(NamedTuple):
-    """The folders that are searched first for the user's modules; `here` says whether the current folder is too."""
+    """The folders that are searched first for the user's modules.
+
+    `here` says whether the current folder is searched as well.
+    """
 
     folders: tuple[str, ...] = ()
     here: bool = True
@@ -36,7 +39,9 @@ def import_rule() -> ImportRule:
 
 
 def rule_of(words: Sequence[str]) -> ImportRule:
-    """Return the import rule for a command line: the current folder is searched unless the command opens stored files.
+    """Return the import rule for a command line, given as its words.
+
+    The current folder is searched unless the command opens stored files.
 
     >>> rule_of(["solve", "mine:make", "--out", "run"]).here, rule_of(["solve", "mine:make", "--resume", "run"]).here
     (True, False)

@@ -84,9 +84,10 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkForm:
-    """A network from observations of one shape to the distribution over one action space.
+    """A network that maps observations of one shape to a distribution over one action space.
 
-    memory  the costs so far that the policy sees in addition to the environment's observations; obs_shape includes them
+    design  the layers and the scale σ of the network (an `Architecture`)
+    memory  names and scales of the costs so far, if the policy sees them; obs_shape then counts them as inputs
     """
 
     obs_shape: tuple[int, ...]
@@ -119,7 +120,7 @@ class NetworkForm:
 
     @property
     def weight_count(self) -> int:
-        """The number of weights and biases, known before memory is allocated; `d` also counts a free log σ."""
+        """The number of weights and biases, computed without allocating them. A free log σ is counted in `d` only."""
         kernels = [] if self.front is None else self.front.shapes
         return sum((a + 1) * b for a, b in pairwise(self.layer_sizes)) + sum(math.prod(s) + s[0] for s in kernels)
 
@@ -218,7 +219,7 @@ class NetworkForm:
 
 
 def explain_missing_rule(name: str, share: float) -> str:
-    """Return an error message for a policy file that names a rule whose code was not given.
+    """Return an error message for a policy file that names a rule (a user's Python function) whose code was not given.
 
     `share` is the share of episodes that follow the rule.
     """
@@ -227,15 +228,19 @@ def explain_missing_rule(name: str, share: float) -> str:
 
 
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers each array of a policy file may have at most, given the shape of θ."""
+    """Return the largest allowed number of entries of each array in a policy file, by name.
+
+    It follows from the shape of the array "theta" in `shapes`.
+    """
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}
 
 
 def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:
-    """Return (obs − mean)/√var, clipped at ±`CLIP`; nothing is clipped if count, the number of observations seen, is 0.
+    """Return (obs − mean)/√var, clipped to ±`CLIP`.
 
-    `xp` is the array library: NumPy or JAX.
+    `count` is the number of observations behind mean and var; if it is 0, nothing is clipped. `xp` is the array
+    library: NumPy or JAX.
     """
     most = xp.where(count > 0, np.float32(CLIP), np.float32(np.inf))
     return xp.clip((obs - mean) / xp.sqrt(var), -most, most)

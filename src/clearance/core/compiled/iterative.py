@@ -42,14 +42,14 @@ def _row_dot(indices, data, first, end, x):
 
 @piece
 def _apply(indptr, indices, data, gamma, x, y):
-    """Compute y ← (I − γM) x."""
+    """Compute y ← (I − γM) x for a sparse matrix M in CSR form."""
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
 
 
 @piece
 def _apply_dot(indptr, indices, data, gamma, x, y, z):
-    """Compute y ← (I − γM) x, and return y·z and y·y from the same pass."""
+    """Compute y ← (I − γM) x for a CSR matrix M, and return y·z and y·y from the same pass over the data."""
     yz, yy = 0.0, 0.0
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
@@ -119,9 +119,9 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
-    """Solve (I − γM) x = y by at most `limit` sweeps x ← y + γMx in place (Gauss–Seidel), until changes are ≤ tol.
+    """Solve (I − γM) x = y by at most `limit` Gauss–Seidel sweeps x ← y + γMx in place; return the last change of x.
 
-    This always converges, but slowly. Return the last change.
+    The sweeps stop when no entry of x changes by more than tol. They always converge, but slowly.
     """
     worst = np.inf
     for _ in range(limit):
@@ -143,9 +143,10 @@ def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweep(indptr, indices, data, h, gamma, V, act):
-    """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V.
+    """Set `act` [S] to the greedy policy of V; return the largest and the smallest entry of TV − V.
 
-    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s').
+    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s'). An action in `act` that is as good as
+    the best one stays.
     """
     S = len(V)
     A = len(h) // S
@@ -205,8 +206,8 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
     """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
 
-    Return max(TV − V), with T from `sweep`. Each evaluation has a residual of a thousandth of that variation: early
-    policies need no more.
+    Return max(TV − V), with the Bellman operator T of `sweep`. Each policy is evaluated up to a residual of a
+    thousandth of the present variation: early policies need no more.
     """
     S = len(V)
     A = len(h) // S
@@ -262,9 +263,9 @@ def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int6
 
 
 def linear_solve(M: sparse.csr_array, gamma: float, y: Array, x: Array, tol: float) -> float:
-    """Compute x ← (I − γM)⁻¹ y in place until max|residual| ≤ tol, as far as rounding allows; return the residual.
+    """Solve (I − γM) x = y in place until max|residual| ≤ tol, as far as rounding allows; return the residual.
 
-    M is CSR; for the transposed system pass Mᵀ. A restart from the true residual removes BiCGStab's drift; if it does
-    not help, Gauss–Seidel takes over.
+    M is CSR; for the transposed system pass Mᵀ. If rounding makes BiCGStab drift, it is restarted from the true
+    residual. If this does not help, Gauss–Seidel takes over.
     """
     return _solve(M.indptr, M.indices, M.data, gamma, y, x, tol)
