@@ -47,9 +47,7 @@ RECENT = 24 * 3600.0  # seconds since its last use, in which a cache is never re
 
 
 def hash_sources(folder: Path) -> str:
-    """Return a hash of all Python sources in a folder and of the Python and numba versions; "" if there is no
-    source.
-    """
+    """Return a hash of the Python sources in a folder and of the Python and numba versions; "" if it has no sources."""
     files = sorted(folder.glob("*.py"))
     found = hashlib.sha256(f"{sys.implementation.cache_tag}{sys.abiflags if os.name == 'posix' else ''}".encode())
     found.update(numba.__version__.encode())

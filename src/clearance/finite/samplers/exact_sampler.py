@@ -25,9 +25,10 @@ class Exact(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Return draws over all S·A pairs, J [1+I], the memory, and 0 environment steps; `key` and `N` are not used.
+        """Return (all S·A pairs as weighted draws, exact J [1+I], the unchanged `memory`, 0 environment steps).
 
-        With `extra` [S, A], the draws also have advantages of this signal.
+        The policy has the parameters θ; `key` and `N` are not used. With `extra` [S, A], the draws also have advantages
+        of this signal.
         """
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
