@@ -133,20 +133,19 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """The gap bound − J_r ≥ 0, an upper bound on the distance from the optimum;
-        inf unless the status is "optimal".
-        """
+        """The gap bound − J_r ≥ 0, a bound on the distance from the optimum; inf unless `status` is "optimal"."""
         return self.bound - self.J_r if self.status == "optimal" else np.inf
 
     @property
     def complementarity(self) -> Array:
-        """The products λ*_i (J_gi − b_i) [I], which are 0 at an optimum, up to the tightening of the limits."""
+        """The products λ*_i (J_gi − b_i) [I]. At an optimum they are 0, up to the small tightening of the limits."""
         return self.lam * self.slack
 
 
 class Found(NamedTuple):
-    """A candidate for the optimum: the policy, the same as a mixture, its proven bounds, multipliers λ [I],
-    and for r + λ·g the values V [S] (None if not known) and the greedy actions.
+    """A candidate for the optimum: a policy, the same as a mixture, its proven bounds `seen`, and multipliers λ [I].
+
+    V [S] (None if not known) and act [S] are the values and the greedy actions for the signal r + λ·g.
     """
 
     policy: Any  # an array in all cases but one: see above
@@ -182,10 +181,10 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 
 
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
-    """Return the optimum of the whole model, given the optimum of the part in which certain costs are never paid.
+    """Return the optimum of the whole model, given the optimum `rest` of the model in which some costs are never paid.
 
-    Finite prices of these costs are tried, too: if they prove the same bound, the proof does not need the argument that
-    no possible transition costs anything.
+    Finite prices of these costs are tried, too. If they prove the same bound, the proof need not argue that no possible
+    transition has such a cost.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -219,7 +218,7 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 
 
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
-    """Between what every optimal multiplier lies [2, I], by the columns found; None if there are none."""
+    """Return [2, I]: bounds between which every optimal multiplier lies, by the columns found; None without them."""
     if "found" not in scaled.__dict__ or not scaled.cmdp.I:
         return None
     error = 0.01 * GAP * scale_of(scaled.cmdp)  # of the values of columns
@@ -245,10 +244,10 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 
 
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
-    """Return the first candidate, from limits tightened more and more, that provably meets the limits.
+    """Return the first candidate that provably meets the limits, from problems with limits tightened more and more.
 
-    If there is none, candidates for limits without room are compared: return the one with the largest reward among
-    those that provably meet the limits or, if none does, among those that come closest.
+    If there is none, compare the candidates of `_on_the_border`. Return the one with the largest reward among those
+    that provably meet the limits or, if none does, among those that come closest.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -262,11 +261,10 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
 
 
 def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[Found]:
-    """Yield candidates for limits that leave no room, from limits lowered slightly,
-    so that rounding does not stop a solver.
+    """Yield candidates for limits that leave no room for any policy beyond rounding.
 
-    The policy that is best for lowered limits takes actions that break the limits with tiny probabilities; without them
-    it may meet the limits exactly.
+    They come from slightly lowered limits, so that rounding does not stop a solver. The best policy for lowered limits
+    takes actions that break the limits with tiny probabilities; without these actions it may meet the limits exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
@@ -278,9 +276,9 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
 
 
 def _tightenings(scaled: Scaled, J: Array) -> list[float]:
-    """Return amounts to add to b of the rescaled problem, to be tried in turn until the policy is provably feasible.
+    """Return amounts to add to b of the rescaled problem; they are tried in turn until a policy is provably feasible.
 
-    The list is empty if there is no room; J is that of the safest policy.
+    J [1+I] are the values of the safest policy. The list is empty if that policy has no room.
     """
     full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2
@@ -290,7 +288,7 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
 
 
 def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
-    """Return the best policy for limits that are tightened by `tighten`, in the units of the rescaled problem."""
+    """Return the policy with the largest reward if the limits are tightened by `tighten`, in the rescaled units."""
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
     if uses_columns(cmdp, method):

@@ -22,16 +22,22 @@ from clearance.finite.cmdp import CMDP
 
 
 class Oracle(Protocol):
-    """A protocol for a model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
+    """A protocol for objects that solve a model under one criterion; a deterministic policy is `act`, [S] or [H, S]."""
 
     cmdp: CMDP
 
     def best(self, weights: Array) -> tuple[Any, float, Array]:
-        """Return the policy that maximises weights·J, the maximum up to rounding, and J [1+I] of the policy."""
+        """Return (act, maximum, J): the deterministic policy that maximises weights·J, and its values J [1+I].
+
+        The maximum is accurate up to rounding.
+        """
         ...
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Any]:
-        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, vectors that prove it, and a greedy policy."""
+        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+
+        The proof is the vectors that prove the bound; `act` is a greedy policy.
+        """
         ...
 
 
@@ -46,8 +52,9 @@ def oracle_of(cmdp: CMDP) -> Oracle:
 
 @dataclass(eq=False)
 class OracleColumns:
-    """The deterministic policies found so far, with act and J [1+I] of each;
-    the counterpart of `column_generation.Columns`.
+    """The deterministic policies found so far: `act` and values J [1+I] of each.
+
+    This class does for other criteria what `column_generation.Columns` does for the discounted one.
     """
 
     oracle: Oracle

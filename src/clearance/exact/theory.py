@@ -106,9 +106,9 @@ def M(features: np.ndarray | None = None) -> float:
 
 
 def mu_F(F: np.ndarray) -> float:
-    """Return μ_F (Assumption 3) at one θ: the smallest eigenvalue of F [d, d] = Σ d(s,a) score scoreᵀ.
+    """Return the smallest eigenvalue μ_F (Assumption 3) of the Fisher matrix F [d, d] = Σ d(s,a) score scoreᵀ at one θ.
 
-    F is the Fisher matrix of the policy. Return 0 if the eigenvalue is so small that it may be rounding.
+    Return 0 if the eigenvalue is so small that it may be rounding.
     """
     eigenvalues = np.linalg.eigvalsh(F)
     rounding = len(F) * np.finfo(float).eps * eigenvalues[-1]
@@ -134,7 +134,10 @@ def L_J(c: Constants) -> float:
 
 
 def L_L(c: Constants) -> float:
-    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m)."""
+    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m).
+
+    m is `weight`.
+    """
     return weight(c) * L_J(c)
 
 
@@ -144,17 +147,17 @@ def grad_bound(c: Constants) -> float:
 
 
 def omega_star_bound(c: Constants) -> float:
-    """Return the bound mHG/(μ_F(1−γ)²) on the natural gradient ‖ω*‖ = ‖F⁻¹∇J_L‖ of the Lagrangian (Lemma 13)."""
+    """Return the bound mHG/(μ_F(1−γ)²) on the norm of the natural gradient ω* = F⁻¹∇J_L (Lemma 13); m is `weight`."""
     return _over(weight(c) * grad_bound(c), c.mu_F)
 
 
 def alpha(c: Constants) -> float:
-    """Return the step size α = 1/(4G²) of the SGD on w = (1−γ)ω (Lemma 14)."""
+    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14)."""
     return 1 / (4 * c.G**2)
 
 
 def eta1(c: Constants) -> float:
-    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ, which is 0 if μ_F = 0 (Theorem 1, which omits m)."""
+    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ (Theorem 1, which omits m = `weight`); it is 0 if μ_F = 0."""
     return c.mu_F**2 / (4 * c.G**2 * L_L(c))
 
 
@@ -164,7 +167,7 @@ def eta2(K: float) -> float:
 
 
 def sgd_bracket(c: Constants) -> float:
-    """Return the factor B of `sgd_error`: mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] (Lemma 14, whose inner 2 lacks m)."""
+    """Return B = mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] for `sgd_error` (Lemma 14, whose inner 2 lacks m)."""
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
 
@@ -186,7 +189,7 @@ def first_order(c: Constants, K: float, N: float) -> float:
 
 
 def omega_norm(c: Constants, K: float, N: float) -> float:
-    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² (App. D.3, with both factors 2)."""
+    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3)."""
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
 
@@ -264,19 +267,28 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 
 
 def K_of(c: Constants, eps: float) -> float:
-    """Return the fewest iterations K (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²/(φ⁴(1−γ)⁴ε²))."""
+    """Return the smallest number of iterations K for which the terms with K in `objective_bound` are at most ε/2.
+
+    Bias is left out. K is O(I²/(φ⁴(1−γ)⁴ε²)), or inf.
+    """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
 
 
 def N_of(c: Constants, eps: float) -> float:
-    """Return the fewest samples N (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²Λ²/((1−γ)⁴ε²))."""
+    """Return the smallest number of samples N for which the terms with N in `objective_bound` are at most ε/2.
+
+    Bias is left out. N is O(I²Λ²/((1−γ)⁴ε²)), or inf.
+    """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
 
 
 def trajectories(K: float, N: float) -> float:
-    """Return 4NK, the number of trajectories: a visitation walk, Q, V and J for each n and k (Algorithms 1 and 2)."""
+    """Return 4NK, the number of trajectories: each of N samples in K iterations needs four (Algorithms 1 and 2).
+
+    They are one walk to draw (s, a), and one each to estimate Q, V and J.
+    """
     return 4 * N * K
 
 
