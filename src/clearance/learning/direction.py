@@ -34,19 +34,19 @@ def lagrangian(A: Array, lam: Array) -> Array:
 class SGD:
     """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
-    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the
-    form printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time constant
-    is longer by 1/(2(1−γ)²), so that 100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds
-    ‖score‖; this is 1/8 for one-hot features.
+    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the form
+    printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. The printed form needs
+    1/(2(1−γ)²) times as many samples to forget its start, so that 100 samples are far too few. The theory requires α ≤
+    1/(4G²), where G bounds ‖score‖; this is 1/8 for one-hot features.
     """
 
     alpha: float = 0.05
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """Return (step, scale, out) of the form that both variants share, for the SGD iterate x.
+        """Return (step, scale, out), with which one formula describes the default and the printed form of SGD.
 
-        x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of x
+        x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of the iterates x
         """
         if self.printed:
             return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
@@ -160,7 +160,7 @@ class Tabular:
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [S·A] of θ, for multipliers λ [I].
 
-        Draws of one pair have equal weight, so their plain mean is the weighted one.
+        All draws of one pair have the same weight, so their plain mean equals their weighted mean.
         """
         d = draws.score.shape[1]
         total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
@@ -186,7 +186,7 @@ STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
 
 
 def check_direction(direction: Any) -> None:
-    """Raise InputError unless `direction` is one of the classes above with valid settings."""
+    """Raise InputError unless `direction` is an object of one of this module's classes with valid settings."""
     if not isinstance(direction, Direction):
         names = "SGD(), WeightedSGD(), AcceleratedSGD(), LeastSquares() or Tabular()"
         raise InputError(f"direction must be {names}, got {direction!r}")

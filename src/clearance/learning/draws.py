@@ -12,9 +12,9 @@ from clearance.core.arrays import Array
 
 
 class Draws(NamedTuple):
-    """Rows n with weight [N] (summing to 1), score ∇ log π(a_n|s_n) [N, d], advantages A [N, 1+I], pair s·A + a [N].
+    """N weighted samples: weight [N] (sum 1), score ∇ log π(a|s) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
-    An exact evaluation is a weighted sample, in which every (s, a) has weight d(s, a), so the same directions work for
+    An exact evaluation is such a sample too, in which every (s, a) has weight d(s, a), so the same directions work for
     it. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
     """
 

@@ -49,8 +49,11 @@ class NaturalScore(Protocol):
 
 @dataclass(frozen=True)
 class Natural:
-    """The settings with which the natural direction ω is computed: conjugate-gradient iterations, damping,
-    and the share of rows from which the Fisher matrix F is estimated.
+    """The settings of the computation of the natural direction ω.
+
+    iterations  number of conjugate-gradient iterations
+    damping     the number added to the diagonal of the Fisher matrix F
+    share       the share of rows from which F is estimated
     """
 
     iterations: int = 10
@@ -69,9 +72,9 @@ class Natural:
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """Return the step βω of θ, whose length β is bounded by η₁ (`eta`) and `kl` as the head of the module says.
+    """Return the step βω of θ, with β ≤ `eta` and the mean KL divergence between old and new policy ≤ 1.5 `kl`.
 
-    `quad` is ωᵀFω.
+    The module's head gives the formula; `quad` is ωᵀFω, and `rows` are those from which F was estimated.
     """
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)

@@ -25,7 +25,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The method that plays the game, with its settings; `State.lam` holds log μ."""
+    """The method that plays the game in the module's head, with its settings; `State.lam` holds log μ."""
 
     K: int = 200
     N: int = 100
@@ -37,7 +37,7 @@ class Feasibility:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration; `lam_max` is not used."""
+        """Update the policy θ and the weights μ of the limits once; `lam_max` is not used."""
         limits = sampler.statement
         _, g = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
