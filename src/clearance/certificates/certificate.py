@@ -93,9 +93,7 @@ class Certificate:
 
     @property
     def sentences(self) -> list[str]:
-        """The certificate in sentences that are safe to print:
-        the verdict, the limits, the scope, and what is not covered.
-        """
+        """The certificate in sentences that are safe to print: verdict, limits, scope, and what is not covered."""
         return [visible(sentence) for sentence in describe_certificate(asdict(self))]
 
     def asdict(self) -> dict[str, Any]:

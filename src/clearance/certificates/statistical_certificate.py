@@ -1,4 +1,4 @@
-"""Certificates from samples: the statements about one policy that its episodes support at level δ."""
+"""Certificates from samples: statements about one policy that its sampled episodes support at level δ."""
 
 from __future__ import annotations
 
