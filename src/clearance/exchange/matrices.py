@@ -151,7 +151,8 @@ def from_quantecon(
 ) -> CMDP:
     """Return the model of a `quantecon.markov.DiscreteDP`, from its attributes R, Q, beta, s_indices and a_indices.
 
-    costs    by name, in the form of R: [S, A], or [L] for the state-action pairs;  limits: one for each cost
+    costs    tables by name, in the form of R: [S, A], or [L] for the L state-action pairs
+    limits   an upper limit for each cost, by name
     gamma    the discount factor (default: beta)
 
     State-action pairs with the reward −∞ are left out.

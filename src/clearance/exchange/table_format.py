@@ -47,8 +47,9 @@ def from_table(
 
     table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
              and one column for each cost. A reward may differ between the next states of one action.
-    reward   the column to maximise ("reward"), or with a minus before it to minimise
-    limits   upper limits of costs, by column;  b: lower limits of utilities, by column
+    reward   the column to maximise (default: "reward"); with a minus before it, it is minimised
+    limits   upper limits of costs, by column
+    b        lower limits of utilities, by column
     initial  the state to start in, or {state: probability}; default: the column `initial` (the probability to start in
              `state`) if there is one, else uniform
     gamma, criterion, horizon  the criterion, as in `CMDP`
@@ -122,7 +123,7 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each needed column; raise InputError if one is missing or there twice.
+    """Return the index of each needed column; raise InputError if one is missing or occurs twice.
 
     wanted  the names of the reward columns
     """
@@ -197,7 +198,10 @@ def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int
 
 
 def write_table(cmdp: CMDP, path: str | Path) -> None:
-    """Write one row per transition; numbers are written with the fewest digits that restore the same bits."""
+    """Write the model as a table with one row per transition.
+
+    Numbers are written with the fewest digits that restore the same bits.
+    """
     m = describe_cmdp(cmdp)
     taken = [name for name in m.rewards if name in (*KEYS, START)]
     if taken:
