@@ -55,11 +55,11 @@ class Candidates(Protocol):
     def count(self) -> int: ...
 
     def mixture(self, weights: Array) -> Any:
-        """Return the policy that follows candidate m with probability weights[m] [count]."""
+        """Return the policy that draws one candidate per episode; candidate m has probability weights[m]."""
         ...
 
     def episodes(self, mixture: Any) -> Episodes:
-        """Return a source of episodes of a policy made by `mixture`."""
+        """Return a source of episodes of `mixture`, a policy that the method `mixture` has made."""
         ...
 
 

@@ -143,7 +143,7 @@ def build_certificate(
 
 
 def verdict_of(lower: Array, upper: Array, b: Array) -> Verdict:
-    """Return the verdict that follows from proven bounds of J_g [I]."""
+    """Return the verdict that follows from proven lower and upper bounds of J_g [I] and the limits b [I]."""
     if np.all(lower >= b):
         return "CERTIFIED"
     return "VIOLATED" if np.any(upper < b) else "UNDECIDED"

@@ -40,7 +40,7 @@ def certificate_text(certificate: Certificate) -> str:
 
 
 def certificate_array(certificate: Certificate | None) -> dict[str, NDArray[Any]]:
-    """Return the array `certificate` for a policy file; an empty dict if there is no certificate."""
+    """Return {"certificate": array of JSON text} for a policy file; an empty dict if there is no certificate."""
     return {} if certificate is None else {"certificate": np.array(certificate_text(certificate))}
 
 
@@ -109,7 +109,7 @@ def hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:
 
 
 def is_table(x: Any, n: int) -> bool:
-    """Return whether x is null, or at most 8 named lists of n finite numbers."""
+    """Return whether x is null, or a dict of at most 8 lists of n finite numbers."""
     return x is None or (isinstance(x, dict) and len(x) <= 8 and all(is_list(row, n) for row in x.values()))
 
 

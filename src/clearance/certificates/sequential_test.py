@@ -35,7 +35,7 @@ PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
 class Component(NamedTuple):
-    """The samples of one component of a mixture: the number of its episodes, Σ X and Σ X² [1+I]."""
+    """The samples X of one component of a mixture: the number of its episodes, and the sums Σ X and Σ X² [1+I]."""
 
     episodes: int
     total: Array
@@ -50,7 +50,8 @@ class Component(NamedTuple):
 class Tally:
     """All bets on one policy, and the sums of its samples by component.
 
-    up, down  for every signal, the bets that J is larger, and that J is smaller, than the limit
+    up, down  for every signal, bets that J is larger, and bets that J is smaller, than the limit; the reward, which has
+    no limit, is compared with the middle of its range
     """
 
     up: list[Bets]

@@ -4,6 +4,8 @@ A draw is first a *latent* value u = latent(out, noise); the action is a fixed f
 the most likely action. If the action space is a bounded box, tanh maps a normal latent into the box:
 
     action = middle + half · tanh(u),      u ~ N(mean, σ²)
+
+Here `middle` is the centre of the box, and `half` its half width in each entry.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A few kilobytes can unpack to many gigabytes. So the headers (shapes and types) are read first. Only the requested
 arrays are unpacked, and only if their total size stays below a limit. `--max-memory` (environment variable
-CLEARANCE_MAX_MEMORY) sets this limit; by default it is half of the free memory, and at most 64 times the size of the
-file or 1 GiB, whichever is larger.
+CLEARANCE_MAX_MEMORY) sets this limit. By default it is half of the free memory, but at most 1 GiB or 64 times the size
+of the file, whichever is larger.
 """
 
 from __future__ import annotations

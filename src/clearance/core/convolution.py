@@ -48,7 +48,7 @@ class Front(NamedTuple):
 
     @property
     def shapes(self) -> list[tuple[int, int, int, int]]:
-        """The shapes of the kernels, each [outputs, width, width, inputs]."""
+        """The shape [output channels, width, width, input channels] of each layer's kernels."""
         inputs = (self.image.pixels[2], *(c for c, _, _ in self.layers))
         return [(c, k, k, i) for (c, k, _), i in zip(self.layers, inputs, strict=False)]
 

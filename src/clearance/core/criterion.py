@@ -5,8 +5,9 @@
     total        J = E Σ_t h_t                             undiscounted, until absorption
     horizon H    J = E Σ_{t<H} γ^t h_t                     the first H steps; γ = 1 unless given
 
-All signals of a problem have the same criterion. A discounted reward under a limit on the long-run mean, for example,
-has no best policy: it pays to act greedily for ever longer before keeping the limit, and the mean does not change.
+All signals of a problem have the same criterion. With different ones there may be no best policy. An example is a
+discounted reward under a limit on the long-run mean: acting greedily for more steps at first always earns more, and the
+mean does not change.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ class Criterion(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The formula that applies: "discounted", "average", "total" or "horizon"."""
+        """The formula that defines J: "discounted", "average", "total" or "horizon"."""
         return self.name if self.horizon is None else "horizon"
 
     @property
     def length(self) -> float:
-        """The sum of the weights of all steps: |J| is at most this times the largest |h|.
+        """The sum of the weights of all steps; |J| is at most the largest |h| times this sum.
 
-        It is 1 for "total", where the sum is not known.
+        For "total" it is 1, since the number of steps is not known.
         """
         if self.horizon is None:
             return 1 / (1 - self.gamma) if self.name == DISCOUNTED else 1.0

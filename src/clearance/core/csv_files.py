@@ -1,7 +1,8 @@
 """Write tables as CSV files that are safe to open in a spreadsheet or a terminal.
 
 A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
-may come from untrusted files, so control characters are escaped, and an apostrophe is put in front of such a formula.
+may come from untrusted files. So control characters are escaped, and text that begins like a formula gets an apostrophe
+in front.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def plain_cell(value: Any) -> Any:
 
 
 def read_cell(text: str) -> str:
-    """Return what a cell says, without the apostrophe of `plain_cell`.
+    """Return the text of a cell without the apostrophe that `plain_cell` may have put in front.
 
     >>> read_cell("'=1+1"), read_cell("it's")
     ('=1+1', "it's")

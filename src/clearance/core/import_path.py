@@ -1,8 +1,9 @@
 """The folders from which the user's own code may be imported.
 
 A user who types `mine:make` on the command line means the file in the current folder, as with `python -m`. A command
-that opens stored files (`--resume`, a grid in a file) may run in a folder whose files come from someone else. There the
-current folder is not searched, only installed packages and the folders given with `--allow-import`.
+that opens stored files (`--resume`, or a sweep in a .toml file) may run in a folder whose files come from someone else.
+For such a command the current folder is not searched, only installed packages and the folders given with
+`--allow-import`.
 """
 
 from __future__ import annotations

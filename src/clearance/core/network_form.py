@@ -58,7 +58,7 @@ class Architecture:
 
 
 class Slot(NamedTuple):
-    """The position of one array in the parameter vector θ."""
+    """The name, shape and first index (`offset`) of one array in the parameter vector θ."""
 
     name: str
     shape: tuple[int, ...]
@@ -154,9 +154,10 @@ class NetworkForm:
         return Parameters(layers, parts.get("log_std"), conv)
 
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
-        """Return the outputs y of the last layer in the form that the head (`ChoiceDraws` or `NormalDraws`) reads.
+        """Return the parameters of the action distribution, in the form that `ChoiceDraws` or `NormalDraws` reads.
 
-        For normals, log σ is appended to the mean. `xp` is the array library: NumPy or JAX.
+        y are the outputs of the last layer. For normals, y is the mean, to which log σ is appended; `log_std` is log σ
+        if it is a free parameter. `xp` is the array library: NumPy or JAX.
         """
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):

@@ -43,7 +43,7 @@ class Discrete:
 
     @property
     def nvec(self) -> tuple[int, ...]:
-        """The number of choices, as a tuple with one entry."""
+        """The number of actions as a tuple with one entry, the form that `MultiDiscrete` has."""
         return (self.n,)
 
 

@@ -29,7 +29,7 @@ MOST_TELLING = 64  # episodes that rare events may ask of one batch
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the head of the module defines J.
+    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the module's head defines J.
 
     gamma    γ; 1 only with a horizon
     b        limits [I]
@@ -37,8 +37,8 @@ class Statement:
     horizon  number of steps of an episode that count, or None
     bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
     costs    which constraints the user wrote as costs [I]; they are shown as costs
-    tails    `Chance` or `CVaR` limit of each constraint [I], or None if it limits a mean; the signals of a constraint
-             with such a limit are the increments of φ (see `tail_limits`), and its name says what is limited
+    tails    the `Chance` or `CVaR` limit of each constraint [I], or None if the constraint limits a mean. With such a
+             limit, the signals of the constraint are the increments of φ (see `tail_limits`), and its name is a formula
     """
 
     name: str
@@ -68,7 +68,7 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most this times the largest |h|."""
+        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most the largest |h| times this sum."""
         return self.full_criterion.length
 
     @property

@@ -84,7 +84,7 @@ def check_model(x: Any) -> None:
 
 
 def require_discounted(cmdp: Any, what: str) -> None:
-    """Raise InputError unless the model has discounted sums; `what` names the function that supports nothing else."""
+    """Raise InputError unless the model's criterion is discounted; `what` names the function that needs this."""
     if cmdp.kind != "discounted":
         raise InputError(f"{what} is for discounted sums; this model has criterion {cmdp.kind!r}")
 

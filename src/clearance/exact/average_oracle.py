@@ -1,15 +1,15 @@
 """The best long-run means, with proofs, for models with any number of recurrent classes.
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
-iteration finds it in all components at once: of the closed classes of a policy it keeps the best one, lets the other
-states walk to it, and improves an action where g + v < h + P v. Then each component is collapsed to one node
-(`quotient`), in which staying is worth its gain.
+iteration finds it in all components at once. Of the closed classes of a policy it keeps the best one, lets the other
+states walk to it, and improves an action where g + v < h + P v (g is the gain, v the bias). Then each component is
+collapsed to one node (`quotient`), in which staying is worth its gain.
 
     upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
     of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
 
-Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere g and v are lifted by a
-multiple of the number of remaining steps, as in `total_oracle`.
+Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the number
+of remaining steps is added to g and v, as in `total_oracle`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ program:
     master    max Σ_j w_j J_r(π_j)   s.t.   Σ_j w_j (J_gi(π_j) − b_i) ≥ 0,   Σ_j w_j = 1,   w ≥ 0   (I + 1 rows, HiGHS)
     oracle    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)                    (policy iteration, λ from the master)
 
-The master's value is a lower bound and every D(λ) is an upper bound; the loop stops at a proven gap. A vertex of the
-master mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i); if its λ with Σλ = 1 has
-D(λ) < 0, no policy meets the limits (Farkas). With several constraints the duals of the master oscillate; they are
-smoothed towards the best λ seen so far (Wentges 1997).
+The master's value is a lower bound of the optimum, and every D(λ) is an upper bound; the loop stops at a proven gap. A
+vertex of the master mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i). If its λ,
+with Σλ = 1, has D(λ) < 0, no policy meets the limits (Farkas). With several constraints the duals of the master
+oscillate; they are smoothed towards the best λ seen so far (Wentges 1997).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     φ = max_π min_i (J_gi − b_i)
     no policy meets the limits  ⇐  max_π Σ_i λ_i (J_gi − b_i) < 0 for some λ ≥ 0   (Farkas)
 
-A margin computed by a solver proves neither. The limits are feasible if a policy provably meets them, and infeasible if
-multipliers λ prove it by a rigorous bound on that maximum. If neither can be shown because of rounding, they are
-borderline.
+A margin φ that a solver computed is no proof. The limits are feasible if a policy provably meets them. They are
+infeasible if multipliers λ prove it by a rigorous bound on the maximum above. If neither can be shown because of
+rounding, they are borderline.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
 
 
 def margin_of(cmdp: CMDP, J: Array) -> float:
-    """Return min_i (J_gi − b_i); inf without constraints."""
+    """Return the margin min_i (J_gi − b_i) of a policy with values J [1+I]; inf without constraints."""
     return float(np.min(J[1:] - cmdp.b, initial=np.inf))
 
 
@@ -194,7 +194,10 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
-    """Return max_π Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and the greedy actions [S]."""
+    """Return (bound, V, act): the maximum over policies of Σ_i λ_i (J_gi − b_i), rounded up.
+
+    V [S] proves the bound, and act [S] are its greedy actions.
+    """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, reward=0.0)
     return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)

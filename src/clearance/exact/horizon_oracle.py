@@ -37,7 +37,7 @@ class HorizonOracle:
 
     @property
     def _allowed(self) -> NDArray[np.bool_]:
-        """The pairs [H, S, A] that a policy may choose at each step."""
+        """A mask [H, S, A] of the actions that a policy may choose in each state at each step."""
         allowed = self.cmdp.allowed
         return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
 
@@ -128,7 +128,7 @@ def _step(cmdp: CMDP, h: Array, V: Array) -> Array:
 
 
 def _steps(V: Array):
-    """Return pairs (V_t, V_{t+1}) for every step t, with V_H = 0."""
+    """Return the pairs (V_t, V_{t+1}) of V [..., H, S] for every step t, with V_H = 0."""
     return zip(V, [*V[1:], np.zeros_like(V[0])], strict=True)
 
 

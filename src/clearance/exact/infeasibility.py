@@ -3,14 +3,14 @@
     φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
 
 The limits with λ_i > 0 cannot be met together: the same λ proves it. From these, a deletion filter (Chinneck and
-Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: without any one
-of them the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so only the limits
-of the conflict that was found are tried:
+Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: if any one of
+its limits is dropped, the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so
+only the limits of the conflict that was found are tried:
 
     relax all by    t   = −φ
     relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}
 
-Both are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
+Both amounts are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Infeasibility:
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
     policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
-    conflict    indices of limits that provably cannot be met together; without any one of them the others can
-    relax_all   the smallest amount by which all limits together must be lowered; −bound is a proven lower bound of it
+    conflict    indices of limits that provably cannot be met together; if any one of them is dropped, the others can be
+                met
+    relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
     relaxed, certificate  the best policy under limits relaxed by relax_all, and its certificate
     """
@@ -96,7 +97,7 @@ class Infeasibility:
 
 
 def diagnose(cmdp: CMDP) -> Infeasibility:
-    """Explain why the limits of a model cannot be met; raise `InputError` if that is not proven."""
+    """Return why the limits of a model cannot be met; raise InputError if it is not proven that they cannot."""
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:

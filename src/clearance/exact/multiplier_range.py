@@ -38,7 +38,8 @@ def enclose_multipliers(J: Array, b: Array, bound: float, error: float) -> Array
 def _one(slack: Array, room: Array) -> Array:
     """Return [2, 1], the smallest and the largest λ ≥ 0 with λ·slack_j ≤ room_j for every policy j, for one limit.
 
-    A policy with positive slack bounds λ from above, one with negative slack from below.
+    room_j is the upper bound on the optimum minus the reward of policy j. A policy with positive slack bounds λ from
+    above, a policy with negative slack from below.
     """
     above, below = slack > 0, slack < 0
     high = np.min(room[above] / slack[above], initial=np.inf)

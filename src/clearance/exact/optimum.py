@@ -1,8 +1,8 @@
 """The exact optimum of a finite model and its multipliers.
 
-Small models go through one linear program (`linear_program`), large ones through column generation. No solver is
-trusted: a policy is called optimal only if it provably meets the limits, J is computed from the policy, and `bound` is
-the dual function at λ*,
+Small models are solved by one linear program (`linear_program`), large ones by column generation. No solver is trusted.
+A policy is called optimal only if it provably meets the limits. J is computed from the policy, and `bound` is the dual
+function at λ*:
 
     D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)  ≥  J_r(π')   for every feasible π' and every λ ≥ 0.
 """
@@ -66,22 +66,23 @@ class Optimum:
     """The best policy that meets the limits, with its values, multipliers and a proven bound.
 
     status   "optimal": `policy` provably meets the limits, and no policy that meets them earns more than `bound`.
-             "infeasible": proven by `lam`.  "borderline": the limits leave no room beyond rounding. No policy was found
-             that provably meets them and is near the optimum, but it is not proven that there is none
+             "infeasible": `lam` proves that no policy meets the limits. "borderline": the limits leave no room beyond
+             rounding. No policy was found that provably meets them and is near the optimum, but it is not proven that
+             there is none
     J        [1+I] of `policy`
-    lam      λ* [I], the price of each limit; when infeasible the weights of the proof: Σλ = 1 and
+    lam      λ* [I], the price of each limit; if infeasible, the weights of the proof: Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
-    lam_range  [2, I], how accurate λ* is: every optimal multiplier lies between these (column generation); None for
-             a linear program, whose λ* is one of its vertices, and where there are no prices
-    policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
-             Under the average criterion a `Mixture`, drawn once, if no stationary policy is as good: see `note`
-    mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
+    lam_range  [2, I], bounds between which every optimal multiplier lies (column generation); None for a linear
+             program, whose λ* is one of its vertices, and if there are no prices
+    policy   π [S, A], stationary; if infeasible or borderline, the least violating policy. With a horizon [H, S, A].
+             Under the average criterion it is a `Mixture`, drawn once, if no stationary policy is as good: see `note`
+    mixture  at most I + 1 deterministic policies with the same values (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
-    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
+    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf if infeasible
     attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints. It is the Slater
-             margin for small models and when negative; `slater_margin` computes the Slater margin of any model
-    names, costs  the names of the constraints [I], and which of them are costs: J_g and b are minus these
-    V        [S], the values of r + λ*·g (of λ·g when infeasible) whose Bellman residual proves the bound
+             margin for small models and if negative; `slater_margin` computes the Slater margin of any model
+    names, costs  the names of the constraints [I], and which of them are costs; for a cost, J_g and b have a minus sign
+    V        [S], the values of r + λ*·g (of λ·g if infeasible) whose Bellman residual proves the bound
     """
 
     status: Literal["optimal", "borderline", "infeasible"]

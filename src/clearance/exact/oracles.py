@@ -1,8 +1,8 @@
 """Oracles for the criteria other than the discounted one, behind one protocol: find the best policy and prove a bound.
 
-For every criterion, the values J that policies can have form the convex hull of those of deterministic policies, so
-column generation (`column_generation`) works for all of them. Each criterion provides the best deterministic policy for
-given weights.
+For every criterion, the values J of all policies form the convex hull of the values of deterministic policies. So
+column generation (`column_generation`) works for all criteria. For each criterion, an oracle finds the best
+deterministic policy for given weights of the signals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BOUNDS: dict[str, Any] = {"horizon": horizon_oracle, "total": total_oracle, "ave
 
 
 def oracle_of(cmdp: CMDP) -> Oracle:
-    """Return the oracle of a criterion other than the discounted one."""
+    """Return the oracle for the model's criterion, which must not be the discounted one."""
     return ORACLES[cmdp.kind](cmdp)
 
 

@@ -24,7 +24,10 @@ GAP = 1e-6  # the proven gap of a plan, relative to the scale of J: far below th
 
 
 class Plan(NamedTuple):
-    """A policy π [S, A] and the multipliers λ [I] of its limits; `room` is false if the limits leave no room."""
+    """A policy π [S, A], and the multipliers λ [I] of its limits.
+
+    `room` is false if no policy was found that meets the limits.
+    """
 
     pi: Array
     lam: Array
@@ -49,9 +52,10 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """Return the policy whose smallest slack is largest, with the weights λ [I], Σλ = 1, of the limits that bound it.
+    """Return the policy whose smallest slack is largest, with multipliers λ [I], Σλ = 1.
 
-    With `policy`, only policies of its class are considered.
+    λ_i > 0 marks the limits that keep this slack from being larger. With `policy`, only policies of its class are
+    considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     safest = find_safest(Scaled.of(within), "auto")

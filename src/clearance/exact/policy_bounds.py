@@ -21,7 +21,7 @@ from clearance.finite.mixture import Mixture
 class PolicyBounds:
     """Proven bounds on J of a policy, and the values that prove them.
 
-    verdict       on the limits of the model
+    verdict       whether the policy meets the limits of the model
     J             [1+I], as computed
     lower, upper  proven bounds of J [1+I]
     parts         J of the components [M, 1+I]

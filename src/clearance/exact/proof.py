@@ -84,7 +84,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of a packed array; None if the data are malformed or their number does not match the shape."""
+    """Return the shape of an array in the form of `pack`; None if the data are malformed or do not fit the shape."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

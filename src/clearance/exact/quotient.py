@@ -1,13 +1,13 @@
 """Models whose end components are collapsed to nodes, for sums until a run stops.
 
 An end component in which a run may stay for ever becomes one node, since each of its states can reach every other one
-with probability 1 and at no cost. The rows of pairs that leave the component start at its node. If staying is allowed,
-one more row stops the run there with a given value. On the nodes,
+with probability 1 and at no cost. A row is a pair (s, a) that leaves the component, seen from the node. If staying is
+allowed, one more row stops the run there with a given value. The equation
 
     V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
 
-is solved by policy iteration. A row is changed only for a better one. So if the first policy stops with probability 1,
-all later policies do, too.
+for the nodes x is solved by policy iteration. A row is changed only for a better one. So if the first policy stops with
+probability 1, all later policies do, too.
 """
 
 from __future__ import annotations

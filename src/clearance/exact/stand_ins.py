@@ -1,9 +1,9 @@
 """Discounted models on which to learn, instead of models with another criterion or with costs that must never be paid.
 
     horizon   the time is part of the state, γ' = 1 − 1/H, and signals grow by γ/γ' per step: the same J, exactly
-    total     with w ≥ 1 + P w for all pairs: P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and
-              γ' = 1 − 1/max w: the same J, exactly (Veinott 1969). If some policy never ends there is no such w,
-              and a discount near 1 is used
+    total     w bounds the expected number of remaining steps of every policy: w ≥ 1 + P w for all pairs. Then
+              P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and γ' = 1 − 1/max w give the same J, exactly
+              (Veinott 1969). If some policy never ends there is no such w, and a discount near 1 is used
     average   a discount near 1 is used, with signals times 1 − γ'
     never     only pairs with which the cost is never paid remain (`never`)
 

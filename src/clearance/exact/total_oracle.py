@@ -141,7 +141,7 @@ class TotalOracle:
         return act, float(start @ V), J
 
     def _row_signals(self, quotient: Quotient) -> Array:
-        """Return the signals h [R, 1+I] of the rows of a quotient; 0 for stopping."""
+        """Return the signals h [R, 1+I] of the R rows of a quotient; they are 0 for a row that stops the run."""
         h = self.cmdp.h.reshape(1 + self.cmdp.I, -1).T
         return np.where(quotient.pair[:, None] >= 0, h[quotient.pair], 0.0)
 
@@ -222,7 +222,7 @@ class TotalOracle:
 
 
 def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
-    """Return the names or numbers of states for a message; after the first `most` it says how many more there are."""
+    """Return the names or numbers of the states as text for a message: the first `most` of them, and how many more."""
     names = [cmdp.states[s] if cmdp.states else str(s) for s in states[:most]]
     more = f" and {len(states) - most:,} more" if len(states) > most else ""
     return f"state{'s' if len(states) > 1 else ''} {', '.join(names)}{more}"

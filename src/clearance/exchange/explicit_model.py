@@ -251,7 +251,7 @@ def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] |
 
 
 def describe_cmdp(cmdp: CMDP, source: str = "model") -> ExplicitModel:
-    """Return a CMDP as a list of transitions; constraints that were given as costs are returned as costs."""
+    """Return a CMDP as a list of transitions with named rewards; costs are listed with the user's sign."""
     from scipy import sparse
 
     entries = sparse.coo_array(cmdp.rows)

@@ -69,7 +69,10 @@ def from_table(
 
 
 def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
-    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows."""
+    """Return the transitions of a table, with the reward columns in `wanted`.
+
+    `terminal` are states that need no rows, since they end the process.
+    """
     source, places, header, rows = _open(table)
     wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)

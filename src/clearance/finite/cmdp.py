@@ -193,7 +193,7 @@ class CMDP:
 
     @property
     def kind(self) -> str:
-        """The formula that applies: "discounted", "horizon", "total" or "average"."""
+        """The formula that defines J: "discounted", "horizon", "total" or "average"."""
         return self.full_criterion.kind
 
     @property

@@ -119,11 +119,11 @@ class CostActor:
 
 
 def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the product model for limits on single episodes, given by the name of a cost.
+    """Return the model whose states contain the costs so far, with limits on the cost of single episodes.
 
     An example of `limits` is {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}. Constraints that are not named keep
     their limits on the mean. A CVaR limit at its ν becomes the constraint E(C − ν)₊/(1 − α) ≤ at_most − ν on the
-    episode's cost C, and the name of the constraint says so.
+    episode's cost C; ν is part of the constraint's name.
     """
     asked = _asked(model, limits)
     counters = tuple(_counter(model, name, [rule for x, rule in asked if x == name and isinstance(rule, Rule)])

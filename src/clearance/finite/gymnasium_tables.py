@@ -20,12 +20,12 @@ Signal = Callable[[int, int, int, float, bool], float]
 def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array, Array]:
     """Return P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
 
-    P is dense [S, A, S], or CSR [S·A, S] for large tables (`dense` True or False to choose).
+    P is dense [S, A, S], or CSR [S·A, S] if the table is large; `dense` = True or False overrides this choice.
 
-    If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward,
-    and its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
-    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform
-    over the states that do not end the episode.
+    If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward, and
+    its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
+    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform over
+    the states that do not end the episode.
     """
     t = _read(env)
     loops, every = np.repeat(t.ends, t.A), np.tile(np.arange(t.A), len(t.ends))

@@ -77,7 +77,7 @@ class Chain:
 
     @cached_property
     def representatives(self) -> Labels:
-        """The index of one state of each closed class."""
+        """One state of each closed class, as an index [number of classes]."""
         found = np.zeros(self.classes, np.int64)
         closed = np.flatnonzero(self.label >= 0)[::-1]
         found[self.label[closed]] = closed
@@ -200,7 +200,10 @@ class Chain:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the closed classes in which a signal h [S] is not 0 everywhere, so that it adds up for ever."""
+    """Return the numbers of the closed classes in which a signal h [S] is not 0 everywhere: there it adds up for ever.
+
+    `label` [S] is the number of the closed class of each state, or −1.
+    """
     return np.unique(label[(label >= 0) & (h != 0)])
 
 

@@ -110,12 +110,12 @@ class Mixture:
         check_available(cmdp, self.pi)
 
     def occupancy(self, cmdp: CMDP) -> Array:
-        """Return the occupancy Σ_m w_m d^{π_m}, [S, A] or, with a horizon, [H, S, A]."""
+        """Return the occupancy Σ_m w_m d^{π_m} of the mixture in this model: [S, A] or, with a horizon, [H, S, A]."""
         self.check(cmdp)
         return np.tensordot(self.weights, occupancy(cmdp, self.tables(cmdp)), 1)
 
     def J(self, cmdp: CMDP) -> Array:
-        """Return J [1+I] = Σ_m w_m J(π_m)."""
+        """Return the exact values J [1+I] = Σ_m w_m J(π_m) of the mixture in this model."""
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
@@ -148,7 +148,7 @@ class Mixture:
         return "\n".join(lines)
 
     def reset(self, rng: np.random.Generator) -> Actor:
-        """Draw the component for one episode, and return an object that acts with it."""
+        """Draw the component for one episode, and return an object that follows it."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -47,7 +47,7 @@ def can_reach(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
 
 
 def spread(source: Labels, target: Labels, start: Mask) -> Mask:
-    """Return the states that can be reached from `start` along edges source → target, by breadth-first search."""
+    """Return a mask of the states that can be reached from the states in `start` along edges source[i] → target[i]."""
     S, first = len(start), np.flatnonzero(start)
     rows = np.concatenate([source, np.full(len(first), S)])
     columns = np.concatenate([target, first])
@@ -100,9 +100,9 @@ def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
 
 
 def surely_reaching(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] from which some policy that uses only `pairs` reaches `goal` [S] with probability 1.
+    """Return a mask of the states [S] from which some policy reaches `goal` [S] with probability 1.
 
-    All pairs may be used if `pairs` is not given.
+    The policy may use only the state-action pairs in `pairs` [S, A] (default: all).
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()

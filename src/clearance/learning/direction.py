@@ -53,7 +53,10 @@ class SGD:
         return self.alpha, 1.0, 1 / (1 - gamma)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         step, scale, out = self.scales(gamma)
         score = dense(draws.score)
         x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
@@ -76,7 +79,10 @@ class WeightedSGD:
     sigma_F: float = 0.1
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         A, score = np.ascontiguousarray(draws.A), draws.score
         if isinstance(score, PairScore):
             w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
@@ -102,7 +108,10 @@ class AcceleratedSGD:
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
         if isinstance(draws.score, PairScore):
             return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
@@ -114,9 +123,9 @@ class LeastSquares:
     """Compute ω by least squares, with the pseudo-inverse or a ridge.
 
     F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
-    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the normal case. A state whose
-    policy has saturated beyond about 1e-18 falls below the cut-off of the pseudo-inverse and does not change;
-    `Tabular` has no such limit.
+    gradient. Softmax makes F singular, so usually the pseudo-inverse is used, which gives the shortest ω. If the policy
+    of a state has saturated beyond about 1e-18, the state falls below the cut-off of the pseudo-inverse, and its
+    parameters do not change; `Tabular` has no such limit.
     """
 
     ridge: float = 0.0
@@ -142,8 +151,8 @@ class LeastSquares:
 def _shortest(X: Array, y: Array) -> Array:
     """Return the shortest w [d] that minimises ‖Xw − y‖ for X [N, d] with few rows, from the eigenvalues of X Xᵀ.
 
-    The result has half the digits of a decomposition of X but takes a hundredth of the time; networks have many
-    parameters.
+    The result has half the digits of a decomposition of X, but takes a hundredth of the time if d is large, as for
+    networks.
     """
     size, u = linalg.eigh(X @ X.T)
     keep = size > 1e-10 * size[-1]
@@ -152,9 +161,10 @@ def _shortest(X: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tabular:
-    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 for pairs without draws.
+    """The closed form for tabular softmax: ω(s, a) is the mean of Â_L at (s, a), divided by 1−γ; 0 without draws.
 
-    With exact draws this is the exact natural gradient at any saturation (Agarwal et al. 2021, Lemma 15).
+    With exact draws this is the exact natural gradient, however saturated the policy is (Agarwal et al. 2021, Lemma
+    15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:

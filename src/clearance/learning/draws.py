@@ -1,4 +1,4 @@
-"""The output of every sampler and the input of every direction: weighted rows of (score, advantage)."""
+"""The output of every sampler and the input of every update direction: weighted rows of (score, advantage)."""
 
 from __future__ import annotations
 

@@ -54,11 +54,15 @@ def iterate(
     record: Recorder | None = None,
     first: Position | None = None,
 ) -> Run:
-    """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow.
+    """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow; return the run.
 
-    d_sum   zeros [S, A]: record the exact J of every iterate, and the sum of their occupancies; None: neither
-    record  the recorder of the iterations; if it holds some already, the run resumes there, with bit-identical results
-    first   the position at which the run starts; by default the first state of the method and the policy class
+    lam_max   the upper bound Λ of the multipliers
+    d_sum     zeros [S, A] to record the exact J of every iterate and the sum of their occupancies; None to record
+              neither
+    progress  a function that is called with the new part of the trace, the state and K
+    record    the recorder of the iterations; if it holds some already, the run resumes there, with bit-identical
+              results
+    first     the position at which the run starts; by default the first state of the method and the policy class
 
     Ctrl-C ends the run and keeps the iterations done so far.
     """
@@ -151,7 +155,10 @@ def _advance_while_finite(
 def _advance(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
-    """Run n iterations: in one compiled call if the sampler has one for this method, else step by step."""
+    """Run n iterations in one compiled call if the sampler has one for this method, else step by step.
+
+    Return the new state and the trace of these iterations.
+    """
     compiled = sampler.advance(method, key, state, n, lam_max)
     if compiled is not None:
         return compiled

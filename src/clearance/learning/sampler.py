@@ -82,11 +82,17 @@ class Sampler(Protocol):
         ...
 
     def carry(self, theta: Array, before: Any, after: Any) -> Array:
-        """Return the θ with which the policy stays the same when the memory changes from `before` to `after`."""
+        """Return parameters that give the same policy as `theta` after the memory has changed from `before` to `after`.
+
+        The memory may hold the mean and variance by which observations are normalised, for example.
+        """
         return theta
 
     def measure(self, theta: Array) -> tuple[Array, Array] | None:
-        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]; None if they are not known."""
+        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of the n policies with parameters θ [n, d].
+
+        Return None if exact values are not known.
+        """
         return None
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:

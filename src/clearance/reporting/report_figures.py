@@ -32,7 +32,7 @@ class Level(NamedTuple):
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, cards: bool = False) -> Element:
-    """Return a table with column heads; the first cell of each row is the head of the row.
+    """Return an HTML table with column heads; the first cell of each row is the head of the row.
 
     On a narrow screen a table with `cards` shows each row as a card; any other table scrolls, with a hint.
     """
@@ -153,7 +153,10 @@ def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> 
 
 
 def multipliers(view: View, name: str) -> Element | None:
-    """Return the figure of every λ_i over steps, with λ* of the optimum; None without constraints."""
+    """Return the figure of every multiplier λ_i over environment steps, with λ* of the optimum.
+
+    Return None if there are no constraints. `name` makes ids in the page unique.
+    """
     I = len(view.names)
     if not I:
         return None

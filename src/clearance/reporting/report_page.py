@@ -35,7 +35,7 @@ ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 
 def page(views: Sequence[View]) -> bytes:
-    """Return one self-contained HTML document."""
+    """Return a report on these runs as one self-contained HTML document."""
     title = f"{problem_name(views[0])}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
     head = el(
         "head",
@@ -69,7 +69,7 @@ def _several(views: Sequence[View], title: str) -> list[Element]:
 
 
 def _same_problem(views: Sequence[View]) -> bool:
-    """Return whether all runs have the same limits, and the same optimum or the same description of their simulator."""
+    """Return whether all runs have the same limits and the same optimum, and simulators the same description."""
     known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
     found = zip(views, known, strict=True)
     return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1

@@ -59,11 +59,11 @@ def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, servi
 
     The queue is empty at the start.
 
-    Known: the optimum admits below one threshold and refuses above it, is randomised in at most one state (the
-    threshold), and the constraint is tight if admitting everybody would break it.
+    Known: the optimum admits below one threshold, refuses above it, and is randomised in at most one state (the
+    threshold). If admitting everybody would break the limit, the limit is tight.
 
-    Source: Lazar 1983 (continuous time, networks); in discrete time, with the theorem by Lagrangian arguments from the
-    discounted problem: Ma 1988 (thesis with Makowski). The numbers are choices of this library.
+    Source: Lazar 1983 (continuous time, networks); Ma 1988 (thesis with Makowski) for discrete time, with a proof by
+    Lagrangian arguments from the discounted problem. The numbers are choices of this library.
     """
     return _flow_control(buffer, arrival, service, holding, criterion="average")
 

@@ -1,9 +1,9 @@
 """Random streams, geometric horizons and alias tables: the random draws of every compiled walk on a finite model.
 
-Streams are counter-based: every number is a pure function of (seed, k, purpose, n, position). A stream is a 64-bit
-key; its words are mix(key + j·G), the generator SplitMix64 (Steele, Lea, Flood 2014) read at chosen positions. Keys
-are words of other streams (`fold`), so a result does not depend on threads, machines or batching, or on an
-interruption and resume.
+Streams are counter-based: every number is a pure function of (seed, iteration k, purpose, sample n, position). A stream
+is a 64-bit key. Its words are mix(key + j·G), j = 1, 2, …: the generator SplitMix64 (Steele, Lea, Flood 2014) read at
+chosen positions. Keys are words of other streams (`fold`). So a result does not depend on threads, machines or
+batching, or on an interruption and resume.
 
 A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991). The
 high half of a word picks one of n cells, all with exactly the same probability: the few words that would favour some

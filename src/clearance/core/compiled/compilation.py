@@ -1,20 +1,20 @@
 """Compile the kernels of this package, and cache the machine code on disk under the hash of all its sources.
 
 numba's own cache looks at one source file at a time: a kernel that calls functions of another file contains their
-machine code and would not notice when they change. Here a hash of every source of the package and of the versions of
-Python and numba names one folder. It holds one file for each kernel, signature and processor. No index is shared, so
-processes that compile at the same time cannot mix up each other's files.
+machine code and would not notice when they change. Here one folder is named by a hash of every source of the package
+and of the versions of Python and numba. It holds one file for each kernel, signature and processor. No index is shared,
+so processes that compile at the same time cannot mix up each other's files.
 
 The folder is the first of these that can be used:
 
     $NUMBA_CACHE_DIR             if it is set; then the next two are skipped
     __pycache__ of this package
     the user's cache folder      $XDG_CACHE_HOME, or ~/.cache, on Linux
-    a folder in the temporary one, of this user alone
+    a folder of this user in the temporary directory
 
-Cached code is executed. So a folder or a file in it is trusted only if nobody else can write it and it belongs to this
-user, to the owner of these sources, or to root; these could change the sources as well. If no folder can be written,
-kernels are compiled in every process: a cache that fails must never stop a run.
+Cached code is executed. So a folder or a file is trusted only if it belongs to this user, to the owner of these
+sources, or to root, and if nobody else can write it; these three could change the sources as well. If no folder can be
+written, kernels are compiled in every process: a cache that fails must never stop a run.
 """
 
 from __future__ import annotations

@@ -270,7 +270,10 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order in which to eliminate states, and where the factors L U = I − γM have entries (see `fill`)."""
+    """The order in which to eliminate states when I − γM is factorised, and where the factors L and U have entries.
+
+    M is the transition matrix of a policy; `fill` explains the arrays.
+    """
 
     order: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -282,7 +285,10 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """Return the elimination for a model; None if it has no local structure or iterations are cheaper."""
+        """Return the elimination for a model with transitions P [S·A, S].
+
+        Return None if the model has no local structure, or if iterations are cheaper.
+        """
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

@@ -1,7 +1,8 @@
 """Compiled sparse kernels: linear solves (I − γM) x = y for a stochastic M, greedy sweeps, policy iteration.
 
 The main solver is BiCGStab (van der Vorst 1992): on slow-mixing models plain sweeps take twenty times longer, and on
-random graphs a sparse LU fills in. If it breaks down or stalls, Gauss–Seidel takes over, which always converges.
+random graphs a sparse LU needs too much memory. If BiCGStab breaks down or stalls, Gauss–Seidel takes over, which
+always converges.
 """
 
 from __future__ import annotations
@@ -171,7 +172,10 @@ def sweep(indptr, indices, data, h, gamma, V, act):
 
 @piece
 def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
-    """Write the transition matrix of the policy `act` as CSR to (mptr, midx, mval): row s is row s·A + act[s] of P."""
+    """Write the transition matrix of the policy act [S] as CSR to (mptr, midx, mval): row s is row s·A + act[s] of P.
+
+    P is CSR (indptr, indices, data).
+    """
     at = 0
     for s in range(len(act)):
         mptr[s] = at
@@ -235,7 +239,10 @@ def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
 
 @kernel
 def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
-    """Write the transposed transition matrix of the policy `act` as CSR to (tptr, tidx, tval)."""
+    """Write the transposed transition matrix of the policy act [S] as CSR to (tptr, tidx, tval).
+
+    P [S·A, S] is CSR (indptr, indices, data).
+    """
     S = len(act)
     for s in range(S):
         row = s * A + act[s]
@@ -253,7 +260,10 @@ def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
 
 
 def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int64], A: int) -> sparse.csr_array:
-    """Return the transposed transition matrix P_actᵀ [S, S] of a deterministic policy."""
+    """Return the transposed transition matrix P_actᵀ [S, S] of the deterministic policy act [S].
+
+    P [S·A, S] is CSR (indptr, indices, data).
+    """
     S = len(act)
     rows = np.arange(S) * A + act
     n = int((indptr[rows + 1] - indptr[rows]).sum())

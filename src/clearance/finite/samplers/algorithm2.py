@@ -1,11 +1,11 @@
 """Algorithm 2 on a finite model, compiled: unbiased draws of (s, a, Â) and of Ĵ by geometric rollouts.
 
-(s, a) ~ d_ρ^π        walk from ρ, stop with probability 1−γ before each further step; the last pair
-Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s, a fresh action;   T ~ Geo(1−γ) on {1, 2, …}
+(s, a) ~ d_ρ^π        the last pair of a walk from ρ that stops with probability 1−γ before each further step
+Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s with a new action;   T ~ Geo(1−γ) on {1, 2, …}
 Â = Q̂ − V̂              `resets=True`: the simulator can be reset to s (Bai et al. 2023, Alg. 2)
 Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), which gives +, or
-                       takes a fresh action at s, which gives −. This is unbiased too, without a reset to s.
-Ĵ = mean of Σ_{t<T} h from ρ
+                       takes a new action at s, which gives −. This is unbiased too, without a reset to s.
+Ĵ                      the mean of Σ_{t<T} h over walks from ρ
 """
 
 from __future__ import annotations

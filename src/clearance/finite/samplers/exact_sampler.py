@@ -17,7 +17,7 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Exact(FiniteSampler):
-    """The sampler without noise: exact occupancy, advantages and values."""
+    """The sampler without noise: it returns exact occupancies, advantages and values."""
 
     cmdp: CMDP
     policy: Policy
@@ -38,7 +38,10 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced."""
+    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced.
+
+    Return the model unchanged if `extra` is None.
+    """
     if extra is None:
         return cmdp
     h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)

@@ -4,8 +4,9 @@
 
 E X = J for any table V̂: zero, or a critic's values as control variate, with which only the noise of the transitions
 remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger power makes episodes
-shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. The bounds of h are
-declared; a value outside them is an error that names the episode and the step, since no certificate would hold then.
+shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. Bounds of the
+signals h are declared. A value outside them is an error that names the episode and the step, since no certificate would
+hold then.
 
 Random bits, weights and sums have finite precision, so E X = J holds up to `bias`, which certificates account for.
 """
@@ -112,7 +113,7 @@ class MixtureEpisodes:
 
     @property
     def full(self) -> float:
-        """The sum Σ_t (γ/q)^t, rounded up."""
+        """The sum Σ_t (γ/q)^t over all t ≥ 0, rounded up; q is the probability that an episode continues."""
         rest = 1 - self.cmdp.gamma / self.q
         return (1 + 2.0**-50 / rest) / rest
 
@@ -147,7 +148,7 @@ class MixtureEpisodes:
 
     @cached_property
     def table(self) -> Array:
-        """The control variate V̂ as [M or 1, S, 1+I]."""
+        """The control variate V̂ as an array [M, S, 1+I], or [1, S, 1+I] if all components share it."""
         S, H = self.cmdp.S, 1 + self.cmdp.I
         return np.zeros((1, S, H)) if self.base is None else np.ascontiguousarray(self.base, float).reshape(-1, S, H)
 

@@ -1,9 +1,10 @@
-"""A sampler that trains a two-layer network for every signal as critic, by semi-gradient TD: the critic of neural CRPO.
+"""A sampler that trains a two-layer network f as critic of every signal, by semi-gradient TD, as in neural CRPO.
 
     y(s, a) = h(s, a) + γ mean of V(s') over the walks' visits,  V(s') = Σ_a' π(a'|s') f(s', a'; W) held fixed
     W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W                  `epochs` times in each batch
 
-Values are learned in units of the largest |h|/(1−γ) of each signal, so that one β serves all.
+n(s, a) are the visits of a pair, and n their sum. Values are learned in units of the largest |h|/(1−γ) of each signal,
+so that one step size β serves all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A sampler that trains a tabular critic Q for every signal by expected TD(0), and returns draws at every pair from it.
+"""A sampler that trains a tabular critic Q for every signal by expected TD(0); its draws are advantages at every pair.
 
     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
 

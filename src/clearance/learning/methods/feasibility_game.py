@@ -5,7 +5,8 @@ smallest slack:
 
     θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 
-Its value is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them conflict.
+The value of the game is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them
+conflict.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The method that plays the game in the module's head, with its settings; `State.lam` holds log μ."""
+    """The method that finds the safest policy by a game between π and weights μ of the limits, with its settings.
+
+    `State.lam` holds log μ.
+    """
 
     K: int = 200
     N: int = 100

@@ -41,7 +41,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """The settings of the steps of θ and of the margin κ, with the functions that apply them."""
+    """The settings of the steps of θ and of the margin κ, and functions that apply them; a base class of methods."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(

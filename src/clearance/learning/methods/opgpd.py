@@ -47,7 +47,7 @@ class OPGPD:
             raise InputError(f"geometry must be 'euclidean' or 'entropic', got {self.geometry!r}")
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """Return the first state; its memory holds π̂ = π (as logits) and λ̂ = 0."""
+        """Return the first state, with the given θ and λ = 0 [I]; its memory holds π̂ = π (as logits) and λ̂ = 0."""
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:

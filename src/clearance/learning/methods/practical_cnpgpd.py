@@ -214,5 +214,8 @@ def units(memory: Sizes) -> Array:
 
 
 def pace(memory: Sizes) -> Array:
-    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I] (units: see the module's head)."""
+    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I].
+
+    u is the root mean square of the advantages of a signal, v that of an episode's distance from its limit.
+    """
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

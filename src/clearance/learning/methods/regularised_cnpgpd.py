@@ -125,7 +125,7 @@ class RegularisedCNPGPD:
         return np.multiply.outer(self.eta2 * np.minimum(self.tau_at(k), SHARP), (1 - limits.gamma) * r / g**2)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[Array, Array]:
-        """Return η₂ [K, I] and the mean κ [I] of K iterations, for `dual.path_bound`."""
+        """Return the step sizes η₂ [K, I] of λ and the mean margin κ [I] over K iterations, for `dual.path_bound`."""
         k = np.arange(K)
         return self.dual_step(limits, k), self.kappa_at(k).mean(0)
 

@@ -18,8 +18,8 @@ except ImportError:
 class ModelEnv(gymnasium.Env):
     """A Gymnasium environment with the states 0..S−1 and actions 0..A−1 of a CMDP; `info["g"]` holds the utilities [I].
 
-    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode, which changes
-    no J.
+    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode; this changes no
+    value J.
     """
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
