@@ -27,8 +27,8 @@ MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earn
 def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
     """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] subject to J_g ≥ b + margin.
 
-    single  "never": any mixture. "prefer": one policy instead, if it earns little less than the mixture. "require": one
-            policy only
+    single  "never": any mixture is allowed. "prefer": a single policy is returned if it earns only a little less than
+            the mixture. "require": only a single policy is allowed
 
     Return None if no such mixture or policy exists.
     """

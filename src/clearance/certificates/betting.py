@@ -91,9 +91,9 @@ class Bets:
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
-        """Return the largest share of its capital that each bet [n] can lose on one sample, against m + shift·width.
+        """Return the largest share of its capital that each bet [n] can lose on one sample.
 
-        width is high − low.
+        The bets are against m + shift·width, where width is high − low.
         """
         return bets * (self.reach / self.width + shift)
 

@@ -5,11 +5,12 @@
 
 Each of them is an ordinary limit on an expected value, E φ(C) ≤ at_most:
 
-    chance    φ(C) = 1{C > c}
-    tail      φ(C) = ν + (C − ν)₊/(1 − α),    CVaR_α = min over ν of E φ(C)         (Rockafellar and Uryasev 2000)
+    chance    φ(C) = 1{C > c},                    c is `above`
+    tail      φ(C) = ν + (C − ν)₊/(1 − α),        α is `level`, and CVaR_α = min over ν of E φ(C)
 
-So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove the contrary. Along an episode,
-φ is a sum of increments, one per step; samplers and tests use the increments as the signal of the constraint.
+(Rockafellar and Uryasev 2000). So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove
+the contrary. Along an episode, φ is a sum of increments, one per step; samplers and tests use the increments as the
+signal of the constraint.
 """
 
 from __future__ import annotations

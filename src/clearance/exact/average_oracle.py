@@ -5,8 +5,8 @@ iteration finds it in all components at once. Of the closed classes of a policy 
 states walk to it, and improves an action where g + v < h + P v (g is the gain, v the bias). Then each component is
 collapsed to one node (`quotient`), in which staying is worth its gain.
 
-    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
-    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
+    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
+    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g
 
 Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the number
 of remaining steps is added to g and v, as in `total_oracle`.
@@ -213,7 +213,8 @@ class AverageOracle:
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
         """Return for each state [S] a proven upper bound of h + P v − v over the pairs of its end component.
 
-        It is 0 for states in no component. `size` [S, A] bounds |h| before rounding.
+        For any vector v [S] it bounds the long-run mean of h [S, A] of runs that stay there. It is 0 for states in no
+        component. `size` [S, A] bounds |h| before rounding.
         """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)

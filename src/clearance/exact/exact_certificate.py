@@ -48,8 +48,8 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
     """Return an upper bound on the reward of every policy that meets the limits.
 
-    It is the bound of `best` or, if the policy with the bounds `seen` is CERTIFIED, the larger of this bound and the
-    policy's own upper bound.
+    It is `best.bound`. If the policy with the bounds `seen` is CERTIFIED, the result is at least its own upper bound,
+    which rounding can make larger.
     """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 

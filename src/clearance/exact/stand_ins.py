@@ -159,7 +159,7 @@ def _contracted(cmdp: CMDP) -> tuple[CMDP, bool]:
 def _longest(oracle: TotalOracle) -> Array | None:
     """Return for each state [S] the largest expected number of steps until absorption, over all policies.
 
-    Return None if some policy never ends, or if runs can leave a state in which they could end.
+    Return None if some policy never ends, or if a run may continue from a state in which it could end.
     """
     ends, pairs = oracle.zero
     if not oracle.ending.all() or np.any(oracle.cmdp.available[ends >= 0] & ~pairs[ends >= 0]):

@@ -134,7 +134,7 @@ def weight(c: Constants) -> float:
 def L_J(c: Constants) -> float:
     """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on the Hessian ‖∇²J_h‖ of a signal |h| ≤ H (Lemma 1).
 
-    H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
+    G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
     """
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
@@ -148,7 +148,7 @@ def L_L(c: Constants) -> float:
 
 
 def grad_bound(c: Constants) -> float:
-    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of the value of a signal |h| ≤ H (Lemma 2)."""
+    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of a signal |h| ≤ H (Lemma 2); G bounds ‖∇log π‖."""
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
@@ -173,7 +173,10 @@ def eta2(K: float) -> float:
 
 
 def sgd_bracket(c: Constants) -> float:
-    """Return B = mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] for `sgd_error` (Lemma 14, whose inner 2 lacks m)."""
+    """Return the factor B of `sgd_error` (Lemma 14): mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F].
+
+    The inner 2 lacks the factor m = `weight` in the paper. The module's head explains the other symbols.
+    """
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
 
@@ -215,7 +218,7 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 def dual_terms(c: Constants, K: float, N: float) -> float:
     """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)², the error of the dual steps (App. F.1).
 
-    The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)².
+    H bounds the signals. The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)² for the random horizon T of a rollout.
     """
     return c.I * (c.h_max / (1 - c.gamma)) ** 2 * (2 * eta2(K) + 1 / N)
 

@@ -136,7 +136,7 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
 
 
 def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return pairs (constraint, limit) for all constraints of the model; one without a new limit keeps its old one.
+    """Return pairs (constraint, limit) for all constraints of the model; without a new limit, the old limit stays.
 
     A constraint with several new limits has one pair for each. Raise InputError if `limits` names no cost of the model.
     """

@@ -270,9 +270,9 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order in which to eliminate states when I − γM is factorised, and where the factors L and U have entries.
+    """The order in which to eliminate states when I − γM is factorised, and where its factors have entries (`fill`).
 
-    M is the transition matrix of a policy; `fill` explains the arrays.
+    M is the transition matrix of a policy.
     """
 
     order: NDArray[np.int64]
@@ -285,10 +285,7 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """Return the elimination for a model with transitions P [S·A, S].
-
-        Return None if the model has no local structure, or if iterations are cheaper.
-        """
+        """Return the elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

@@ -119,7 +119,7 @@ class MixtureEpisodes:
 
     @cached_property
     def term(self) -> Array:
-        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I]."""
+        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I], the size of a term in the estimate X."""
         return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max((0, 1))
 
     @property

@@ -128,7 +128,11 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖; `slack` [I] is Ĵ_g − b of this batch."""
+        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖.
+
+        `slack` [I] is Ĵ_g − b of this batch, `memory` are the sampler's statistics, and `course` is the method's
+        memory.
+        """
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
