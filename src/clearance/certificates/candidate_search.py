@@ -107,7 +107,10 @@ class Search(Protocol):
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the smallest number of episodes that allows two measurements of each candidate, and one test."""
+    """Return the smallest number of episodes for a search among this many candidates.
+
+    It allows two measurements of each candidate, and one test.
+    """
     return 2 * GLANCE * candidates + SMALLEST
 
 
@@ -245,8 +248,9 @@ class CandidateSearch:
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
         """Measure the safest mixture again, until the steps for this are spent; return (weights, budget share).
 
-        This is needed because, of many mixtures measured with few samples, the one that looks safest is mostly the
-        luckiest. The result is the best mixture that should now pass a test, or else the safest one.
+        A share of the `left` steps is used. This is needed because, of many mixtures measured with few samples, the one
+        that looks safest is mostly the luckiest. The result is the best mixture that should now pass a test, or else
+        the safest one.
         """
         stop = self.steps + AGAIN * left
         for _ in range(200):
@@ -293,8 +297,8 @@ class CandidateSearch:
     ) -> tuple[Array | None, float]:
         """Return (weights, budget share) of the best mixture for values lowered by `pessimism` standard errors.
 
-        The share is the first of `parts` with which some mixture should pass its test. The result is (None, 1) if there
-        is none.
+        The share is the first of `parts` with which some mixture should pass its test, which then has this share of the
+        `left` steps. The result is (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None

@@ -117,8 +117,10 @@ def build_certificate(
 ) -> Certificate:
     """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
-    parts  the values [1+I] of the components of a mixture
-    more   other fields of the certificate
+    parts       the values [1+I] of the components of a mixture
+    components  the number of components
+    lam, bound  the prices of the limits, and an upper bound on the optimum, if known
+    more        other fields of the certificate
     """
     slack = J[1:] - b
     return Certificate(

@@ -49,7 +49,10 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """Yield (field, contradiction) if the verdict and the bounds do not agree exactly; UNDECIDED claims nothing."""
+    """Yield (field, contradiction) if the verdict and the bounds of the certificate `said` do not agree exactly.
+
+    UNDECIDED claims nothing, so it contradicts nothing.
+    """
     low, high = said.J_lower[1:], said.J_upper[1:]
     if said.verdict == "CERTIFIED":
         for i, (x, b) in enumerate(zip(low, said.b, strict=True)):

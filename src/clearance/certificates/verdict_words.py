@@ -169,7 +169,10 @@ def _greedy(said: Mapping[str, Any]) -> str:
 
 
 def _neighbours(said: Mapping[str, Any]) -> str:
-    """Return a sentence with the rewards of other policies, so that users notice a policy that is safe but useless."""
+    """Return a sentence with the rewards of other policies in the certificate `said`.
+
+    It lets users notice a policy that is safe but useless.
+    """
     near = said.get("neighbours")
     return (
         f"For comparison: it earns {said['J_r']:.4g}; {join_some([f'{k} {J[0]:.4g}' for k, J in near.items()])}."

@@ -22,7 +22,10 @@ PARTS, DEPTH = 10**6, 100  # brackets and commas in it, and how deep they nest
 
 
 def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) -> None:
-    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one."""
+    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one.
+
+    `compressed` says whether the arrays are compressed.
+    """
     save = np.savez_compressed if compressed else np.savez
     with write_whole(path) as f:
         save(f, allow_pickle=False, **arrays)

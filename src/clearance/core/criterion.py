@@ -144,7 +144,7 @@ def sum_words(c: Criterion) -> str:
 
 
 def short_words(c: Criterion) -> str:
-    """Return the criterion in a few words, for the first line of a problem's description."""
+    """Return the criterion c in a few words, for the first line of a problem's description."""
     if c.horizon is not None:
         return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:g}")
     return f"gamma = {c.gamma:g}" if c.name == DISCOUNTED else f"criterion: {c.name}"

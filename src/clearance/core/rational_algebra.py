@@ -140,8 +140,8 @@ def find_characteristic(F: Matrix) -> list[Fraction]:
 def has_all_roots_within(c: list[Fraction], gamma: Fraction) -> bool:
     """Return whether γ|z|² < 1 for all roots z of the polynomial Σ_k c_k z^k of degree n (Schur 1917, Cohn 1922).
 
-    This holds if and only if γ^n c_0² < c_n² and the same is true for the polynomial of degree n − 1 with the
-    coefficients d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
+    `c` lists the coefficients c_0 .. c_n. The answer is yes if and only if γ^n c_0² < c_n² and the same is true for the
+    polynomial of degree n − 1 with the coefficients d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
     """
     while n := len(c) - 1:
         if gamma**n * c[0] ** 2 >= c[n] ** 2:

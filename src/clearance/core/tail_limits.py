@@ -232,7 +232,7 @@ def parse_tail(text: str) -> tuple[str, Rule] | None:
 
 
 def tail_text(name: str, rule: Rule) -> str:
-    """Return a limit as text in the form that `parse_tail` reads."""
+    """Return the limit `rule` on the cost `name` as text in the form that `parse_tail` reads."""
     if isinstance(rule, Chance):
         return f"P({name}>{rule.above!r})<={rule.at_most!r}"
     return f"CVaR{rule.level!r}({name})<={rule.at_most!r}" + ("" if rule.at is None else f" at {rule.at!r}")

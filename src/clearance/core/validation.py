@@ -25,7 +25,7 @@ LARGEST = 1e152
 
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
-    """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file.
+    """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file (z).
 
     Wrong indices are refused: SciPy would read out of bounds.
     """

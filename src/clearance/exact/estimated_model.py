@@ -125,7 +125,7 @@ class PolicyEstimate:
 
 
 def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:
-    """Return the model estimated from the counts n(s, a, s') [S·A, S] (CSR) and the starts [S].
+    """Return the model estimated from counted transitions n(s, a, s') [S·A, S] (CSR) and counted starts [S].
 
     like  the model that provides the signals of seen pairs, limits, discount and names; its P and ρ are not read
     low   the declared lower bounds of the signals [1+I]

@@ -224,8 +224,8 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
     """Return the policy with the largest common margin, or the first one found whose margin reaches `enough`.
 
-    If the scales of the constraints are so far apart that this margin vanishes in rounding, return the policy with the
-    largest margin relative to the scale of each constraint.
+    `scaled` is the rescaled problem. If the scales of the constraints are so far apart that this margin vanishes in
+    rounding, return the policy with the largest margin relative to the scale of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
     rounding = 1e-9 * scale_of(scaled.cmdp)

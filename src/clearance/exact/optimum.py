@@ -219,7 +219,10 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 
 
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
-    """Return [2, I]: bounds between which every optimal multiplier lies, by the columns found; None without them."""
+    """Return [2, I]: bounds between which every optimal multiplier lies; None if no columns were found.
+
+    They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound` on the optimum.
+    """
     if "found" not in scaled.__dict__ or not scaled.cmdp.I:
         return None
     error = 0.01 * GAP * scale_of(scaled.cmdp)  # of the values of columns
@@ -247,8 +250,9 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
     """Return the first candidate that provably meets the limits, from problems with limits tightened more and more.
 
-    If there is none, compare the candidates of `_on_the_border`. Return the one with the largest reward among those
-    that provably meet the limits or, if none does, among those that come closest.
+    `scaled` is the rescaled problem, and `safest` its safest policy. If there is no such candidate, compare those of
+    `_on_the_border`. Return the one with the largest reward among those that provably meet the limits or, if none does,
+    among those that come closest.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -264,8 +268,9 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
 def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[Found]:
     """Yield candidates for limits that leave no room for any policy beyond rounding.
 
-    They come from slightly lowered limits, so that rounding does not stop a solver. The best policy for lowered limits
-    takes actions that break the limits with tiny probabilities; without these actions it may meet the limits exactly.
+    `scaled` is the rescaled problem, and `safest` its safest policy. The candidates come from slightly lowered limits,
+    so that rounding does not stop a solver. The best policy for lowered limits takes actions that break the limits with
+    tiny probabilities; without these actions it may meet the limits exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)

@@ -146,7 +146,10 @@ def _strings(folder: str, texts: Any) -> dict[str, bytes]:
 
 
 def _write_archive(path: str | Path, files: dict[str, bytes]) -> None:
-    """Write a tar archive without times and owners, so that the same model always gives the same bytes."""
+    """Write a tar archive with these files (name: content), without times and owners.
+
+    So the same model always gives the same bytes.
+    """
     with write_whole(path) as f:
         inner: Any = f
         try:

@@ -162,7 +162,11 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the smallest count of the cost `name`, in units, from which on a limit treats all counts alike."""
+    """Return the smallest count from which on a limit treats all counts alike.
+
+    rule  the `Chance` or `CVaR` limit on the cost `name`
+    unit  the cost that one count stands for
+    """
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:

@@ -126,7 +126,10 @@ class View:
 
 
 def read_view(folder: str | Path, price: bool | None = None) -> View:
-    """Read a run folder from disk; raise InputError that names the file if something is wrong."""
+    """Read a run folder from disk; raise InputError that names the file if something is wrong.
+
+    `price` says whether to compute the price of safety; None: if the model is small.
+    """
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}

@@ -71,7 +71,7 @@ def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, servi
 def lazar_discounted(
     buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
 ) -> CMDP:
-    """Return the queue of `lazar` with discounted sums: limit = holding / (1−γ).
+    """Return the queue of `lazar`, with the same arguments, but with discounted sums: limit = holding / (1−γ).
 
     The queue is empty at the start, and the first steps count most. So in the long run more than `holding` customers
     may wait.

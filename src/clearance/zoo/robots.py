@@ -121,7 +121,8 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Return Acrobot with two costs (Xu et al. 2021).
 
-    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0.
+    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0. `num_envs` is the number of
+    environments that run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 

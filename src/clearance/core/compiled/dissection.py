@@ -55,8 +55,8 @@ def _spreads(indptr, indices, S, A, hub, width):
 def graph(indptr, indices, A, width):
     """Return (ptr, idx, hub): the undirected graph of all actions' transitions as CSR (ptr, idx), and its hubs [S].
 
-    Neighbours may be repeated in idx. A hub is a state with very many neighbours. If the model has no local structure
-    (`_spreads` with this `width` is true), idx is empty.
+    The transitions are CSR (`indptr`, `indices`) with rows s·A + a. Neighbours may be repeated in idx. A hub is a state
+    with very many neighbours. If the model has no local structure (`_spreads` with this `width` is true), idx is empty.
     """
     S = (len(indptr) - 1) // A
     ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
@@ -205,9 +205,10 @@ def dissection(ptr, idx, hub):
 def fill(ptr, idx, order, work):
     """Return where the factors of I − γM have entries: (uptr, uidx) for U, (lptr, lidx) for L, and each row's parent.
 
-    Row i of U has an entry for each neighbour of state i that is eliminated later, and for each entry of the rows whose
-    first entry is i. The first entry of a row is its parent in the elimination tree. If the factorisation needs more
-    than `work` operations, the function stops and the parent of row 0 is −2.
+    The graph is (ptr, idx), and states are eliminated in this `order`. Row i of U has an entry for each neighbour of
+    state i that is eliminated later, and for each entry of the rows whose first entry is i. The first entry of a row is
+    its parent in the elimination tree. If that needs more than `work` operations, the function stops, with parent[0] =
+    −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)

@@ -43,14 +43,17 @@ def _row_dot(indices, data, first, end, x):
 
 @piece
 def _apply(indptr, indices, data, gamma, x, y):
-    """Compute y ← (I − γM) x for a sparse matrix M in CSR form."""
+    """Compute y ← (I − γM) x for the CSR matrix M = (indptr, indices, data)."""
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
 
 
 @piece
 def _apply_dot(indptr, indices, data, gamma, x, y, z):
-    """Compute y ← (I − γM) x for a CSR matrix M, and return y·z and y·y from the same pass over the data."""
+    """Compute y ← (I − γM) x for the CSR matrix M = (indptr, indices, data).
+
+    Return y·z and y·y from the same pass over the data.
+    """
     yz, yy = 0.0, 0.0
     for s in range(len(x)):
         y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
@@ -79,7 +82,7 @@ def _largest(x):
 def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
     """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual.
 
-    At most `limit` iterations of BiCGStab are made.
+    M is CSR (indptr, indices, data). At most `limit` iterations of BiCGStab are made.
     """
     n = len(y)
     r, p, v, s, t = np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
@@ -122,7 +125,8 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
 def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
     """Solve (I − γM) x = y by at most `limit` Gauss–Seidel sweeps x ← y + γMx in place; return the last change of x.
 
-    The sweeps stop when no entry of x changes by more than tol. They always converge, but slowly.
+    M is CSR (indptr, indices, data). The sweeps stop when no entry of x changes by more than tol. They always converge,
+    but slowly.
     """
     worst = np.inf
     for _ in range(limit):
@@ -146,8 +150,8 @@ def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
 def sweep(indptr, indices, data, h, gamma, V, act):
     """Set `act` [S] to the greedy policy of V; return the largest and the smallest entry of TV − V.
 
-    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s'). An action in `act` that is as good as
-    the best one stays.
+    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s'), with P [S·A, S] as CSR (indptr,
+    indices, data). An action in `act` that is as good as the best one stays.
     """
     S = len(V)
     A = len(h) // S
@@ -188,7 +192,10 @@ def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
 
 @kernel
 def _solve(mptr, midx, mval, gamma, y, x, tol):
-    """Solve (I − γM) x = y by BiCGStab with restarts, or by Gauss–Seidel if that fails; return the residual."""
+    """Solve (I − γM) x = y by BiCGStab with restarts, or by Gauss–Seidel if that fails; return the residual.
+
+    M is CSR (mptr, midx, mval); the residual should be at most `tol`.
+    """
     tol = max(tol, 4 * EPS * _largest(y))
     residual = previous = np.inf
     saved = x.copy()
@@ -210,8 +217,8 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
     """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
 
-    Return max(TV − V), with the Bellman operator T of `sweep`. Each policy is evaluated up to a residual of a
-    thousandth of the present variation: early policies need no more.
+    Return max(TV − V), with the Bellman operator T and the arguments of `sweep`. Each policy is evaluated up to a
+    residual of a thousandth of the present variation: early policies need no more.
     """
     S = len(V)
     A = len(h) // S

@@ -66,7 +66,7 @@ def accelerated(score, y, a, beta, xi, delta):
 
 @kernel
 def weighted_table(pair, pi, y, sigma, cap):
-    """Return the result of `weighted` for the scores of a tabular softmax policy π [S, A].
+    """Return the result of `weighted`, with the same `sigma` and `cap`, for a tabular softmax policy π [S, A].
 
     `pair` [N] holds the sampled pairs s·A + a. Each sample takes only A operations: an entry of the mean is updated
     only when the same entry of x changes.
@@ -97,7 +97,7 @@ def weighted_table(pair, pi, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
-    """Return the result of `accelerated` for the scores of a tabular softmax policy π [S, A].
+    """Return the result of `accelerated`, with the same coefficients, for a tabular softmax policy π [S, A].
 
     `pair` [N] holds the sampled pairs s·A + a. The error of a sample needs only the A entries of its state s, but all
     of x and v change.

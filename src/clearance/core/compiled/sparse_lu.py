@@ -22,9 +22,10 @@ U = np.uint64  # signed indices are asked whether they count from the end
 def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lptr, lidx, parent, dirty, L, Uv, D):
     """Factorise L U = I − γM in the given order of states; row s of M is row s·A + act[s] of the model.
 
-    The entries are written to L and Uv at the positions that `fill` found, and the inverse diagonal of U to D. Only the
-    rows marked in `dirty` [S] are computed, together with the rows that depend on them: their ancestors in the
-    elimination tree. The function marks these as dirty too.
+    The model is CSR (indptr, indices, data); order, place, uptr .. parent are the arrays of an `Elimination`. The
+    entries are written to L and Uv, and the inverse diagonal of U to D. Only the rows marked in `dirty` [S] are
+    computed, together with the rows that depend on them: their ancestors in the elimination tree. The function marks
+    these as dirty too.
     """
     S = len(order)
     w, twin = np.zeros(S), np.zeros(S, np.bool_)
@@ -65,7 +66,10 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
 
 @kernel
 def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve L U x = y, and write the solution to x [S, n]. Four columns at a time are solved in parallel."""
+    """Solve L U x = y, and write the solution to x [S, n]. Four columns at a time are solved in parallel.
+
+    The other arguments are the arrays of an `Elimination` and the results L, Uv, D of `factorise`.
+    """
     S, n = y.shape
     z = np.zeros((S, 4))
     for begin in range(0, n, 4):
@@ -90,7 +94,7 @@ def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 
 @kernel
 def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve (L U)ᵀ x = y for one vector, and write x [S]."""
+    """Solve (L U)ᵀ x = y for one vector, and write x [S]; the other arguments are those of `_forward_back`."""
     S = len(y)
     z = np.empty(S)
     for i in range(S):

@@ -57,7 +57,7 @@ class Rows(NamedTuple):
 
 @kernel(inline="always")
 def pack_row(rows, A, s, scratch):
-    """Compute the alias table of π(·|s), and store it in rows.pol.
+    """Compute the alias table of π(·|s), and store it in rows.pol; `scratch` are arrays from `alias_scratch`.
 
     Each 64-bit word has the threshold in its high bits and the alias action in its low bits.
     """
@@ -95,8 +95,9 @@ def softmax_row(rows, A, s, scratch):
 def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
     """Draw the alias cells for the next states of all lanes again, now with exactly equal probabilities.
 
-    A lane is one of the walks that advance together. Random words that would make some cells too likely are replaced by
-    later words of their stream (`even`).
+    A lane is one of the walks that advance together. For each of the `active` lanes, the arrays hold its cell, its
+    coin, its random counter (`lane_x`) and its pair (`lane_at`). Random words that would make some cells too likely are
+    replaced by later words of their stream (`even`).
     """
     for lane in range(active):
         row = lane_at[lane]
@@ -109,9 +110,11 @@ def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
 def walks(key, model, rows, tick, start, sums, last, lanes):
     """Run the geometric rollouts n = 0..N−1 on the random streams fold(key, n); return the number of environment steps.
 
+    tick      the number of the iteration, or READY (see `Rows`)
     start[n]  −1: from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
     sums      [N, 1+I] becomes the sum Σ_{t<T} h of the signals
     last      [N] becomes the pair s·A + a of the last step, a draw of the occupancy d_ρ^π if the walk starts from ρ
+    lanes     scratch arrays from `workspace`
 
     Lanes are walks that advance together. All lanes go through one phase of a step before the next phase begins, so
     their memory accesses overlap. Arrays are unpacked first: a call that passes arrays would count references in the
@@ -235,7 +238,7 @@ def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
     The first group of 2N walks starts from ρ. The last pairs of N of them are written to `pair` [N]: draws from the
     occupancy d_ρ^π. The other N walks estimate J in J[N:], where J is [2N, 1+I]. The second group starts from the drawn
     pairs: its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases the
-    advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N].
+    advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N]; `tick` and `lanes` are those of `walks`.
     """
     N, per_A = len(pair), 1.0 / model.A
     coin, steps = fold(key, np.int64(COIN)), 0
