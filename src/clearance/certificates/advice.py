@@ -19,9 +19,11 @@ MOST = 1e9  # episodes beyond which no budget is named
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
     """Return one sentence of advice from the test `seen` of the policy that came closest to a certificate.
 
-    b             the limits [I]; names, costs: the names of the constraints, and which of them are costs
-    steps         environment steps of the whole run
-    test          environment steps of its last test
+    b      the limits [I]
+    steps  environment steps of the whole run
+    test   environment steps of its last test
+    names  the names of the constraints [I]
+    costs  which constraints are costs [I]
     """
     slack, sd, n = seen.mean[1:] - b, seen.sd[1:], seen.episodes
     error = sd / np.sqrt(max(n, 1))

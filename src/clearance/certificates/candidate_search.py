@@ -118,7 +118,8 @@ def least_episodes(candidates: int) -> int:
 class CandidateSearch:
     """The search by samples: it holds the candidates, estimates of their J that are refined as needed, and the budget.
 
-    b         the limits [I];  delta: the error probability δ of all tests together
+    b         the limits [I]
+    delta     the error probability δ of all tests together
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
     reserve   environment steps reserved for the test of the fallback
     single    whether one candidate is tested in place of a mixture (see `best_mixture`)

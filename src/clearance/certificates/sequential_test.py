@@ -5,8 +5,8 @@ Every limit has two bets on the same episodes (`betting`): one against J_gi ≤ 
     CERTIFIED   every bet against J_gi ≤ b_i has reached 1/δ. This verdict is wrong only if a limit that is truly broken
                 passes its own test, so δ is not divided.
     VIOLATED    the bets against J_gi ≥ b_i have reached 1/δ on average. If every limit is met, no bet gains in
-                expectation, and neither does their average. One bet that has reached I/δ is enough, and those of
-                several broken limits add up.
+                expectation, and neither does their average. One bet that has reached I/δ is enough; if several limits
+                are broken, their bets add up.
 
 Sampling stops when the verdict is reached or the budget ends.
 """
@@ -50,8 +50,10 @@ class Component(NamedTuple):
 class Tally:
     """All bets on one policy, and the sums of its samples by component.
 
-    up, down  for every signal, bets that J is larger, and bets that J is smaller, than the limit; the reward, which has
-    no limit, is compared with the middle of its range
+    up    for every signal, bets that J is larger than the limit
+    down  for every signal, bets that J is smaller than the limit
+
+    The reward has no limit; its J is compared with the middle of its range.
     """
 
     up: list[Bets]

@@ -80,7 +80,7 @@ def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `path` once it is written completely; if writing fails, the old file stays.
 
     The temporary file is flushed to disk and renamed, and the folder is flushed too, so the result survives a crash.
-    All steps use the handle of the folder and never follow symbolic links.
+    All steps use the handle of the folder. If a symbolic link has the name of one of the two files, it is not followed.
     """
     if not isinstance(path, Inside) and os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")

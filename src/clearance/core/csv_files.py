@@ -25,7 +25,10 @@ QUOTED = re.compile(r"(^\s*|;\s*)'(?=[=+\-@＝＋－＠])")
 
 
 def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table with column heads atomically. Each number is the shortest text that restores its bits."""
+    """Write a table with column heads atomically.
+
+    Each number is written as the shortest text that reads back to the same bits.
+    """
     with write_whole(path) as f:
         text = io.TextIOWrapper(f, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\n")

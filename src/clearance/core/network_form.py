@@ -156,8 +156,8 @@ class NetworkForm:
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
         """Return the parameters of the action distribution, in the form that `ChoiceDraws` or `NormalDraws` reads.
 
-        y are the outputs of the last layer. For normals, y is the mean, to which log σ is appended; `log_std` is log σ
-        if it is a free parameter. `xp` is the array library: NumPy or JAX.
+        y are the outputs of the last layer. For normals the result is (mean, log σ); `log_std` is log σ if this is a
+        free parameter. `xp` is the array library: NumPy or JAX.
         """
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):

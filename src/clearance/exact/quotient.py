@@ -129,7 +129,7 @@ class Quotient:
 
 
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
-    """Change the policy act [S] so that runs reach `goal` [S] from all states from which the given pairs can.
+    """Change the policy act [S] so that runs reach `goal` [S] from all states where the given pairs can lead there.
 
     `pairs` is a mask [S, A].
     """

@@ -1,4 +1,4 @@
-"""Exact values of policies of small models in rational arithmetic. They decide if floating-point bounds cannot."""
+"""Exact values of policies of small models in rational arithmetic. They decide limits that floating point cannot."""
 
 from __future__ import annotations
 

@@ -257,7 +257,8 @@ def kappa(c: Constants, K: float, N: float) -> float:
 
     κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]
 
-    If the result is at most `c.kappa`, then E J_gi(π̄) ≥ 0: the uniform mixture π̄ of the iterates meets every limit.
+    If the result is at most `c.kappa`, then E J_gi(π̄) ≥ 0: in expectation, the uniform mixture π̄ of the iterates
+    meets every limit.
     """
     bias = math.sqrt(c.eps_bias) / (1 - c.gamma) + class_gap(c)
     return kappa_explicit(c, K) + 2 / lam_max(c) * (bias + epsilon_KN(c, K, N) + dual_terms(c, math.inf, N))

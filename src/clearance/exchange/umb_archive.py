@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """Return the content of a file; raise InputError if it has not `size` bytes, or more than `most` bytes."""
+        """Return the content of a file; raise InputError if its bytes are not `size` many, or more than `most`."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)

@@ -1,4 +1,7 @@
-"""Solve linear systems (I − γM) x = y of finite models: by one factorisation, or by iterations if memory is scarce."""
+"""Solve linear systems (I − γM) x = y of finite models, by one factorisation or by iterations.
+
+Iterations are used for large sparse models without local structure, whose factors would have too many entries.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | A
 
     The bound is κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k, where `lam` is λ^1..λ^K, `lam_end` is λ^{K+1}, and η₂ is one number
     or [K, I]. It holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and
-    the bound is the sum over k. With a constant η₂ it is κ − (λ^{K+1} − λ^1)/(η₂ K).
+    the sum of these inequalities over k gives the bound. With a constant η₂ it is κ − (λ^{K+1} − λ^1)/(η₂ K).
     """
     if np.any(lam >= lam_max) or np.any(lam_end >= lam_max):
         return None

@@ -75,9 +75,10 @@ class Natural:
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """Return the step βω of θ, with β ≤ `eta` and the mean KL divergence between old and new policy ≤ 1.5 `kl`.
+    """Return the step βω of θ, bounded in length and in KL.
 
-    The module's head gives the formula; `quad` is ωᵀFω, and `rows` are those from which F was estimated.
+    β is at most `eta`. It is halved, up to ten times, until the mean KL divergence between old and new policy is at
+    most 1.5 `kl`. The module's head gives the formula; `quad` is ωᵀFω, and `rows` are those from which F was estimated.
     """
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)

@@ -55,8 +55,9 @@ def figure(title: str, drawn: Element, *below: Element | None) -> Element:
 
 
 def numbers(heads: Sequence[str], rows: Sequence[Sequence[float]], caption: str) -> Element:
-    """Return the numbers behind a figure as a collapsed table of at most `ROWS` rows, with column heads and a
-    caption.
+    """Return the numbers behind a figure as a collapsed table of at most `ROWS` rows.
+
+    `heads` are the column heads, and `caption` is the table's caption.
     """
     some = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).astype(int))]
     shown = table(heads, [[number(float(v)) for v in row] for row in some], caption)

@@ -23,9 +23,9 @@ def queue_power(
 ) -> CMDP:
     """Return a queue whose server needs more power at higher speed: keep the queue short within a power budget.
 
-    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q ∈ {.2, .4, .6, .8}. In a step, a
-    customer arrives with probability p = .2 (and is lost if x = L), or one leaves with probability q (if x > 0), or
-    nothing happens. p + q ≤ 1, so there is at most one event per step.
+    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q from `rates` (.2, .4, .6, .8). In a
+    step, a customer arrives with probability p = `arrival` (.2; lost if x = L), or one leaves with probability q (if x
+    > 0), or nothing happens. p + q ≤ 1, so there is at most one event per step.
 
         r = −x,   cost = q³,   limit = power / (1−γ):  (1−γ) E Σγ^t q_t³ ≤ power
 

@@ -22,7 +22,8 @@ def streaming(
     """Return a media player that should stall rarely; its buffer is filled by an expensive fast or a cheap slow server.
 
     State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
-    .1 (slow) or .9 (fast), one is played with probability .8, independently; x' = min(max(x + arrived − played, 0), N).
+    `slow` (.1) or `fast` (.9), and one is played with probability `playback` (.8), independently: x' = min(max(x +
+    arrived − played, 0), N).
 
         r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share / (1−γ)
 

@@ -207,8 +207,7 @@ def fill(ptr, idx, order, work):
 
     The graph is (ptr, idx), and states are eliminated in this `order`. Row i of U has an entry for each neighbour of
     state i that is eliminated later, and for each entry of the rows whose first entry is i. The first entry of a row is
-    its parent in the elimination tree. If that needs more than `work` operations, the function stops, with parent[0] =
-    −2.
+    its parent in the elimination tree. If a factorisation needs more than `work` operations, parent[0] is −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)
