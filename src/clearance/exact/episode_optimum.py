@@ -124,11 +124,11 @@ def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, l
 
 
 def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
-    """Return P(C > c) for a `Chance` rule, or CVaR_α(C) for a `CVaR`, for the cost C of one episode under `policy`.
+    """Return P(C > above) for a `Chance`, or the CVaR of C for a `CVaR`, where C is an episode's cost under `policy`.
 
-    The policy is one of `model`, which does not see the cost so far. The value is computed on the product of the model
+    `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
     with the cost so far. If a CVaR has no ν, its value is the minimum over all ν that are multiples of the cost's unit.
-    It is convex in ν, so the search ends where it rises.
+    This value is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

@@ -315,6 +315,9 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
-    """Return π [S, A] for visits x [S, A]; in states that are never visited it takes the action greedy[s]."""
+    """Return the policy π [S, A] that has the visits x [S, A].
+
+    In states that are never visited it takes the action greedy[s].
+    """
     x = np.where(x > 1e-12 * x.max(), x, 0.0)
     return np.where(x.sum(1, keepdims=True) > 0, policy_from_occupancy(x), np.eye(x.shape[1])[greedy])

@@ -151,9 +151,9 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
 
 def class_policy(policy: Any, pi: Array) -> Array:
-    """Return the policy pi [S, A] of the model that `class_model` made as a policy of the original model.
+    """Convert a policy pi [S, A] of the model made by `class_model` to a policy of the original model.
 
-    It is uniform in blind states, where all actions have equal features.
+    The result is uniform in blind states, where all actions have equal features.
     """
     can = np.isfinite(policy.bias)
     if policy.tabular:

@@ -103,7 +103,7 @@ class AcceleratedSGD:
     mu_F: float = 0.05
 
     def constants(self) -> tuple[float, float, float, float]:
-        """Return the constants (a, β, ξ, δ) of the iteration."""
+        """Return the coefficients (a, β, ξ, δ) of accelerated SGD, which the class's docstring defines."""
         root = 3 * np.sqrt(5) * G2
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 

@@ -14,8 +14,8 @@ from clearance.core.arrays import Array
 class Draws(NamedTuple):
     """N weighted samples: weight [N] (sum 1), score ∇ log π(a|s) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
-    An exact evaluation is such a sample too, in which every (s, a) has weight d(s, a), so the same directions work for
-    it. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
+    An exact evaluation has the same form: every pair (s, a) is one sample with weight d(s, a). So update directions
+    work for both. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
     """
 
     weight: Array

@@ -67,7 +67,7 @@ class Trace:
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """Return this stretch of a run, which starts at iteration `begin`, with only the θ stored in long runs."""
+        """Return this stretch of a run, which starts at iteration `begin`, without the θ that long runs leave out."""
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
@@ -104,9 +104,9 @@ class Trace:
         return make_frame(self.columns(names))
 
     def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
-        """Write this stretch of a run as one file, with the θ that are stored in long runs.
+        """Write this stretch of a run as one file; `theta` must be thinned already (see `thinned`).
 
-        `begin` is its first iteration, and `run` the id of the run.
+        `begin` is the first iteration, and `run` the id of the run.
         """
         shape, n = self.theta.shape[1:], len(self)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -71,9 +71,10 @@ def geometric(word, tail, guide, inv_log_gamma):
 def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
     """Return the tables that `geometric` needs: the powers γ^t, the guide table, and 1 / log γ.
 
-    The powers γ^t, t = 0, 1, …, stop when no random number u with 53 bits can be smaller, and after 10⁵ entries. The
-    guide table [256] holds, for each value of the highest byte of u, the t at which the search for the first t with u ≥
-    γ^t starts. It is the t that the largest u with this byte needs, so the search never starts too late.
+    The table of powers γ^t, t = 0, 1, …, ends where no random number u with 53 bits can be smaller, or after 10⁵
+    entries. `geometric` searches the first t with u ≥ γ^t. The guide table [256] says for each value of the highest
+    byte of u at which t to start: at the t that the largest u with this byte needs. So the search never starts too
+    late.
     """
     longest = int(min(1e5, np.ceil(55 * np.log(2) / -np.log(gamma)))) + 1
     tail = gamma ** np.arange(longest, dtype=float)
@@ -211,9 +212,9 @@ def fine_of(q):
 
 @piece
 def packed_of(q, alias, mask):
-    """Return a 64-bit word with the alias action in the low bits given by `mask`, and the first bits of q above them.
+    """Return one 64-bit word of a packed policy: a draw takes its own action with probability q, else the alias action.
 
-    q is the probability with which the cell's own action is taken.
+    The low bits, given by `mask`, hold the number of the alias action; the bits above them are the first bits of q.
     """
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
