@@ -60,8 +60,7 @@ def main(fd: int) -> None:
 
 
 def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make the environments that the client's JSON request `spec` asks for; return them and a description of their
-    spaces.
+    """Make the environments that the client's request `spec` describes; return them and a description of their spaces.
 
     TimeLimit wrappers are removed if they end episodes before `spec["least"]` steps. `lane_module` is `env_lanes.py`.
     """
@@ -74,8 +73,7 @@ def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, A
 
 
 def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
-    """Read one request from the socket `link`, carry it out in the environments `lanes`, and return the answer as
-    bytes.
+    """Read one request from the socket `link`, carry it out in the environments `lanes`, and return the answer.
 
     `lane_module` is the loaded module `env_lanes.py`.
     """

@@ -104,7 +104,7 @@ class Gym(Simulator):
 
     @cached_property
     def first_lane(self) -> Gym | None:
-        """The same problem with only the first of its parallel environments; None if it cannot run without the others."""
+        """The same problem with only the first of its parallel environments; None if it cannot run without the rest."""
         lanes = self.lanes.first()
         return None if lanes is None else replace(self, lanes=lanes, again=None)
 

@@ -88,9 +88,7 @@ class _Script:
         return new
 
     def of_lane(self, i: int) -> _Script:
-        """Return a script in which all lanes (parallel environments) have the seed and actions of lane i of this
-        script.
-        """
+        """Return a script in which all lanes (parallel environments) have the seed and actions of lane i."""
         new = _Script(None, None, 0)
         new.seeds = np.full_like(self.seeds, self.seeds[i])
         new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)

@@ -136,7 +136,7 @@ class Clock:
         return over
 
     def check(self, row: Row, h: Array) -> None:
-        """Raise EnvironmentFault if an observation or a signal in `h` is not finite, or a signal is outside its bounds."""
+        """Raise EnvironmentFault if an observation or a signal in `h` is not finite, or a signal is out of bounds."""
         if not np.isfinite(row.after).all():
             self.check_finite("the observation", row.after, row.valid)
         if not np.isfinite(h).all():

@@ -10,9 +10,7 @@ from typing import Any
 
 
 def time_limit(env: Any) -> float | None:
-    """Return the smallest limit, in steps, of the TimeLimit wrappers around an environment; None without such a
-    wrapper.
-    """
+    """Return the smallest limit, in steps, of the TimeLimit wrappers around an environment; None if there are none."""
     return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
 
 
