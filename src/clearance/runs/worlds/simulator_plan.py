@@ -25,7 +25,7 @@ ENDLESS = 0.2  # the same spread without a horizon, where the length of an episo
 
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:
-    """Raise InputError if the budget leaves too few episodes for choice and certificate."""
+    """Raise SmallBudgetError if the budget leaves too few episodes for choosing and certifying a policy."""
     candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
     least = least_episodes(candidates) * episode_steps(statement)
     if (1 - LEARNING[0]) * budget < least:
@@ -34,7 +34,10 @@ def check_budget(statement: Statement, method: Any, budget: float) -> None:
 
 
 def check_limits(s: Statement) -> None:
-    """Refuse a limit of 0 on a cost that is never negative: no number of episodes can show that a mean is 0."""
+    """Raise InputError if the limit is 0 for a cost that is never negative.
+
+    No number of episodes can show that such a mean is 0.
+    """
     if s.bounds is None:
         return
     highest = s.sum_ranges(*s.bounds, s.length)[1][1:]
@@ -47,7 +50,7 @@ def check_limits(s: Statement) -> None:
 
 
 def learning_share(s: Statement, budget: float, delta: float) -> float:
-    """Return the share of the budget for learning: half, or less if the certificate would need too much slack then."""
+    """Return the share of the budget for learning: half, or less if the certificate would then need too much slack."""
     if not _bounded(s):
         return LEARNING[0]
     enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
@@ -55,9 +58,10 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 
 
 def rarity(s: Statement) -> float:
-    """Return the largest possible slack divided by the range of an episode's sum; the smallest ratio over all limits.
+    """Return a measure of how rare violations must be: the smallest ratio over all limits; 1 without declared bounds.
 
-    A small ratio means that violations must be rare. Without declared bounds it is 1.
+    The ratio is the largest possible slack divided by the range of an episode's sum. A small ratio means rare
+    violations.
     """
     if not _bounded(s):
         return 1.0
@@ -72,11 +76,10 @@ def kept_batches(s: Statement) -> int:
 
 
 def with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """Return the method with its margin κ decided, if κ is "auto"; else unchanged.
+    """Return the method with its margin κ computed, if its κ is "auto"; else unchanged.
 
-    κ is the slack that a certificate from `budget` steps will need, but at most the share TIGHTEST of the largest slack
-    that is possible. Without declared bounds there will be no certificate from samples, and κ is one hundredth of each
-    limit.
+    κ is the slack that a certificate from `budget` steps will need, but at most the share TIGHTEST of the largest
+    possible slack. Without declared bounds there is no certificate from samples, and κ is one hundredth of each limit.
     """
     s, given = statement, getattr(method, "kappa", 0.0)
     if not s.I or given != "auto":
@@ -99,7 +102,7 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] that it may use.
+    """Return two arrays [I]: the slack that a certificate from `budget` steps will need, and the slack that it may use.
 
     It may use the share ROOM of the largest possible slack.
     """
