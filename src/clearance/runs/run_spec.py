@@ -299,7 +299,7 @@ class RunSpec:
     def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
         """Raise InputError if a flag of this run differs from the flags `stored` in the run folder `where`.
 
-        stored     None if the run was started from Python; only flags for user code or for a simulator may be given then
+        stored     None if Python started the run; then only flags for user code or for a simulator may be given
         simulated  whether the problem is a simulator
         """
         usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}
