@@ -177,8 +177,7 @@ def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None)
 
 
 def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
-    """Add the choice of discrete actions to the graph: for each part of an action, the index of the largest logit +
-    noise.
+    """Add the choice of discrete actions: for each part of an action, the index of the largest logit + noise.
 
     The sum is computed in float64, as in the library.
     """

@@ -67,9 +67,7 @@ class RunningPolicy(ABC):
         self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
     def record(self, costs: Any) -> None:
-        """Tell a policy that acts on costs so far the cost of the last step: a number, an array [n], or a dict by
-        name.
-        """
+        """Give the cost of the last step to a policy that acts on costs so far: a number, an array [n], or a dict."""
         if self.memory is not None:
             if self.tracker is None:
                 raise InputError(f"{self.memory.needed} after every step")
