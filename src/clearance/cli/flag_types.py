@@ -65,7 +65,7 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
 
 
 def place(text: str) -> str:
-    """Return a path unchanged; refuse an empty one."""
+    """Return a path unchanged; raise ArgumentTypeError if it is empty."""
     if not text:
         raise ArgumentTypeError("must be a path, got an empty text")
     return text

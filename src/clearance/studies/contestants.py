@@ -45,18 +45,14 @@ Made = tuple[Method, Sampler | None]  # None: the sampler that the method needs
 
 
 class Budget(NamedTuple):
-    """The budget of one run: environment steps, iterations K, and u = 1 − γ, where γ is the problem's discount
-    factor.
-    """
+    """The budget of one run: environment steps, iterations K, and u = 1 − γ with the problem's discount factor γ."""
 
     steps: float
     K: int
     u: float  # 1 − γ
 
     def walks(self, each: float = 1.0) -> int:
-        """Return the number of samples per iteration, if one sample takes `each` walks (rollouts of 1/(1 − γ)
-        steps).
-        """
+        """Return the number of samples per iteration, if one sample takes `each` rollouts of 1/(1 − γ) steps."""
         return max(1, int(self.steps * self.u / (each * self.K)))
 
 
@@ -123,9 +119,7 @@ def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidea
 
 
 def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "primal-dual") -> Made:
-    """Make the model-based method and its sampler; x scales κ relative to the sampling noise, y scales the step of
-    λ.
-    """
+    """Make the model-based method and its sampler; x scales κ relative to the sampling noise, y the step of λ."""
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))
