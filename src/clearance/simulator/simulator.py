@@ -111,10 +111,9 @@ class Simulator:
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """Return this problem with the new statement `told`; the rules `costs` compute its signals from the costs of
-        steps.
+        """Return this problem with the new statement `told`; the rules `costs` compute its signals from costs.
 
-        This problem must be a plain problem, i.e. it has no limits on single episodes yet.
+        This problem must be a plain problem, i.e. it has no limits on single episodes (`Chance`, `CVaR`) yet.
         """
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 
@@ -145,9 +144,7 @@ class Simulator:
 
     @property
     def shared_randomness(self) -> str:
-        """The reason why episodes of different parallel environments may depend on each other; empty if none is
-        known.
-        """
+        """The reason why episodes of different parallel environments may depend on each other; "" if none is known."""
         return self.lane_check.why
 
 

@@ -47,7 +47,9 @@ class TailCosts(NamedTuple):
 
     @property
     def bounds(self) -> Bounds | None:
-        """The declared bounds (low, high) of the costs in one step [plain I], widened by rounding errors; else None."""
+        """The declared bounds (low, high) of the costs in one step, widened by rounding errors; None if not
+        declared.
+        """
         if self.plain.bounds is None:
             return None
         low, high = _step_bounds(self.plain)
@@ -97,16 +99,17 @@ class TailCosts(NamedTuple):
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return the sums X [n, 1+I] over n episodes as the limits count them; xp is numpy or jax.numpy.
+        """Return the sums X [n, 1+I] of n episodes without the slope that is added for learning; xp: numpy or
+        jax.numpy.
 
-        If `slope` is not 0, the sums of `Chance` limits include the slope. They are turned back into 0 (threshold not
-        exceeded) or −1 (exceeded). All other sums are returned unchanged.
+        If `slope` is not 0, the sums of `Chance` limits are turned back into 0 (threshold not exceeded) or −1
+        (exceeded). All other sums are returned unchanged.
         """
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Return a mask [..., plain I] of the costs that are not finite or out of bounds; xp is numpy or jax.numpy."""
+        """Return a mask of the costs in `cost` that are not finite or out of bounds; xp is numpy or jax.numpy."""
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
@@ -180,7 +183,7 @@ def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
 
 
 def _step_bounds(plain: Statement) -> Bounds:
-    """Return (low, high) of the costs of one step [plain I]; infinite if not declared."""
+    """Return (low, high) of the costs of one step, with one entry for each cost; infinite if not declared."""
     if plain.bounds is None:
         return np.full(plain.I, -np.inf), np.full(plain.I, np.inf)
     return -plain.bounds[1][1:], -plain.bounds[0][1:]

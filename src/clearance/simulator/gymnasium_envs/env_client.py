@@ -171,10 +171,10 @@ class _End:
 
 
 def read_declaration(said: Any, n: int) -> Declared:
-    """Return the spaces that a side process declares; raise ValueError if they are missing, malformed or too large.
+    """Return the spaces that a side process declares in `said`, its first answer.
 
-    The number n of lanes (parallel environments) and the spaces determine the size of all later answers in bytes. So
-    the declared size limits the memory that answers can take.
+    Raise ValueError if they are missing, malformed or too large. The spaces and the number n of parallel environments
+    determine the size of all later answers in bytes, and so the memory that answers can take.
     """
     if not (isinstance(said, dict) and {"obs", "dtype", "action"} <= set(said)):
         raise ValueError("no description of an environment")

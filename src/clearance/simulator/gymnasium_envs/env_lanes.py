@@ -200,7 +200,7 @@ def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> An
 
 
 def copy_data(x: Any) -> Any:
-    """Copy arrays, and dicts, lists and tuples of them; return anything else unchanged."""
+    """Return a copy of x if it is an array, or a dict, list or tuple that contains arrays; else return x itself."""
     if isinstance(x, np.ndarray):
         return x.copy()
     if isinstance(x, dict):

@@ -142,14 +142,14 @@ def gymnasium(
 
     constraints  f(obs, action, next_obs, info) that returns a number, a vector or a dict; or {name: f}. Default: the
                  environment reports its costs, in `info["cost"]` or as Safety-Gymnasium's six-value step
-    limits       upper limits of costs, E Σ γ^t cost ≤ limit;  b: lower limits of utilities, E Σ γ^t g ≥ b (one of them,
-                 as a number, a vector, or a dict by name). A limit may be `cl.Chance` or `cl.CVaR`, on what single
-                 episodes cost; a list gives one cost several limits
+    limits, b    give one of them, as a number, a vector or a dict by name. `limits` are upper limits of costs,
+                 E Σ γ^t cost ≤ limit; `b` are lower limits of utilities, E Σ γ^t g ≥ b. An entry of `limits` may be
+                 `cl.Chance` or `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
     gamma        discount factor; default with a horizon: 1
     horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
-    num_envs     number of environments side by side (default: 8; an environment object is one)
+    num_envs     number of parallel environments (default: 8; an environment object is one)
     frames       stack the last `frames` observations of the environment: [frames, …]
-    bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
+    bounds       (low, high) of the constraints in one step, as costs if `limits` is given; one number each, [I], or
                  [1+I] with the reward first. Needed for certificates; a value outside the bounds is an error
     cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
     criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
@@ -242,8 +242,8 @@ def _function(constraints: Any) -> Cost | None:
 def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
     """Return the bounds (low, high) of the signals [1+I] in one step: the reward, then the utilities.
 
-    None without `bounds`. The user may leave out the reward, which is then unbounded. `sign` is −1 if the user's bounds
-    are those of costs.
+    Return None if `bounds` is None. The user may leave out the reward, which is then unbounded. `sign` is −1 if the
+    user's bounds are those of costs.
     """
     if bounds is None:
         return None
@@ -269,10 +269,10 @@ def _lanes(
 ) -> tuple[Lanes, str]:
     """Return the lanes (parallel environments) and the name of the environment.
 
-    n      the number of lanes; None: the default;  names: the names of the costs
-    own    the user's cost function; None: the environment reports its costs
-    least  TimeLimit wrappers that end episodes before so many steps are removed
-    frames the number of observations to stack; None: no stacking
+    n       the number of lanes; None: the default;  names: the names of the costs
+    own     the user's cost function; None: the environment reports its costs
+    least   TimeLimit wrappers are removed if they end episodes before this number of steps
+    frames  the number of observations to stack; None: no stacking
     """
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")

@@ -86,9 +86,9 @@ class Net(eqx.Module):
 
 
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
-    """Return linear layers with `sizes` inputs and outputs, with orthogonal weights and biases 0.
+    """Return linear layers; `sizes` lists the numbers of inputs, of hidden units in each layer, and of outputs.
 
-    The weights of the last layer have the gain `last`, the others √2.
+    The weights are orthogonal, with the gain `last` in the last layer and √2 in the others. The biases are 0.
     """
     layers = []
     for i, (a, b) in enumerate(pairwise(sizes)):

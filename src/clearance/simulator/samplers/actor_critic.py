@@ -195,9 +195,7 @@ class Practical(Sampler):
         return self.policy.renormalised(theta, before.normaliser, after.normaliser)
 
     def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
-        """Draw about N steps; return the draws, the estimate Ĵ [1+I], the next memory, and the number of steps
-        taken.
-        """
+        """Draw about N steps; return the draws, the estimate Ĵ [1+I], the next memory, and the steps taken."""
         rows, X = self.walked(key, memory, theta, N)
         weight = rows.weight / rows.weight.sum()
         memory = self._measure(memory, weight, rows.A, X)

@@ -35,7 +35,7 @@ class CoinDraws(NamedTuple):
     """N draws of Algorithm 2: observations [N, …], actions [N, …], estimated advantages A [N, 1+I], and steps taken.
 
     alive [N]  False if the episode had ended before the draw; its advantage is then 0
-    heads [N]  whether the coin showed heads. With tails, −A/2 is a sum of signals that begins with a fresh action at s
+    heads [N]  whether the coin showed heads. With tails, −A/2 sums the signals of a walk that begins with a fresh action
     """
 
     obs: Any
@@ -77,7 +77,7 @@ def coin_draws(
 def geometric_returns(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> Returns:
-    """Return at least N unbiased estimates X = Σ_{t<T} h_t of J, with T ~ Geo(1−γ) on {1, 2, …}.
+    """Return at least N unbiased estimates X = Σ_{t<T} h_t of J from the signals h, with T ~ Geo(1−γ) on {1, 2, …}.
 
     The arguments are those of `coin_draws`.
     """
