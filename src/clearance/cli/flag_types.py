@@ -24,7 +24,7 @@ def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def count(most: int, least: int = 1) -> Callable[[str], int]:
-    """Return the argparse type of whole numbers from `least` to `most`."""
+    """Return an argparse type that accepts whole numbers from `least` to `most`."""
     from clearance.runs.field_values import whole_between
 
     return flag(whole_between(least, most))

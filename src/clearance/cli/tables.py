@@ -176,7 +176,7 @@ def _policy(rows: list[dict[str, Any]]) -> Lines:
 
 
 def _show(value: Any) -> str:
-    """Format a value for people: six significant digits, large whole numbers with commas."""
+    """Return a value as text for people: numbers with six significant digits, large whole numbers with commas."""
     value = _plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"

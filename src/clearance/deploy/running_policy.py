@@ -178,7 +178,7 @@ class RunningPolicy(ABC):
     @property
     @abstractmethod
     def draws(self) -> bool:
-        """Whether the certified policy samples actions in some state."""
+        """Whether the policy chooses actions at random in some state."""
 
     @abstractmethod
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:

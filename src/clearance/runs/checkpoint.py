@@ -73,7 +73,10 @@ def load(path: AnyPath, run: str | None = None) -> Checkpoint:
 
 
 def names(folder: Path, handle: int | None = None) -> list[str]:
-    """Return the paths of the checkpoints in a run folder, oldest first; symbolic links are not followed."""
+    """Return the paths of the checkpoints in a run folder, oldest first; symbolic links are not followed.
+
+    `handle` is an open file descriptor of the folder, or None.
+    """
     found = (Path(name) for name in names_in(folder, "checkpoint", handle))
     return [f"checkpoint/{name}" for name in found if name.suffix == ".npz" and name.stem.isdecimal()]
 

@@ -1,7 +1,7 @@
 """evaluate: compute the exact values of a policy on a finite model, or measure its episodes on a simulator.
 
-A certificate is about expected values. The functions here measure how single episodes vary around them, and how often
-a single episode passes a limit.
+A certificate is about expected values. The functions here measure how single episodes vary around them, and how often a
+single episode breaks a limit.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def parse_margin(text: str) -> float | tuple[float, ...] | str:
-    """Parse κ: "auto", one number, or one number for each constraint, separated by commas."""
+    """Parse the margin κ: "auto", one number, or one number for each constraint, separated by commas."""
     if text == "auto":
         return text
     first, *others = (parse_non_negative(part) for part in text.split(","))

@@ -63,7 +63,7 @@ class RunFolder:
 
     @property
     def on_simulator(self) -> bool:
-        """Whether the problem is a simulator; the folder then has its limits, γ and shapes, but not its code."""
+        """Whether the problem is a simulator; then the folder stores its limits, γ and shapes, but not its code."""
         return self.has("problem.json")
 
     @cached_property
@@ -89,7 +89,7 @@ class RunFolder:
 
     @cached_property
     def trace(self) -> Trace:
-        """The iterations up to the last checkpoint; long runs keep θ of some iterations only (`trace.kept`)."""
+        """The trace of the iterations up to the last checkpoint; in long runs it has θ of some iterations only."""
         manifest = self.manifest
         with schema.blame_file(self.folder / "trace"):
             while True:

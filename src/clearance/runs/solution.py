@@ -1,4 +1,4 @@
-"""Solution: the result of `solve`, with the policy to use, its certificate, and the run behind them."""
+"""Solution: the result of `solve`, with the policy to use, its certificate, and the run that produced them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Solution:
 
     @property
     def env_steps(self) -> int:
-        """All environment steps of the run: margin, learning, choice and certificate."""
+        """All environment steps of the run: for the margin, learning, the choice of a policy, and its certificate."""
         before = self.world.spent_before(self.margin)
         return before + self.learning_steps + (0 if self.evidence == "exact" else self.selection.steps)
 
@@ -125,7 +125,7 @@ class Solution:
 
     @cached_property
     def last(self) -> Any:
-        """The policy of the last iterate; nothing is guaranteed of it."""
+        """The policy of the last iterate, about which nothing is guaranteed."""
         assert self.last_policy is not None
         return self.last_policy()
 
@@ -164,7 +164,7 @@ class Solution:
 
     @property
     def single(self) -> Any:
-        """The best iterate that meets every limit on its own; None if there is none."""
+        """The best single iterate that meets every limit; None if there is none."""
         return self._alternative("single") if "single" in self.alternatives else None
 
     @property

@@ -71,13 +71,14 @@ def solve(
               margin, learning, choice and certificate together (default: 10⁷ on finite models, 2·10⁶ on simulators).
               A time, "90s", "10min" or "2h", means as many steps as fit into it: short runs are timed first
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
-    single    whether to return one policy in place of a mixture (a mixture draws one component per episode, and that
-              component may break a limit on its own). "prefer": if it loses nothing (exact evidence, tabular softmax:
-              the averaged-occupancy policy) or at most 1 % of what the mixture earns beyond the safest policy;
-              "require": always; "never"
-    init      where learning begins: a run folder or a `Solution` (policy, λ and critics continue), a policy or its
-              file, or on a simulator a rule `observation -> action`, which is imitated first; rule and
-              imitation are candidates. Limits, γ, horizon and environment may differ; the certificate names the origin
+    single    whether to return a single policy instead of a mixture. (A mixture draws one policy per episode, and that
+              policy may break a limit on its own.) "prefer" (default): if the single policy has the values of the
+              mixture, or loses at most 1 % of what the mixture earns beyond the safest policy; "require"; "never"
+    seed      random seed
+    init      where learning begins: a run folder or a `Solution` (its policy, λ and critics are used), a policy or its
+              file; on a simulator also a rule `observation -> action`. A rule is imitated by a network first, and rule
+              and network are candidates too. Limits, γ, horizon and environment may differ from those of `init`; the
+              certificate names the origin
     progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
               has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them

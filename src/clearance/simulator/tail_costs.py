@@ -47,9 +47,7 @@ class TailCosts(NamedTuple):
 
     @property
     def bounds(self) -> Bounds | None:
-        """The declared bounds (low, high) of the costs in one step, widened by rounding errors; None if not
-        declared.
-        """
+        """The declared bounds (low, high) of the costs in one step, widened by rounding errors; None if undeclared."""
         if self.plain.bounds is None:
             return None
         low, high = _step_bounds(self.plain)
@@ -99,11 +97,10 @@ class TailCosts(NamedTuple):
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return the sums X [n, 1+I] of n episodes without the slope that is added for learning; xp: numpy or
-        jax.numpy.
+        """Return the sums X [n, 1+I] of n episodes without the slope that is added for learning.
 
         If `slope` is not 0, the sums of `Chance` limits are turned back into 0 (threshold not exceeded) or −1
-        (exceeded). All other sums are returned unchanged.
+        (exceeded). All other sums are returned unchanged. xp is numpy or jax.numpy.
         """
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)

@@ -142,7 +142,10 @@ class Frontier:
         return finish_figure(draw_frontier(load_pyplot(), self, title))
 
     def save(self, path: str | Path) -> None:
-        """Write a CSV table with one row per point; `kind` is optimum, own or learned."""
+        """Write a CSV table with one row per point.
+
+        The column `kind` is "optimum", "own" (at the problem's own limit) or "learned".
+        """
         write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
 
     def to_frame(self) -> Any:

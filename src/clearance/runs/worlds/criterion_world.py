@@ -1,7 +1,7 @@
 """The adapter for finite models with a criterion other than discounted sums, or with a cost limit of 0.
 
-Learning uses a discounted surrogate of the model, the "stand-in" (`exact.stand_ins`). The margin, the choice of a
-policy and the certificate use the model itself.
+An adapter gives the pipeline of `solve` its interface to a kind of problem. Learning uses a discounted surrogate of the
+model, the "stand-in" (`exact.stand_ins`). The margin, the choice of a policy and the certificate use the model itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An environment with finitely many observations whose transitions are counted, and its episodes for certificates."""
+"""An environment with finitely many observations, whose transitions are counted; and sources of its episodes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ class ExploredTable:
         return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by the policy π [S, A] for about `steps` steps, count them, and return the steps taken.
+        """Draw episodes by the policy π [S, A] for about `steps` steps; count their transitions; return the steps
+        taken.
 
         An episode is cut off after each step with probability (1 − γ)/LONGER.
         """
@@ -130,7 +131,10 @@ class ExploredTable:
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of π of at most T steps; count and yield (state, signals, next state) of each step."""
+        """Run one episode of the policy π [S, A], of at most T steps.
+
+        Count each step, and yield (state, signals [1+I], next state).
+        """
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1

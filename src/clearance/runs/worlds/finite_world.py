@@ -1,4 +1,4 @@
-"""The adapter for finite models.
+"""The adapter that gives the pipeline of `solve` its interface to finite models.
 
 evidence="exact"     the model is known: the policy is learned from samples, but the margin, the choice among the
                      iterates and the certificate are exact
@@ -89,7 +89,7 @@ SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generat
 
 @dataclass(frozen=True, eq=False)
 class FiniteWorld(World):
-    """The adapter for a finite model with the discounted criterion."""
+    """The adapter between the pipeline of `solve` and a finite model with discounted sums."""
 
     problem: CMDP
 
@@ -314,7 +314,7 @@ class FiniteWorld(World):
 
 
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
-    """Raise InputError if method and sampler do not belong together, even if they would run."""
+    """Raise InputError if the method and the sampler do not fit together, even if they would run without an error."""
     direction, name = getattr(method, "direction", None), type(method).__name__
     gamma = sampler.cmdp.gamma
     if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):

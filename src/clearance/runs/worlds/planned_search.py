@@ -75,13 +75,16 @@ class Explored(Protocol):
         ...
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by π [S, A] for about `steps` environment steps, count them, and return the steps taken."""
+        """Draw episodes by the policy π [S, A] for about `steps` environment steps; return the steps taken.
+
+        The transitions of these episodes are counted.
+        """
         ...
 
     def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes of a mixture, whose transitions are counted.
+        """Return a source of episodes of a mixture; the transitions of its episodes are counted.
 
-        base   the control variate [S, 1+I] of the estimates, or None
+        base   the control variate [S, 1+I] of the estimates of J, or None
         power  episodes continue with probability γ^power at each step
         """
         ...
@@ -303,7 +306,7 @@ class PlannedSearch:
     def _need(
         self, seen: PolicyEstimate, how: Estimator, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
-        """Return the slack [I] that a test of `steps` steps at level `delta` needs.
+        """Return the slack [I] that a policy needs to pass a test of `steps` steps at level `delta`.
 
         seen     the policy's estimate on the model;  how: the estimator;  lam: the prices of the limits
         smaller  a factor on the standard error of the model

@@ -1,4 +1,4 @@
-"""Plan the budget of a run on a simulator: the share for learning, κ, and the number of batches for the critics."""
+"""Plan the budget of a run on a simulator: the share for learning, the margin κ, and the critics' number of batches."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def rarity(s: Statement) -> float:
 
 
 def kept_batches(s: Statement) -> int:
-    """Return the number of recent batches that the critics learn from; more if violations are rare."""
+    """Return the number of recent batches that the critics learn from; it is larger if violations must be rare."""
     return KEPT if rarity(s) < RARE else 1
 
 

@@ -1,4 +1,7 @@
-"""The adapter for simulators: learning, choice among the late iterates and certificate, within one budget."""
+"""The adapter that gives the pipeline of `solve` its interface to simulators.
+
+Learning, the choice among the late iterates, and the certificate share one budget of environment steps.
+"""
 
 from __future__ import annotations
 

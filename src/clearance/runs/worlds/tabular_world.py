@@ -56,7 +56,7 @@ class TableSampler(Sampler):
 
 @dataclass(frozen=True, eq=False)
 class TabularWorld(World):
-    """The adapter for a black-box environment with finitely many observations."""
+    """The adapter between the pipeline of `solve` and a black-box environment with finitely many observations."""
 
     problem: TabularProblem
 

@@ -1,8 +1,8 @@
-"""The `World` protocol: everything that the pipeline needs from a kind of problem. Each kind has one adapter:
+"""The `World` protocol: everything that the pipeline of `solve` needs from a kind of problem.
+
+Each kind of problem has one adapter, which `dispatch.world_of(problem)` finds by the type of the problem:
 
     finite models    `finite_world.FiniteWorld`          simulators    `simulator_world.SimulatorWorld`
-
-`dispatch.world_of(problem)` finds the adapter by the type of the problem.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ExactValues(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """Another policy of a run, with its guarantee in words."""
+    """Another policy of a run, and a text that says what is guaranteed about it."""
 
     policy: Any
     guarantee: str
@@ -246,7 +246,7 @@ class World(Protocol):
         return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
-        """Return one policy of the class that has exactly the values of a mixture; None if no such policy is known."""
+        """Return a single policy of the class that has exactly the values of a mixture; None if none is known."""
         return None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:

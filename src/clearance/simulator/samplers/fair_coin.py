@@ -35,7 +35,7 @@ class CoinDraws(NamedTuple):
     """N draws of Algorithm 2: observations [N, …], actions [N, …], estimated advantages A [N, 1+I], and steps taken.
 
     alive [N]  False if the episode had ended before the draw; its advantage is then 0
-    heads [N]  whether the coin showed heads. With tails, −A/2 sums the signals of a walk that begins with a fresh action
+    heads [N]  whether the coin showed heads. With tails, −A/2 sums the signals of a walk that began with a fresh action
     """
 
     obs: Any
