@@ -1,7 +1,7 @@
 """Checkpoints: save nested tuples of arrays and numbers as one `.npz` file, and load them again.
 
-The structure is stored as JSON beside the arrays. It is rebuilt by the types of a template (the first state of the
-same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
+The structure is stored as JSON beside the arrays. When it is rebuilt, the types come from a template (the first state
+of the same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class EpisodeStatistics:
     returns   [n] discounted return Σ γ^t r_t of each episode, up to the horizon
     values    [n, I] discounted sum of each constraint in each episode; costs have the sign that the user gave them
     lengths   [n] number of steps until the episode ended or reached the horizon
-    delta     each interval covers with probability 1 − delta; intervals of means only approximately (Student's t)
+    delta     each confidence interval covers the true value with probability 1 − delta; for means this holds only
+              approximately (Student's t)
     """
 
     name: str
@@ -168,7 +169,7 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
     policy   on a simulator: a `NetworkMixture`, a policy from `load_policy`, a `Solution`, a run folder or policy file,
              or a rule `observation -> action`, whose method `reset`, if it has one, is called before every episode
     seed     random seed of the episodes; they are independent of those used for learning and for certificates
-    delta    intervals cover with probability 1 − delta each
+    delta    each confidence interval covers the true value with probability 1 − delta
     """
     if isinstance(problem, CMDP):
         if episodes is not None:

@@ -57,9 +57,10 @@ def _parse_share(data: dict[str, Any]) -> Share:
 
 
 def _check_levels(path: Inside, ledger: Ledger) -> None:
-    """Raise InputError if a share of δ has a wrong level, or if its tests together use more than this level.
+    """Raise InputError if the ledger divides δ in a wrong way.
 
-    The right level of a share follows from its δ and from its position in the ledger.
+    A ledger consists of shares of δ. The level of a share must follow from its δ and its position in the ledger, and
+    its tests together must not use more than this level.
     """
     for number, share in enumerate(ledger.shares, 1):
         right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta

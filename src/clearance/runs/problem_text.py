@@ -89,7 +89,7 @@ def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
 
 
 def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
-    """Make a model by the function `state`, with the limits, criterion and start in `asked`, and return it.
+    """Return the model that `state`, a function from flags to a model, makes from the flags `asked`.
 
     If there are limits on single episodes (P(…), CVaR), the costs so far become part of the model's state.
     """

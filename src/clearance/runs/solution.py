@@ -56,7 +56,7 @@ class Solution:
     recalled: bool = False
 
     def __repr__(self) -> str:
-        """Return method, iterations, status and verdict as text. A certificate that is not computed yet stays so."""
+        """Return method, iterations, status and verdict as text, without computing a missing certificate."""
         run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
         certificate = self.selection.certificate if "selection" in self.__dict__ else None
         found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
@@ -154,7 +154,7 @@ class Solution:
 
     @property
     def mixture(self) -> Any:
-        """The uniform mixture π̄ of the iterates that the method counts; Theorem 1 is about this policy."""
+        """The uniform mixture π̄ of the iterates that count in the method's average; Theorem 1 is about this policy."""
         return self._alternative("mixture")
 
     @property

@@ -286,9 +286,10 @@ def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
 
 
 def _best(J: Array, b: Array) -> Array:
-    """Return the values [1+I] of the best mixture that meets every limit, of iterates with values J [k, 1+I].
+    """Return the values [1+I] of the best mixture of iterates that meets every limit.
 
-    If no mixture does, return the values of the iterate with the smallest violation.
+    `J` [k, 1+I] are the values of the iterates, and `b` [I] the limits. If no mixture meets them, return the values of
+    the iterate with the smallest violation.
     """
     w = best_weights(J, b)
     return J[np.argmin(np.max(b - J[:, 1:], axis=1, initial=-np.inf))] if w is None else w @ J

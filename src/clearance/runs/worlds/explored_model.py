@@ -59,10 +59,10 @@ class FiniteExplored:
 
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
-    """Return whether policies of this class can be planned by linear programs.
+    """Return whether the best policy of this class can be computed by a linear program.
 
-    The class must have a linear program, the criterion must be discounted, and the model must be small enough to solve
-    the program repeatedly.
+    This needs a policy class that can be described by linear constraints, a discounted criterion, and a model that is
+    small enough to solve the program repeatedly.
     """
     if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False

@@ -1,4 +1,4 @@
-"""An environment with finitely many observations, whose transitions are counted; and sources of its episodes."""
+"""Count the transitions of an environment with finitely many observations, and draw its episodes for certificates."""
 
 from __future__ import annotations
 
@@ -106,10 +106,9 @@ class ExploredTable:
         return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by the policy π [S, A] for about `steps` steps; count their transitions; return the steps
-        taken.
+        """Draw episodes by the policy π [S, A] for about `steps` steps; return the steps taken.
 
-        An episode is cut off after each step with probability (1 − γ)/LONGER.
+        Their transitions are counted. An episode is cut off after each step with probability (1 − γ)/LONGER.
         """
         taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:

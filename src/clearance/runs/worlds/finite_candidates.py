@@ -87,13 +87,16 @@ def evaluated_iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArra
 
 
 def averaged_occupancy(run: Run) -> Array | None:
-    """Return the occupancy [S, A] averaged over the iterates that the method counts; None if it was not recorded."""
+    """Return the averaged occupancy [S, A] of the iterates; None if it was not recorded.
+
+    The average is over the iterates that count in the method's average.
+    """
     counted = float(run.trace.counts.sum())
     return None if run.d_sum is None or counted == 0 else run.d_sum / counted
 
 
 def uniform_mixture(policy: Policy, trace: Trace) -> Mixture:
-    """Return π̄, the uniform mixture of the iterates that the method counts.
+    """Return π̄, the uniform mixture of the iterates that count in the method's average.
 
     In long runs only some θ are stored. Each of them gets the weight of all iterates up to the next stored one.
     """

@@ -44,8 +44,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
     """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
 
     With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
-    Without it, the noise is a tenth of the range of J_g over √samples. This is enough there, because exact values are
-    used to choose among the iterates, and only some iterates must meet the limits.
+    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. That is enough, because the
+    choice among the iterates then uses exact values, and only some iterates must meet the limits.
     """
     if delta is None or margin.sd is None:
         noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)
@@ -57,8 +57,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
     """Return the Slater margin of the problem with the tightened limits J_g ≥ b + κ.
 
-    It is φ − max κ, where φ = `slater`. If this is not positive, κ differs between the constraints and `exact` is true,
-    the margin is computed exactly from the model.
+    It is φ − max κ, where φ = `slater`. Only if this is not positive, while κ differs between the constraints and
+    `exact` is true, the margin is computed exactly from the model.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")

@@ -1,12 +1,12 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.feasibility`): within the policy class if that has a linear program, else over
-all policies.
+With exact evidence φ is exact (`exact.feasibility`). It is the margin of the policy class if that can be described by a
+linear program, else the margin of all policies.
 
-With samples it is a lower confidence bound. The method `Feasibility`, a game against the limits, raises the smallest
-slack. Then the safest policy is planned on the counted transitions. If the class has no linear program, the best
-mixture of the game is taken instead. This policy is measured on fresh episodes. All is repeated with more environment
-steps until the bound is positive or the budget is spent.
+With samples it is a lower confidence bound. First the method `Feasibility`, a game between policy and limits, learns to
+raise the smallest slack. Then the safest policy is planned on the counted transitions. If the class cannot be described
+by a linear program, the best mixture of the game is taken instead. This policy is measured on fresh episodes. All is
+repeated with more environment steps until the bound is positive or the budget is spent.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class FiniteMargin:
     starts: Array | None = None
 
     def save(self, path: AnyPath) -> None:
-        """Write all fields as arrays to an .npz file; the policy as weights [M] and pi [M, S, A]."""
+        """Write all fields as arrays to an .npz file; the policy is written as weights [M] and pi [M, S, A]."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
         if self.policy is not None:
             found |= {"weights": self.policy.weights, "pi": self.policy.pi}
@@ -110,7 +110,7 @@ def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, i
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """Return the Slater margin φ of the policy class, or of all policies if the class has no linear program.
+    """Return the Slater margin φ of the policy class, if it can be described by a linear program, else of all policies.
 
     Raise `InfeasibleError` only if multipliers prove that no such policy meets the limits. A margin within rounding
     error of 0 is no proof, and raises nothing here.

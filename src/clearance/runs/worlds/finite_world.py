@@ -196,9 +196,7 @@ class FiniteWorld(World):
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
-        """Return candidates: some late iterates (fewer if the budget is small) and the policies of the safest
-        mixture.
-        """
+        """Return candidates: some late iterates, fewer if the budget is small, and the policies of a safe mixture."""
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
@@ -222,9 +220,9 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Return a search for the best certified policy: over plans on the estimated model.
+        """Return a search for the best certified policy, which plans policies on an estimated model and tests them.
 
-        If the policy class has no linear program, the search is over the iterates.
+        If policies of the class cannot be planned by a linear program, the search tests iterates instead.
         """
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):
@@ -248,7 +246,7 @@ class FiniteWorld(World):
         return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
-        """Return the stationary policy with the averaged occupancy of the iterates that the method counts."""
+        """Return the stationary policy with the averaged occupancy of the iterates."""
         return averaged_policy(self.model, settled.sampler.policy, run.trace, averaged_occupancy(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:

@@ -250,9 +250,10 @@ class PlannedSearch:
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """Return a sort key of a plan: (lack of slack, reward minus one standard error); a larger key is better.
+        """Return a sort key of a plan; a larger key is better.
 
-        The lack is 0 if at most a tenth of the needed slack is missing, else minus the missing share.
+        The first entry is minus the share of the needed slack that the plan lacks, or 0 if it lacks at most a tenth.
+        The second entry is the reward minus one standard error.
         """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)

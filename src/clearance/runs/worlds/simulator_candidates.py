@@ -82,10 +82,11 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
-    """Return the numbers of iterates that look best by their estimates Ĵ [K, 1+I], from number `first` on.
+    """Return the numbers of promising iterates, from number `first` on, by their estimates Ĵ [K, 1+I].
 
-    For each margin in `margins`, they are the at most I + 1 iterates of the best mixture that meets the limits b by
-    this margin, or of the safest mixture if none does. Ĵ is replaced by its running means, which are less noisy.
+    For each margin in `margins`, they form the best mixture that meets the limits b by this margin. If there is none,
+    they form the safest mixture. A mixture has at most I + 1 iterates. Ĵ is replaced by running means, which are less
+    noisy.
     """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):

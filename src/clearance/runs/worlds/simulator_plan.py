@@ -58,10 +58,10 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 
 
 def rarity(s: Statement) -> float:
-    """Return a measure of how rare violations must be: the smallest ratio over all limits; 1 without declared bounds.
+    """Return a measure of how rare violations must be; it is 1 if no bounds are declared.
 
-    The ratio is the largest possible slack divided by the range of an episode's sum. A small ratio means rare
-    violations.
+    For each limit it is the largest possible slack divided by the range of an episode's sum. The smallest of these
+    ratios is returned; a small ratio means that violations must be rare.
     """
     if not _bounded(s):
         return 1.0
@@ -102,9 +102,9 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """Return two arrays [I]: the slack that a certificate from `budget` steps will need, and the slack that it may use.
+    """Return two arrays [I]: the slack that a certificate from `budget` steps will need, and the slack that is allowed.
 
-    It may use the share ROOM of the largest possible slack.
+    The allowed slack is ROOM times the largest possible slack.
     """
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))

@@ -132,8 +132,8 @@ def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
     """Return the start of a run from `source`: θ, λ and critics of an earlier run's last iterate, as far as they fit.
 
-    If there is no such state, θ is that of the policy with the largest weight in the mixture. Multipliers λ are matched
-    by the names of their constraints; `names` are the constraints of the new problem.
+    If `source` has no such run, θ is that of the policy with the largest weight in its mixture. Multipliers λ are
+    matched by the names of their constraints; `names` are the constraints of the new problem.
     """
     mixture = source.mixture
     assert mixture is not None
@@ -156,7 +156,7 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
 
 
 def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
-    """Return the sampler's initial memory, which contains `normaliser`, with which θ was learned.
+    """Return the sampler's initial memory. It contains `normaliser`, the normaliser of observations used to learn θ.
 
     Raise InputError if the sampler does not normalise observations, but θ was learned with normalised ones.
     """

@@ -204,9 +204,7 @@ class World(Protocol):
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Return the settings of the run, with those decided that the user left open: K, N, κ, Λ and learning
-        budget.
-        """
+        """Decide the settings that the user left open: K, N, κ, Λ and the learning budget; return all settings."""
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning
@@ -231,15 +229,16 @@ class World(Protocol):
         raise TypeError(f"{type(self).__name__} has neither candidates nor a search of its own")
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return values J [1+I] of other policies by name, estimated in the search, for comparison in the
-        certificate.
+        """Return values J [1+I] of other policies by name, which the search has estimated.
+
+        The certificate shows them.
         """
         return {}
 
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return a search for the best certified policy by samples; by default, the candidates are `sampled_choice`."""
+        """Return a search for the best certified policy by samples; by default it searches in `sampled_choice`."""
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent

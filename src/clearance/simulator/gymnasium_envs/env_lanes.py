@@ -292,7 +292,8 @@ def _choice(x: Any, start: int, n: int) -> int:
 def action(space: Any) -> tuple[dict[str, Any], Any]:
     """Return a description of an action space as JSON data, and a function that converts actions.
 
-    The function turns actions [n, …] of a policy into the form that the environments expect. It clips them to a box.
+    The function turns actions [n, …] of a policy into the form that the environments expect. If the space is a box,
+    actions are clipped to it.
     """
     kind = type(space).__name__
     if kind == "Discrete":

@@ -145,7 +145,7 @@ def _signals(name: str, h: Any, n: int) -> Any:
 
 
 def _space(action: Any) -> Space:
-    """Convert an action space of Gymnasium to an action space of clearance; the latter is returned unchanged."""
+    """Return an action space of clearance; a Gymnasium space is converted, others raise InputError."""
     if isinstance(action, Space):
         return action
     try:
