@@ -93,9 +93,10 @@ class RunningPolicy(ABC):
         return self._one(actions) if single else actions
 
     def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
-        """Return the inputs of the policy: the observations `rows` and, if it acts on them, costs so far and time.
+        """Return the inputs of the policy: the observations `rows`, and for some policies costs so far and the time.
 
-        The costs and the time are `cost_so_far` and `t`, or if these are None, those that `record` has summed.
+        A policy with a `memory` needs these. They are `cost_so_far` and `t`, or if these are None, the costs that
+        `record` has summed and the steps it has counted.
         """
         memory, given = self.memory, cost_so_far is not None
         if given != (t is not None):

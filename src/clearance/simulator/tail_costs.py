@@ -71,10 +71,10 @@ class TailCosts(NamedTuple):
         return self._replace(memory=memory)
 
     def signals(self, cost: Any, before: Any, after: Any, xp: Any) -> Any:
-        """Return the costs [..., I] of the constraints in one step, from the costs of the plain problem.
+        """Return the signals of the constraints in one step, as costs [..., I].
 
-        cost           the costs [..., plain I] of the step
-        before, after  the sums of these costs before and after the step
+        cost           the costs of the step, one for each cost of the plain problem (which has no limits on episodes)
+        before, after  the sums of these costs over the episode, before and after the step
         xp             the array module of the arguments: numpy or jax.numpy
         """
         found = []

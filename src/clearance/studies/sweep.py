@@ -293,7 +293,10 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """Return the result of a point from the `outcome` of its job; write its files to its folder if it sent any."""
+    """Return the result of a point from the `outcome` of its job.
+
+    If the worker has sent the files of the run folder, write them to the folder of the point.
+    """
     try:
         found: Found = outcome.result()
     except SolverError as e:  # its workers died

@@ -192,7 +192,7 @@ class PlannedSearch:
         """Return whether the first test, at level `delta`, would need less slack after another round of exploration.
 
         planned  the policy that would be tested now
-        share    environment steps of the round, which the test then lacks
+        share    environment steps of the round, by which the budget of the test shrinks
         smaller  factor by which the round reduces the standard error of the model
         """
         left = BOLD[0] * (self.budget - self.steps)
@@ -203,7 +203,7 @@ class PlannedSearch:
         return then < now
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Plan and test one more policy, and return True; return False without a test if it is not promising.
+        """Plan and test one more policy, and return True. If another test is not promising, return False without one.
 
         j  the number of the test;  delta: its level;  left: the environment steps that are left
         """

@@ -36,7 +36,7 @@ def check_budget(statement: Statement, method: Any, budget: float) -> None:
 def check_limits(s: Statement) -> None:
     """Raise InputError if the limit is 0 for a cost that is never negative.
 
-    No number of episodes can show that such a mean is 0.
+    No number of episodes can show that the mean of such a cost is 0.
     """
     if s.bounds is None:
         return
