@@ -51,7 +51,7 @@ def import_ray() -> Any:
 def silence_ray() -> None:
     """Reduce Ray's messages about failed workers and nodes to their first sentence, on standard error.
 
-    Ray would print long texts to standard output, which is for our answers alone.
+    Ray would print long texts to standard output, which must contain only the answer of the command.
     """
     from ray._private import worker
 

@@ -267,7 +267,9 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The largest possible size of J_gi for the constraint that varies; over κ, the smallest such size."""
+        """The scale (largest possible absolute value) of J_gi for the constraint that varies; over κ, the smallest
+        scale.
+        """
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 

@@ -151,7 +151,7 @@ def _model_key(spec: RunSpec) -> str:
 
 
 class Found(NamedTuple):
-    """The result that a worker reports for a point: its status, a message, and the files of its run folder.
+    """The result that a worker reports for a point of the grid: its status, a message, and the files of its run folder.
 
     The files are None if the worker has written them to the grid's folder itself.
     """
@@ -202,7 +202,7 @@ class Work:
         return False
 
     def _solved(self, point: Point, folder: Path) -> Found:
-        """Start or resume a point in its folder, and return the result.
+        """Start or resume a point of the grid in its folder, and return the result.
 
         If another worker, which was considered dead, still holds the folder, wait until it releases it.
         """
@@ -223,7 +223,7 @@ class Work:
 
 
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
-    """Solve a point in its folder, or resume it if it was started before; return the solution.
+    """Solve a point of the grid in its folder, or resume it if it was started before; return the solution.
 
     spec  the flags of the point;  models: the finite models by key;  every: how often a checkpoint is written
     """
@@ -293,7 +293,7 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """Return the result of a point from the `outcome` of its job.
+    """Return the result of a point of the grid from the `outcome` of its job.
 
     If the worker has sent the files of the run folder, write them to the folder of the point.
     """

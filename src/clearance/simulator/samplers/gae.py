@@ -52,8 +52,8 @@ def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:
     """Return the sums Σ_t γ^t h_t over the first episode of each parallel environment, as an array [n, 1+I].
 
-    If this episode is unfinished, V_after, the critic's value of the next observation, replaces the rest. Only first
-    episodes count: further episodes that end within a batch tend to be short, so using them would be biased.
+    If this episode is unfinished, V_after, the critic's value of the next observation, stands for the rest of the sum.
+    Only first episodes count: further episodes that end within a batch tend to be short, so using them would be biased.
     """
     done = (steps.terminated | steps.truncated) & steps.valid
     before = jnp.cumsum(done, axis=0) - done  # episodes ended before this row
