@@ -142,7 +142,7 @@ class Practical(Sampler):
     def steps_per_lane(self) -> int:
         """T, the number of steps that each parallel environment makes in a batch.
 
-        It is the horizon, or less if the discounted sum of all later steps is negligible.
+        After T steps, the rest of the discounted sums is negligible. T is at most the horizon.
         """
         H, gamma = self.statement.horizon, self.statement.gamma
         rest = np.inf if gamma == 1 else np.log(REST) / np.log(gamma)
