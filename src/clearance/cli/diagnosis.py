@@ -11,9 +11,10 @@ from clearance.exact.infeasibility import diagnose
 
 
 def diagnosis_of(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return which limits of an infeasible model conflict and what to relax, as fields of an answer.
+    """Return which limits of an infeasible model conflict and what to relax, as fields of a command's answer.
 
-    Return {} if infeasibility is not proven. With `relaxed`, the best reward after relaxing is included.
+    Return {} if infeasibility is not proven, or if `cmdp` is None. With `relaxed`, the best reward after relaxing is
+    included.
     """
     try:
         found = None if cmdp is None else diagnose(cmdp)
