@@ -2,10 +2,10 @@
 
     max Σ_m w_m J_r(m)    subject to   Σ_m w_m J_gi(m) ≥ b_i + margin_i,   w on the simplex
 
-A vertex mixes at most I + 1 policies. It earns at least as much as the uniform mixture, if the uniform mixture meets
-the same limits. Values from samples are noisy, and the program would pick the lucky policies. So `candidate_search`
-measures the chosen policies again and solves again, until the choice is based on enough samples. Certificates use fresh
-samples.
+The solution is a vertex, which mixes at most I + 1 policies. If the uniform mixture of all policies meets the same
+limits, the solution earns at least as much. Values from samples are noisy, and the program would pick the lucky
+policies. So `candidate_search` measures the chosen policies again and solves again, until the choice is based on enough
+samples. Certificates use fresh samples.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every s
 
     W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low),    c on a grid in (0, (high − low)/(m − low))
 
-Even on the smallest possible X, a bet keeps a small share of its capital. If m is near the lower end, such as a cost
-limit of 25 in a range of 1000, this allows bets far above 1.
+Even on the smallest possible X, a bet keeps a small share of its capital. Bets far above 1 are therefore possible if m
+is near the lower end, such as a cost limit of 25 in a range of 1000.
 
 If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) ≤ δ by Ville's inequality. The hypothesis is
-rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital at another m
-comes from the same bets, without those that could lose more than everything there. So it falls with m, and the smallest
-m that is not rejected is a lower confidence bound of the mean. A test or a bound is wrong only if the capital at the
-true mean reaches 1/δ, which has probability at most δ for all of them together.
+rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital against another
+m comes from the same bets, without the bets that could lose more than their capital against that m. So the capital
+falls as m grows, and the smallest m that is not rejected is a lower confidence bound of the mean. A test or a bound is
+wrong only if the capital at the true mean reaches 1/δ, which has probability at most δ for all of them together.
 
 Gains that may come from rounding do not count: every sum is lowered by a bound of its rounding error. The bets are
 about J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite precision), so
@@ -173,16 +173,17 @@ class Bets:
 
     @property
     def _absolute(self) -> Array:
-        """Upper bounds of the sums Σ |z|^k for k = 0..4 over all samples, by the Cauchy–Schwarz inequality."""
+        """Upper bounds of the sums Σ |z|^k for k = 0..4 over all scaled samples z, by the Cauchy–Schwarz inequality."""
         n, _, s2, _, s4 = self.sums
         return np.array([n, np.sqrt(n * s2), s2, np.sqrt(s2 * s4), s4]) * (1 + 1e-9)
 
     @property
     def _wealth_error(self) -> Array:
-        """A bound [n] on the rounding error of each bet's log capital Σ log(1 + c z), where c is the bet.
+        """A bound [n] on the rounding error of each bet's log capital Σ log(1 + c z), summed over the scaled samples z.
 
-        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100. Since |log(1 + x)| ≤ 4.7 |x| for x ≥
-        −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a row.
+        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100, where c is the bet. Since |log(1 +
+        x)| ≤ 4.7 |x| for x ≥ −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a
+        row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates

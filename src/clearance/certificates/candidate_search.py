@@ -107,10 +107,7 @@ class Search(Protocol):
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the smallest number of episodes for a search among this many candidates.
-
-    It allows two measurements of each candidate, and one test.
-    """
+    """Return the smallest number of episodes for a search: two measurements of each candidate, and one test."""
     return 2 * GLANCE * candidates + SMALLEST
 
 
@@ -298,8 +295,8 @@ class CandidateSearch:
     ) -> tuple[Array | None, float]:
         """Return (weights, budget share) of the best mixture for values lowered by `pessimism` standard errors.
 
-        The share is the first of `parts` with which some mixture should pass its test, which then has this share of the
-        `left` steps. The result is (None, 1) if there is none.
+        The share is the first one in `parts` such that some mixture should pass a test with this share of the `left`
+        steps. The result is (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None
@@ -345,10 +342,7 @@ class CandidateSearch:
         return w
 
     def _spread(self, w: Array) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate for the mixture with weights w.
-
-        It has two parts: the spread within the components, and the spread between them.
-        """
+        """Return the standard deviation [1+I] of one episode's estimate of J for the mixture with weights w."""
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
@@ -362,10 +356,7 @@ class CandidateSearch:
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether the mixture with weights w seems to earn more than the best certified mixture.
-
-        The difference must exceed its standard error.
-        """
+        """Return whether the mixture with weights w seems, by one standard error, better than every certified one."""
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt

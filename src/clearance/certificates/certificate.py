@@ -35,7 +35,7 @@ class Certificate:
                      so far that share δ with it, in its folder or in its run (samples)
     greedy_verdict   the verdict on the greedy policy, which always takes the most likely action; None if it was not
                      tested, for example because the policy takes other actions in at most 10⁻⁶ of its steps
-    names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
+    names, costs     the names of the constraints [I], and which of them are costs; for a cost, J_g and b are negated
     origin           the policy from which learning started, if it was given (`init` of `solve`)
     neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
                      safest one (simulators)

@@ -156,9 +156,8 @@ def run_test(
     identity  a text that identifies problem and policy: an earlier test of them in the ledger is continued. With None,
               every call is a new test
 
-    In a ledger, `budget` counts from the first episode of the test, earlier calls included. The number of episodes
-    between two checks depends on nothing else. So the evidence is bit-identical whether the test was interrupted or
-    not.
+    In a ledger, `budget` counts from the first episode of the test, earlier calls included. The checks come after fixed
+    numbers of episodes, so the evidence is bit-identical whether the test was interrupted or not.
     """
     if ledger is None:
         return Tested(gather(source, b, delta, key, budget), delta, "")
@@ -197,7 +196,10 @@ def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
 
 
 def describe_state(seen: Evidence) -> dict[str, Any]:
-    """Return the state in which a test stopped as plain data: episodes, steps, bets, and sums by component."""
+    """Return the state in which the test `seen` stopped as plain data, which `restore_state` reads.
+
+    The data are the numbers of episodes and environment steps, the bets, and the sums of the samples of each component.
+    """
     tally = seen.tally
     parts = [[m, c.episodes, c.total.tolist(), c.squares.tolist()] for m, c in sorted(tally.parts.items())]
     bets = {"up": [_describe_bets(x) for x in tally.up], "down": [_describe_bets(x) for x in tally.down]}

@@ -28,9 +28,12 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
 
 
 def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
-    """Return the scope of a certificate: the problem `subject`, the sum that criterion `what` limits, and the policy.
+    """Return the scope of a certificate in words: the problem, the limited sum and the policy.
 
-    tails  phrases that explain `Chance` and `CVaR` limits
+    subject  the problem, in words
+    what     the criterion, which defines the limited sum
+    policy   the policy, in words
+    tails    phrases that explain `Chance` and `CVaR` limits
     """
     limited = "; ".join([f"the {sum_words(what)}", *tails])
     return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."

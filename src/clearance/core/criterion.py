@@ -5,7 +5,7 @@
     total        J = E Σ_t h_t                             undiscounted, until absorption
     horizon H    J = E Σ_{t<H} γ^t h_t                     the first H steps; γ = 1 unless given
 
-All signals of a problem have the same criterion. With different ones there may be no best policy. An example is a
+All signals of a problem have the same criterion. With different criteria there may be no best policy. An example is a
 discounted reward under a limit on the long-run mean: acting greedily for more steps at first always earns more, and the
 mean does not change.
 """

@@ -94,7 +94,8 @@ class Place(NamedTuple):
 def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
     """Yield the folder that contains the file `path`, open for the duration of a `with` block.
 
-    For an `Inside` path, links below its folder are refused, and `make` creates missing subfolders.
+    If `path` is an `Inside` (a file in an untrusted folder), links below that folder are refused, and `make` creates
+    missing subfolders. A plain path may contain links.
     """
     if not isinstance(path, Inside):
         with _closing(_open_folder(os.path.dirname(os.fspath(path)) or ".") if HANDLES else None) as handle:

@@ -93,10 +93,10 @@ class RunningPolicy(ABC):
         return self._one(actions) if single else actions
 
     def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
-        """Return the inputs of the policy: the observations `rows`, and for some policies costs so far and the time.
+        """Return the inputs of the policy for the observations `rows`.
 
-        A policy with a `memory` needs these. They are `cost_so_far` and `t`, or if these are None, the costs that
-        `record` has summed and the steps it has counted.
+        For a policy with a `memory`, the costs so far and the time are appended. They are `cost_so_far` and `t` or, if
+        these are None, the costs that `record` has summed and the steps that it has counted.
         """
         memory, given = self.memory, cost_so_far is not None
         if given != (t is not None):

@@ -45,7 +45,10 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """(number of each state's maximal end component [S], −1 for none; mask [S, A] of pairs that stay inside)."""
+        """The maximal end components: the number of each state's component [S], and a mask [S, A] of pairs inside one.
+
+        The number is −1 for a state in no component. A pair is inside if it cannot leave the component of its state.
+        """
         return end_components(self.cmdp)
 
     @cached_property
@@ -169,9 +172,9 @@ class AverageOracle:
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
         """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
-        Proven are g ≥ P g and g + v ≥ h + P v for every pair. The proof is None if rounding prevents it. The rows [N]
-        of the quotient are those of a best policy. `size` [S, A] bounds |h| before rounding. The given v [S] is a bias,
-        to which the proof adds a multiple of the remaining steps.
+        It is proven that g ≥ P g and g + v ≥ h + P v for every pair; the proof is None if rounding prevents this. The
+        vector v of the proof is the given bias v [S] plus a multiple of the remaining steps. `rows` [N] are the rows of
+        the quotient that a best policy takes. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.components[1]
         left, lift = self._steps_left, 0.0
@@ -213,8 +216,8 @@ class AverageOracle:
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
         """Return for each state [S] a proven upper bound of h + P v − v over the pairs of its end component.
 
-        For any vector v [S] it bounds the long-run mean of h [S, A] of runs that stay there. It is 0 for states in no
-        component. `size` [S, A] bounds |h| before rounding.
+        For any vector v [S], this is also an upper bound on the long-run mean of h [S, A] over runs that stay in the
+        component. The bound is 0 for states in no component. `size` [S, A] bounds |h| before rounding.
         """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)
@@ -234,7 +237,7 @@ class AverageOracle:
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
     """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the state's end component.
 
-    It is 0 for states in no component.
+    The bound is 0 for states in no component.
     """
     oracle = AverageOracle(cmdp)
     _, _, v = oracle.inside(h)
@@ -291,8 +294,8 @@ def _prove_below(
 ) -> Array:
     """Return g and v [2, S] that prove the lower bound ρ·g on the long-run mean of h [S, A] under π.
 
-    Proven are g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`). All entries are −∞ if rounding
-    prevents a proof. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π.
+    It is proven that g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`). All entries are −∞ if rounding
+    prevents this. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π.
     """
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]

@@ -63,10 +63,10 @@ class Columns:
             self.signals = np.ascontiguousarray(model.h.T)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Find max_π weights·(J_r, J_g − b), add policies to the columns, and return a proven upper bound of it.
+        """Maximise weights·(J_r, J_g − b) over policies; add policies to the columns and return a bound on the maximum.
 
-        The bound is only as accurate as the current `gap` requires, so early calls are cheap. J of each policy is
-        accurate to tol/100, which the final gap requires.
+        The upper bound is proven, but only as accurate as the current `gap` requires, so early calls are cheap. J of
+        each policy is accurate to tol/100, which the final gap requires.
         """
         accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model

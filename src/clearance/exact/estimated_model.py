@@ -90,11 +90,11 @@ class PolicyEstimate:
         return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
     def spread(self, power: float, base: Array | None = None) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate with q = γ^power and the control variate V̂.
+        """Return the standard deviation [1+I] of the estimate of J that one episode of a certificate gives.
 
-        With `base` [S, 1+I], this table is the control variate instead. The horizon T of an episode is geometric with
-        P(T > t) = q^t. With V̂ the terms of the estimate are martingale differences with weights (γ/q)^t while t < T,
-        so visits are weighted by (γ²/q)^t.
+        The episode has a geometric horizon T with P(T > t) = q^t, where q = γ^power (`finite_episodes`). The control
+        variate of the estimate is V̂ or, if given, the table `base` [S, 1+I]. With V̂, the terms of the estimate are
+        martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
         """
         if power not in self._visits:
             rate = self.model.cmdp.gamma ** (2 - power)

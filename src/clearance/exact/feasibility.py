@@ -73,9 +73,9 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """The same margin for all constraints, expressed in the units of each [I]; the largest entry is 1.
+        """Slacks [I] of the rescaled problem that stand for the same slack in every constraint of the original problem.
 
-        Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
+        The largest entry is 1. Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
         """
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 

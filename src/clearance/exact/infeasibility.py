@@ -142,7 +142,7 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the same as `_proof`, for constraints whose scales are so far apart that solvers lose a common margin.
+    """Return the same as `_proof`, for constraints of such different scales that a solver's tolerance hides the margin.
 
     This is Newton's method for the smallest t with J_gi ≥ b_i − t. Every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
     − b_i). The λ of the problem relaxed by this t proves a larger t, and so on until the relaxed limits can be met.

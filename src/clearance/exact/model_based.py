@@ -1,4 +1,4 @@
-"""The model-based method of Vaswani, Yang and Szepesvári (NeurIPS 2022), which attains the lower bound in Table 1.
+"""The model-based method of Vaswani, Yang and Szepesvári (NeurIPS 2022), with an optimal sample complexity.
 
     N samples of every pair (s, a) → the empirical model P̂;   on it, with limits b + κ, κ = Θ(ε(1−γ)φ):
     π_k = argmax_π Ĵ_r + λ_k Ĵ_g,     λ_{k+1} = P_[0,Λ](λ_k − η (Ĵ_g(π_k) − b − κ))          solver="primal-dual"

@@ -44,7 +44,10 @@ class Never:
 
     @cached_property
     def allowed(self) -> Mask:
-        """A mask of the pairs with which these costs can be avoided for ever: [S, A] or, with a horizon, [H, S, A]."""
+        """A mask of the pairs with which the costs of the constraints `limits` can be avoided for ever.
+
+        It is [S, A] or, with a horizon, [H, S, A].
+        """
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
         safe: Mask = np.ones(self.cmdp.S, bool)
         found: list[Mask] = []
@@ -58,7 +61,7 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The indices of states from which every policy pays one of these costs with positive probability."""
+        """The indices of states from which every policy may have to pay a cost of the constraints `limits`."""
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 

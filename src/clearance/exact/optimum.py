@@ -250,9 +250,9 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
     """Return the first candidate that provably meets the limits, from problems with limits tightened more and more.
 
-    `scaled` is the rescaled problem, and `safest` its safest policy. If there is no such candidate, compare those of
-    `_on_the_border`. Return the one with the largest reward among those that provably meet the limits or, if none does,
-    among those that come closest.
+    `scaled` is the rescaled problem, and `safest` its safest policy. If there is no such candidate, compare the
+    candidates of `_on_the_border`: return the one with the largest reward among those that provably meet the limits or,
+    if none does, among those that come closest to meeting them.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -294,7 +294,10 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
 
 
 def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
-    """Return the policy with the largest reward if the limits are tightened by `tighten`, in the rescaled units."""
+    """Return the candidate with the largest reward for limits that are tightened by `tighten`.
+
+    The tightened limits are those of the rescaled problem: `scaled.unit.b` + `tighten`.
+    """
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
     if uses_columns(cmdp, method):

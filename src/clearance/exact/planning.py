@@ -92,13 +92,16 @@ def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
 def plan_exploration(
     model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0, most: Array | None = None
 ) -> Array:
-    """Return an optimistic policy π [S, A]: it is best for weights·h if every pair is better than estimated.
+    """Return a policy π [S, A] for exploration: the best one for the signal weights·h under optimistic assumptions.
+
+    h are the signals of the model, with weights [1+I]. Each pair is assumed to be better than estimated.
 
     errors  by how many standard errors each pair is assumed to be better
-    V       the values V̂ [S, 1+I] of a policy that is good for these weights [1+I]
-    high    the declared upper bounds of the signals [1+I]; a pair that was never seen is assumed to give them for ever,
-            or to end the episode if that is better
-    most    the largest sums of an episode [1+I]; if given, every pair is assumed to have led to them once
+    V       the values V̂ [S, 1+I] of a policy that is good for the signal weights·h
+    high    the declared upper bounds of the signals [1+I]. A pair that was never seen is assumed to give them in every
+            later step or, if 0 is better, to end the episode
+    most    the largest sums of the signals over an episode [1+I]. If given, a pair that was never seen is assumed to be
+            worth these sums, and any other pair to have led once more, to a state that is worth them
     """
     cmdp = model.cmdp
     h, forever = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)

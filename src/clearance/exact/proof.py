@@ -1,15 +1,15 @@
 """The proof of an exact certificate as plain data, for a checker that shares no code with this library.
 
-    V           values [M, 1+I, S] of the components: their residuals r_π + γ P_π V − V bound J of the policy
+    V           values [M, 1+I, S] of the M components: their residuals r_π + γ P_π V − V bound J of the policy
     V_lam       [S], values of r + λ·g with the λ of the certificate: its Bellman residual proves `bound`
     infeasible  λ [I] and V [S] of λ·g: its Bellman residual proves max_π Σ_i λ_i (J_gi − b_i) < 0
 
-For criteria other than the discounted one, other vectors take the place of V and V_lam, with one more axis before the
-states: V of every step (horizon); L, U and w (total); g and v from below and from above (average). See the heads of
-`horizon_oracle`, `total_oracle` and `average_oracle`.
+A policy is a mixture of M ≥ 1 components. For criteria other than the discounted one, other vectors take the place of V
+and V_lam, with one more axis before the states: V of every step (horizon); L, U and w (total); g and v from below and
+from above (average). See the heads of `horizon_oracle`, `total_oracle` and `average_oracle`.
 
-Arrays are stored bit for bit, as their shape and the base64 of little-endian float64; exact values as fractions of
-hexadecimal numbers. `tools/check_certificate.py` reads the proof.
+Arrays are stored bit for bit, as their shape and the base64 of little-endian float64. Values in exact arithmetic are
+stored as texts numerator/denominator with hexadecimal digits. `tools/check_certificate.py` reads the proof.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class StandIn:
 def stand_in_of(cmdp: CMDP) -> StandIn | None:
     """Return the discounted model on which to learn; None if learning can use the model itself.
 
-    Pairs that can lead to a cost that must never be paid are removed, unless no policy can avoid that cost.
+    For a cost that must never be paid, the pairs that can lead to it are removed, unless no policy can avoid the cost.
     """
     never = never_of(cmdp)
     if never is None and cmdp.kind == "discounted":

@@ -234,12 +234,12 @@ def class_gap(c: Constants) -> float:
 
 
 def conservative_gap(c: Constants, kappa: float) -> float:
-    """Return a bound on the reward that the margin κ costs (Lemma 7):
+    """Return a bound on the loss of reward if the limits are tightened by the margin κ (Lemma 7):
 
     κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ).
 
-    π*_θ is the best policy of the class, and π*_θ,κ the best one with the margin. The bound is loose: the true slope in
-    κ is about λ*.
+    π*_θ is the best policy of the class that meets the limits, and π*_θ,κ the best one that meets the tightened limits.
+    The bound is loose: the true slope in κ is about λ*.
     """
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 

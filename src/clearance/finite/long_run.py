@@ -100,7 +100,7 @@ class Chain:
         return factorise(self.cmdp, self.without(closed, closed), 1.0)
 
     def until_absorption(self, y: Array) -> Array:
-        """Return for each state [S] the expected sum of y [S] over the transient states that a run from there visits.
+        """Return for each state [S] the expected sum of y [S] over the transient states that a run from it visits.
 
         This is (I − Q)⁻¹ y, where Q is P_π among the transient states; y must be 0 in closed classes.
         """
@@ -200,9 +200,9 @@ class Chain:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the numbers of the closed classes in which a signal h [S] is not 0 everywhere: there it adds up for ever.
+    """Return the labels of the closed classes in which a signal h [S] is not 0 everywhere: there it adds up for ever.
 
-    `label` [S] is the number of the closed class of each state, or −1.
+    `label` [S] is the label of each state's closed class, a whole number, or −1 for a transient state.
     """
     return np.unique(label[(label >= 0) & (h != 0)])
 

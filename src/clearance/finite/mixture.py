@@ -126,8 +126,8 @@ class Mixture:
             π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s)
 
         In states that no component visits it is Σ_m w_m π_m(·|s). This π takes an action only if some component takes
-        it. Under the average criterion no such policy may exist, if components end in different closed classes. Then
-        the result has another J, so certify it.
+        it. Under the average criterion there may be no policy with the same J, if components end in different closed
+        classes. The result then has another J, so certify it.
         """
         self.check(cmdp)
         d = np.maximum(occupancy(cmdp, self.tables(cmdp)).sum(-1), 0.0)

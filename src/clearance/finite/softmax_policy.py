@@ -127,8 +127,8 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
     This is possible if each state is free or blind. A state is blind if the features of its actions are all equal: then
     π is uniform there, and each action of the new model has the average effect of all actions. A state is free if the
-    differences between its actions' features are linearly independent of each other and of those of other states. If
-    some state is neither, TiedFeaturesError is raised.
+    differences between its actions' features are linearly independent of each other and of the same differences at
+    other states. If some state is neither, TiedFeaturesError is raised.
     """
     check_fits(cmdp, policy)
     if not isinstance(policy, SoftmaxPolicy):

@@ -2,8 +2,8 @@
 
     π_W(a|s) ∝ exp f(s, a);      ∂f/∂W_j = m^(−1/2) b_j 1[W_j·x > 0] x
 
-Neurons come in pairs of opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is
-uniform.
+Here x_sa [D] is the input of a state-action pair and W [m, D] the weights of m neurons. Neurons come in pairs of
+opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is uniform.
 """
 
 from __future__ import annotations

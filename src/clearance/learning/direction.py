@@ -26,7 +26,10 @@ G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
-    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals [..., 1+I] (eq. 14)."""
+    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals A [..., 1+I].
+
+    This is eq. (14) of Bai et al. (2023).
+    """
     return A[..., 0] + A[..., 1:] @ lam
 
 
@@ -70,10 +73,11 @@ class SGD:
 class WeightedSGD:
     """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
-    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
-    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). Step sizes are capped at 1/(2G²), above which the first steps diverge (G
-    bounds ‖score‖); the paper projects on a ball for the same purpose. Without a projection, SGD from 0 is linear in Â,
-    so the separate regressions on the same draws add up exactly to one regression of Â_L.
+    In w = (1−γ)ω: w ← w − α_n (score·w − Â) score, α_n = 2/(σ_F (n+1)); w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
+    every g_i; ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The setting σ_F stands for the smallest eigenvalue of the Fisher matrix.
+    Step sizes are capped at 1/(2G²), above which the first steps diverge (G bounds ‖score‖); the paper projects on a
+    ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so the separate regressions on the same
+    draws add up exactly to one regression of Â_L.
     """
 
     sigma_F: float = 0.1

@@ -198,7 +198,7 @@ class RunSpec:
         return {"flags": self.flags(), "command": self.words()}
 
     def code(self) -> Iterator[tuple[str, str]]:
-        """Yield (flag, text) for each of --method, --constraints and --init that names user code."""
+        """Yield (flag, value) for each of the flags --method, --constraints and --init whose value names user code."""
         for name in ("method", "constraints", "init"):
             text = getattr(self, name)
             if text is not None and is_code(text) and not (name == "init" and os.path.exists(text)):

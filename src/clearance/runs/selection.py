@@ -57,7 +57,7 @@ def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, 
 
 
 def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool) -> Selection:
-    """Select the best mixture of the iterates that meets every limit, or a single policy in its place, and certify it.
+    """Select a policy that meets every limit, and certify it: the best mixture of the iterates, or a single policy.
 
     settled  the final settings of the run;  run: the iterates;  margin: the measured Slater margin, or None
     ledger   the list of tests, in which the search enters a test before it draws samples
@@ -97,7 +97,7 @@ def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) 
 def _choose_by_values(
     task: Task, settled: Settled, candidates: Any, exact: ExactValues, tighten: float, single: Single
 ) -> tuple[Any, Any] | None:
-    """Return the policy to certify, and the best mixture; None if no policy of the kind `single` meets the limits.
+    """Return the policy to certify, and the best mixture; None if no policy that `single` allows meets the limits.
 
     exact    the exact values of the candidates
     tighten  how far the limits are tightened, as a share of the scale of each J_g

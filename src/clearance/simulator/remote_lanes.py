@@ -113,7 +113,7 @@ def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> li
 
 
 class Acting(NamedTuple):
-    """What a group of parallel environments needs for acting: policy, θ, normaliser, and the number T of steps."""
+    """The data with which a group of parallel environments acts: policy, θ, normaliser, and the number T of steps."""
 
     policy: NetworkPolicy
     theta: Array

@@ -42,7 +42,7 @@ class TailCosts(NamedTuple):
 
     @property
     def remembered(self) -> list[int]:
-        """The indices of the costs whose sum so far a policy sees."""
+        """The costs that a policy sees as sums over the episode so far, as indices of the plain problem's costs."""
         return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
 
     @property

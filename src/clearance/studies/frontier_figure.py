@@ -1,4 +1,4 @@
-"""The figure of a frontier: the best reward over the limit, and the cost in reward of making it one unit stricter."""
+"""The figure of a frontier: the best reward over the limit, and the reward that a limit stricter by one unit costs."""
 
 from __future__ import annotations
 

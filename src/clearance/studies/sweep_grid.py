@@ -74,7 +74,10 @@ class Grid:
         return self.axes.get(name, (self.fixed[name],) if name in self.fixed else ())
 
     def code(self) -> list[tuple[str, str]]:
-        """Return (name, text) for each problem, method or other setting of the grid that names user code."""
+        """Return pairs (setting, value) for all values in the grid that name user code.
+
+        A setting is the problem, the method, or any other flag of `clearance solve`; its value is a text.
+        """
         found = [(name, text) for name in CODE for text in self.values(name)]
         return [(n, text) for n, text in found if (names_code(text) if n == "problem" else is_code(text))]
 

@@ -137,7 +137,7 @@ class KernelCache(caching._Cache):
 def roots(make: bool = False) -> Iterator[Path]:
     """Yield the folders that may hold caches: the preferred folder first, the folder in the temporary directory last.
 
-    If the folder in the temporary directory is missing, it is created with `make`, and left out otherwise.
+    If the folder in the temporary directory is missing, it is created if `make` is true, and left out if not.
     """
     chosen = getattr(config, "CACHE_DIR", "")
     if chosen:

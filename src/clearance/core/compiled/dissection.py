@@ -2,9 +2,9 @@
 
 Nested dissection (George 1973) finds a small set of states that separates the other states into two halves. This set is
 eliminated last, and each half is treated in the same way. On a planar graph of S states the LU factor of I − γM then
-has O(S log S) entries and takes O(S^1.5) operations, where iterations need hundreds of products as γ nears 1. A random
-graph has no small separating set. `Elimination.of` notices this after a few states (or when it counts the entries) and
-returns None; then the iterations of `iterative` are used.
+has O(S log S) entries and takes O(S^1.5) operations. Iterative solvers would need hundreds of matrix–vector products if
+γ is near 1. A random graph has no small separating set. `Elimination.of` notices this after a few states (or when it
+counts the entries) and returns None; then the iterations of `iterative` are used.
 
 The order and the positions of all entries are computed once for a model, for the union of the transitions of all
 actions.

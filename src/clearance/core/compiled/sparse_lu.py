@@ -1,8 +1,8 @@
 """Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
 
-The positions of the entries are known, so for each policy only their numbers are computed, and only in the rows that a
-change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs no pivots
-(Higham 2002, section 9.5).
+The positions of the entries are known. So for each policy only the values of the entries are computed, and only in the
+rows that a change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs
+no pivots (Higham 2002, section 9.5).
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class MixtureEpisodes:
     def _step_bounds(self) -> tuple[Array, Array]:
         """The bounds (low, high) of y = h − (1−q) V̂, each [1+I].
 
-        If bounds of the signals h were declared, all h within them count. Otherwise the pairs (s, a) that some
-        component of the mixture can take count.
+        If bounds of the signals h were declared, they hold for all h within the declared bounds. Otherwise they hold
+        for the pairs (s, a) that some component of the mixture can take.
         """
         rest = (1 - self.q) * self.table
         if self.declared is not None:

@@ -28,7 +28,10 @@ from clearance.learning.draws import Draws
 
 
 class Weights(NamedTuple):
-    """The state of the critic: weights W [1+I, m·D] of one network per signal, recent visits [S], and starts [S]."""
+    """The state of the critic: the weights W of one network per signal, recent visits [S], and starts [S].
+
+    W is [1+I, m·D] for networks with m neurons and D inputs.
+    """
 
     W: Array
     visits: Array

@@ -26,7 +26,11 @@ DrawKind = Literal["walks", "critic", "trajectory", "generative", "actor-critic"
 
 
 class Method(Protocol):
-    """A protocol for algorithms: a frozen dataclass of hyper-parameters, built in or defined by the user."""
+    """A protocol for learning algorithms, built in or defined by the user.
+
+    An algorithm is a frozen dataclass of hyper-parameters that provides `K`, `init` and `step`, and the attribute
+    `draw_kind` of the module's head.
+    """
 
     @property
     def K(self) -> int | None:
@@ -36,7 +40,8 @@ class Method(Protocol):
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
         """Return the state before the first iteration.
 
-        `theta` [d] are the first parameters of the policy, I the number of constraints, and `memory` is the sampler's.
+        `theta` [d] are the first parameters of the policy, I is the number of constraints, and `memory` the first
+        memory of the sampler.
         """
         ...
 

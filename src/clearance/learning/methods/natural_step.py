@@ -120,9 +120,9 @@ class NaturalSteps:
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
         """Return by how much the exploration noise is reduced after iteration k: 0 (not at all) to 1 (fully).
 
-        `quiet` is the value before. The noise is reduced from the middle of the run on, and only in iterations whose
-        batch met the limits (`kept`). With less noise a step that is bounded in KL is shorter, and a policy that breaks
-        its limits might never meet them.
+        `quiet` is the reduction before iteration k. It grows from the middle of the run on, and only in iterations
+        whose batch met the limits (`kept`). With less noise, a step that is bounded in KL is shorter, so a policy that
+        breaks its limits might never meet them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0

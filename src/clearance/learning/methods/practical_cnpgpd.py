@@ -141,10 +141,10 @@ class PracticalCNPGPD(NaturalSteps):
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
-        """Return the method's memory after a batch whose slack Ĵ_g − b is `slack` [I].
+        """Return the method's memory (`Course`), updated after a batch with the slacks `slack` = Ĵ_g − b [I].
 
-        Updated are the first violation, the running slack, the safest policy so far, the noise, and the number of safe
-        batches in a row.
+        The entries that change are the first violation, the running mean of the slack, the safest policy so far, the
+        reduction of the noise, and the number of safe batches in a row. `memory` holds the statistics of the sampler.
         """
         course: Course = state.method_memory
         if state.k == 0:
@@ -182,7 +182,7 @@ class PracticalCNPGPD(NaturalSteps):
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the memory in which the search is over and Algorithm 1 begins.
+        """Return the method's memory at the end of the search for a safe policy, when Algorithm 1 begins.
 
         If there was a search and it found no safe policy, the limits are not relaxed. If it found one, the run
         continues with the first policy.

@@ -165,7 +165,10 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """The same estimator on a placeholder model with the same states and actions; used for its bounds only."""
+        """The same estimator as this one, but on a placeholder model with the same states and actions.
+
+        Only its bounds are used.
+        """
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 

@@ -57,8 +57,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
     """Return the Slater margin of the problem with the tightened limits J_g ≥ b + κ.
 
-    It is φ − max κ, where φ = `slater`. Only if this is not positive, while κ differs between the constraints and
-    `exact` is true, the margin is computed exactly from the model.
+    It is φ − max κ, where φ = `slater`. If this is not positive, the exact margin may still be, provided that κ differs
+    between the constraints. It is then computed from the model if `exact` is true.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
@@ -69,9 +69,10 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 
 
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
-    """Return Λ, the upper bound of λ while learning: the method's `lam_max` or, without it, from the Slater margin.
+    """Return Λ, the upper bound of λ while learning.
 
-    κ must be below the Slater margin `slater`. If it is not, raise InputError, or only warn if `lam_max` was given.
+    It is the method's `lam_max` or, if that is not set, follows from the Slater margin. κ must be below the Slater
+    margin `slater`. If it is not, raise InputError, or only warn if `lam_max` was given.
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf

@@ -95,8 +95,8 @@ def begin_finite(source: FiniteSource, cmdp: CMDP, sampler: FiniteSampler) -> St
     """Return the start of a run, from an earlier run or from a policy.
 
     If `source` holds a run with the same policy class, the start has the θ, λ and critic of its last iterate. If not,
-    the policy class must be tabular softmax. It begins at θ = log π, where π is the stationary policy with the same
-    values as the given policy.
+    the policy class must be tabular softmax. The start is then θ = log π, where π is the stationary policy with the
+    same values as the policy in `source`.
     """
     begun, state = sampler.policy.init(), _state(source, sampler)
     theta, memory = None, sampler.begin()

@@ -246,7 +246,10 @@ class FiniteWorld(World):
         return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
-        """Return the stationary policy with the averaged occupancy of the iterates."""
+        """Return the policy to use if no mixture meets the limits.
+
+        It is the stationary policy with the averaged occupancy of the iterates.
+        """
         return averaged_policy(self.model, settled.sampler.policy, run.trace, averaged_occupancy(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:

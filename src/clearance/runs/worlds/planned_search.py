@@ -222,10 +222,10 @@ class PlannedSearch:
         return True
 
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
-        """Return the plan for the first test, and the share of the `left` environment steps that the test may use.
+        """Return the plan for the first test, and the share of the remaining environment steps `left` for this test.
 
-        There are two kinds of tests: a bold one takes a smaller share and passes less often, a thorough one takes more.
-        The one that needs less slack is chosen.
+        A bold test takes a smaller share of the steps and passes less often than a thorough test. The kind of test that
+        needs less slack is chosen.
         """
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)

@@ -237,7 +237,7 @@ class SimulatorWorld(World):
         return Choice(self._candidates(problem, late, named, settled.rule), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return the values J [1+I] of other policies by name, for comparison.
+        """Return the values J [1+I] of policies besides the selected one, by name, for comparison.
 
         They are the policy before learning, the safest policy found, constant policies, and the user's rule, as far as
         they exist.
@@ -246,7 +246,7 @@ class SimulatorWorld(World):
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """Return the mixture of candidates with the largest smallest slack; without exact values, all candidates."""
+        """Return the mixture of candidates whose smallest slack is largest; without exact values, all candidates."""
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:

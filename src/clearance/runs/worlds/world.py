@@ -229,9 +229,9 @@ class World(Protocol):
         raise TypeError(f"{type(self).__name__} has neither candidates nor a search of its own")
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return values J [1+I] of other policies by name, which the search has estimated.
+        """Return estimated values J [1+I] of policies besides the selected one, by name.
 
-        The certificate shows them.
+        The values come from the search. The certificate shows them for comparison.
         """
         return {}
 

@@ -1,10 +1,11 @@
-"""Run several environment objects in parallel, in this process or in a side process (`env_server.py`).
+"""Step several environment objects in turn, in this process or in a side process (`env_server.py`).
 
-This file stands alone: it needs Python 3.8 or newer, NumPy and the environment's own package, but nothing of clearance.
-So the interpreter of an old package can run it, and both processes read steps and costs with the same code.
+This file imports nothing of clearance: it needs only Python 3.8 or newer, NumPy and the environment's own package. So
+an old interpreter, which some environments need, can run it, and both processes read steps and costs with the same
+code.
 
-A step may return two kinds of tuples. They are recognised by the types of the values and not only by their number,
-because Gymnax also returns six values:
+The method `step` of an environment returns one of two kinds of tuples. They are told apart by the types of their values
+and not only by their number, because Gymnax also returns six values:
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
     Safety-Gymnasium   obs, reward, cost, terminated, truncated, info

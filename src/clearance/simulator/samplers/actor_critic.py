@@ -1,9 +1,9 @@
 """The actor-critic sampler: batches of steps in n lanes (parallel environments), and advantages by GAE.
 
 There is one critic per signal. Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside
-the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages then continue past the horizon
-as if the episode did. For problems with a horizon, Ĵ is unbiased: it is the mean over whole first episodes, with the
-discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on long tasks
+the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages are then computed as if episodes
+continued past the horizon. For problems with a horizon, Ĵ is unbiased: it is the mean over whole first episodes, with
+the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on long tasks
 (docs/research/gymnasium_log.md); many short steps of learning reduce it.
 """
 
@@ -267,9 +267,9 @@ class Practical(Sampler):
     def _following(self, memory: Memory, steps: Steps, V: Any, after: Any, t: Any) -> Any:
         """Return the critics' values [T, n, 1+I] of the next observations `after`.
 
-        V [T, n, 1+I] are the values of the current observations, and t the times in the episodes. If each next
-        observation is the current one of the following row, V is shifted by one row. If an episode was cut off in
-        between, the critics are evaluated at `after`.
+        V [T, n, 1+I] are the values of the current observations, and t the times in the episodes. Where the next
+        observation of a step is also the current observation of the following step, its value is read from V. If an
+        episode was cut off, the critics are evaluated at `after`.
         """
 
         def V_of(obs: Any, t: Any) -> Any:

@@ -1,6 +1,7 @@
 """Sources of episodes for certificates: episodes of a user's rule, and episodes of networks.
 
-The latter are independent samples even if lanes (parallel environments) may depend on each other.
+The episodes of networks run in lanes (parallel environments). They are independent samples even if lanes depend on each
+other.
 """
 
 from __future__ import annotations
