@@ -59,7 +59,7 @@ class Candidates(Protocol):
         ...
 
     def episodes(self, mixture: Any) -> Episodes:
-        """Return a source of episodes of `mixture`, a policy that the method `mixture` has made."""
+        """Return a source of episodes of `mixture`, which the method `mixture` has returned."""
         ...
 
 
@@ -244,10 +244,10 @@ class CandidateSearch:
         return True
 
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
-        """Measure the safest mixture again, until the steps for this are spent; return (weights, budget share).
+        """Measure the mixture that looks safest again and again; return (weights, budget share) of a mixture to test.
 
-        A share of the `left` steps is used. This is needed because, of many mixtures measured with few samples, the one
-        that looks safest is mostly the luckiest. The result is the best mixture that should now pass a test, or else
+        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. So a share of the
+        `left` steps is used to measure it better. The result is the best mixture that should then pass a test, or else
         the safest one.
         """
         stop = self.steps + AGAIN * left
@@ -275,9 +275,9 @@ class CandidateSearch:
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
         """Return (weights, share): the best mixture that should pass a test, and the share of the budget for this test.
 
-        The weights are None if there is no such mixture. Shares of the `left` steps in `parts` are tried in order. The
-        mixture chosen by the program is first measured again, until the steps reserved for this are spent. The final
-        choice uses pessimistic values, in which a policy with few samples looks bad.
+        The weights are None if there is no such mixture. The shares in `parts` of the `left` steps are tried in order.
+        The mixture chosen by the linear program is measured again, until the steps reserved for this are spent. The
+        final choice uses pessimistic values, in which a policy with few samples looks bad.
         """
         stop = self.steps + AGAIN * left
         parts = parts if not self.certified else (1.0,)
@@ -327,7 +327,7 @@ class CandidateSearch:
 
         It should pass even if the test's samples are off by `errors` standard errors. `low` [count, 1+I] are the
         assumed values of the candidates. The spread of the episodes depends on the weights, because components differ.
-        So the program is solved again with the spread of its own answer, until this is no larger than the assumed one.
+        So the program is solved again with the spread of its solution, until this spread is no larger than assumed.
         """
         episodes = PLANNED * affordable_episodes(steps, self.episode)
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
@@ -346,7 +346,7 @@ class CandidateSearch:
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw about half as many episodes again of the candidates with positive weight w, in proportion to w.
+        """Draw more episodes, half as many as so far, of the candidates with positive weight w, in proportion to w.
 
         The total is at most `affordable`, but each of these candidates gets at least one episode.
         """

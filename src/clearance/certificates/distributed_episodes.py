@@ -60,7 +60,10 @@ def _draw(sources: Sequence[Episodes], shared: tuple[int, np.uint64], job: tuple
 
 @contextmanager
 def distribute(sources: Sequence[Episodes], executor: Executor | None) -> Iterator[list[Episodes]]:
-    """Yield the sources, for the duration of a `with` block; with an executor, its workers draw the same episodes."""
+    """Yield sources of the same episodes as `sources`, for the duration of a `with` block.
+
+    With an executor, its workers draw the episodes; without one, `sources` themselves are yielded.
+    """
     if executor is None:
         yield list(sources)
         return

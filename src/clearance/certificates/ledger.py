@@ -151,7 +151,7 @@ class Tested(NamedTuple):
 def run_test(
     source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
 ) -> Tested:
-    """Test one policy at level δ; with a ledger, at the level of its share of δ.
+    """Test one policy at level δ or, with a ledger, at the share of δ that the ledger gives to this test.
 
     identity  a text that identifies problem and policy: an earlier test of them in the ledger is continued. With None,
               every call is a new test

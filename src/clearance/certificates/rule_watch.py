@@ -26,7 +26,10 @@ GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
 class WatchedRule:
-    """A user's rule, with a record of the states in which episodes that used its random generators started."""
+    """A user's rule that is watched: the states of its random generators are recorded at the start of each episode.
+
+    Only episodes that use a generator count.
+    """
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
         self.act, self.episode = rule, 0
@@ -119,9 +122,10 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 
 
 def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
-    """Return (name, value) of the variables that a function closes over, its defaults, and the generators it names.
+    """Return pairs (name, value) for the objects through which a function may reach a random generator.
 
-    Such a generator is a global variable that the code of the function mentions.
+    They are the variables that the function closes over, its default arguments, and the random generators among the
+    global variables that its code mentions.
     """
     parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
     parts += [("defaults", f.__defaults__), ("keywords", f.__kwdefaults__)]

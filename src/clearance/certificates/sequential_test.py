@@ -35,7 +35,7 @@ PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
 class Component(NamedTuple):
-    """The samples X of one component of a mixture: the number of its episodes, and the sums Σ X and Σ X² [1+I]."""
+    """The statistics of one component of a mixture: number of episodes, and Σ X and Σ X² [1+I] of their samples X."""
 
     episodes: int
     total: Array
@@ -147,7 +147,7 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """The smallest (lower bound − limit) of all limits, in widths of the range; ≥ 0 if the test has passed."""
+        """The smallest (lower bound − limit) of all limits, in widths of the signal's range; ≥ 0 if the test passed."""
         return float(
             min(
                 ((x - bets.given) / bets.width for x, bets in zip(self.lower[1:], self.tally.up[1:], strict=True)),

@@ -172,7 +172,7 @@ def _greedy(said: Mapping[str, Any]) -> str:
 
 
 def _neighbours(said: Mapping[str, Any]) -> str:
-    """Return a sentence with the rewards of other policies in the certificate `said`.
+    """Return a sentence with the rewards of the policies that the certificate `said` lists for comparison.
 
     It lets users notice a policy that is safe but useless.
     """

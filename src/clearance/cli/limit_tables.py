@@ -66,7 +66,7 @@ def _relaxed(b: float, *, cost: bool) -> str:
 
 
 def _price(lam: float, low: float, high: float) -> str:
-    """Return a multiplier λ between `low` and `high` as text; its accuracy is added if it shows in six digits."""
+    """Return a multiplier λ between `low` and `high` as text, with its accuracy if this is visible in six digits."""
     off = max(high - lam, lam - low)
     return f"{lam:.6g}" if off <= 5e-7 * lam or not math.isfinite(off) else f"{lam:.6g} ± {round_up(off, 1):.1g}"
 

@@ -173,7 +173,7 @@ def _whose(missing: str) -> str:
 def allowed_again(words: Sequence[str]) -> list[str]:
     """Return the --allow-import flags for the command that resumes a run; [] if its `words` name no user code.
 
-    They allow the folders in which this process searches for user code.
+    The flags name the folders in which this process searches for user code.
     """
     if not any(is_code(word) for word in words):
         return []

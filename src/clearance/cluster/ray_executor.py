@@ -42,7 +42,8 @@ class Ray:
               RAY_ADDRESS. If that is not set, a private Ray is started on the loopback interface; it ends with this
               process
     cores     cores of one job: the number of threads that BLAS and XLA use in it
-    workers   number of workers of a fleet or a certificate (default: as many as the cluster has room for)
+    workers   number of workers that run a simulator's environments or draw the episodes of a certificate (default: as
+              many as the cluster has room for)
     patience  seconds that one job of a worker may take before the worker is replaced
     """
 

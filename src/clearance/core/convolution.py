@@ -40,7 +40,7 @@ class Image(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Convolutional layers for the image in a flat observation; `rest` is how many numbers follow the image there."""
+    """Convolutional layers for the image in a flat observation, in which `rest` further numbers follow the image."""
 
     image: Image
     layers: tuple[Layer, ...]

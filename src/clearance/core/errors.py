@@ -43,7 +43,7 @@ def _short(value: object) -> str:
 
 
 class InfeasibleError(RuntimeError):
-    """Raised when no policy meets the limits or, if `proven` is False, when samples showed none that does.
+    """Raised when no policy meets the limits or, if `proven` is False, when none was found by sampling.
 
     slater    the Slater margin max_π min_i (J_gi(π) − b_i), which is negative here; from samples, a bound on it
     cmdp      the finite model, if it is known

@@ -120,7 +120,7 @@ class NetworkForm:
 
     @property
     def weight_count(self) -> int:
-        """The number of weights and biases, computed without allocating them. A free log σ is counted in `d` only."""
+        """The number of weights and biases, computed without allocating them; a free log σ is not counted."""
         kernels = [] if self.front is None else self.front.shapes
         return sum((a + 1) * b for a, b in pairwise(self.layer_sizes)) + sum(math.prod(s) + s[0] for s in kernels)
 
@@ -231,7 +231,7 @@ def explain_missing_rule(name: str, share: float) -> str:
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return the largest allowed number of entries of each array in a policy file, by name.
 
-    It follows from the shape of the array "theta" in `shapes`.
+    The numbers follow from the shape of the array "theta" in `shapes`.
     """
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}

@@ -100,7 +100,8 @@ class Statement:
     def offset(self) -> Array:
         """The constants [1+I] to add to an episode's summed signals.
 
-        The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in `tail_limits`), and 0 for the others.
+        The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in `tail_limits`), and 0 for the reward and
+        for limits on means.
         """
         return tail_offsets(self.tails)
 

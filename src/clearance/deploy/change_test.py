@@ -53,9 +53,9 @@ class Scale(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """A bound on the relative rounding error that one step adds to the capitals S.
+        """A bound on the relative rounding error that one episode adds to the capitals S of the bets.
 
-        It comes from the rounding of z, which is magnified if 1 + c z is near 0.01.
+        It comes from the rounding of z (see `gain`), which is magnified if 1 + c z is near 0.01 for a bet c.
         """
         width = self.limit - self.best
         return 1e-13 * (1 + (abs(self.limit) + abs(self.best)) / width) if width > 0 else 1e-13

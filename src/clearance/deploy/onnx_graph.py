@@ -90,7 +90,8 @@ def build_model(policy: RunningPolicy) -> Any:
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
     """Add a policy table π to the graph: take the row of the state, and draw an action from it.
 
-    The input `noise` is uniform in [0, 1]; the action is where the cumulative probabilities of the row exceed it.
+    The input `noise` is uniform in [0, 1]. The action is the first one whose cumulative probability in the row exceeds
+    the noise.
     """
     M, S, A = policy.M, policy.pi.shape[-2], policy.pi.shape[-1]
     H = policy.H if isinstance(policy, TimedTablePolicy) else 1

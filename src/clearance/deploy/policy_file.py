@@ -32,8 +32,9 @@ Rule = Callable[[Any], Any] | None
 def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: Rule = None) -> RunningPolicy:
     """Load a policy for use from `policy.npz`, a run folder, or a table (.csv, .json) that `save_policy` wrote.
 
-    It needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by name.
-    `policy.certificate` is the certificate in the file, or None. If its verdict is not CERTIFIED, a warning is given.
+    The policy needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by
+    name. `policy.certificate` is the certificate in the file, or None. If its verdict is not CERTIFIED, a warning is
+    given.
 
     seed  seed of the policy's random numbers; None draws one from the system
     rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if there is one

@@ -165,7 +165,7 @@ class RunningPolicy(ABC):
         return self._actions(components, rows, None if deterministic else rng)
 
     def _say_not_covered(self) -> None:
-        """Warn once that the certificate is about sampled actions, if the policy samples actions."""
+        """Warn once, if the policy samples actions, that its certificate does not cover the most likely actions."""
         seen = self.certificate
         if self._said or seen is None or not self.draws or seen.greedy_verdict == "CERTIFIED":
             return

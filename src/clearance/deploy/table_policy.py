@@ -64,7 +64,7 @@ class TablePolicy(RunningPolicy):
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
         """Return {action: probability} for the actions of the policy in a state; actions are names or numbers.
 
-        For a mixture, this is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
+        For a mixture, it is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
         """
         if self.components is None or self.components.ndim:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() first, which draws one of them")

@@ -84,9 +84,10 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Give the policy act [S] one closed class in each end component; return (act, gain, bias), each [S].
+        """Change the policy act [S] so that it has one closed class in each end component; return (act, gain, bias).
 
-        The closed class with the largest gain stays, and all other states of the component walk to it.
+        Each is [S]. Of the closed classes in a component, the one with the largest gain stays, and all other states of
+        the component are led to it.
         """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)

@@ -59,8 +59,8 @@ def dual_function(
 ) -> tuple[float, Array, NDArray[np.int64]]:
     """Return (D(λ) rounded up, V [S], act [S]) for D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i).
 
-    V proves the bound, and `act` is its greedy policy. D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥
-    0 (weak duality). V and act may be given as a start; the bound holds for any V and act.
+    V proves the bound, and `act` is the greedy policy of V. D(λ) ≥ J_r(π') for every π' that meets the limits and every
+    λ ≥ 0 (weak duality). V and act may be given as a start; the bound holds for any V and act.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam)

@@ -1,9 +1,9 @@
 """The exact optimum of a finite model under limits on single episodes, and the exact tails of an episode's cost.
 
 A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). A CVaR
-is a minimum over ν of linear functions. If all costs are multiples of a unit, the minimum is at a sum that can occur.
-So one program is solved for each such ν, and the best of them is the optimum. All policies of a mixture share one ν,
-since CVaR is not linear in the policies.
+is a minimum over ν of linear functions. If all costs are multiples of a unit, the minimum is attained at a ν that is a
+possible sum of costs. So one program is solved for each such ν, and the best of them gives the optimum. All policies of
+a mixture share one ν, since CVaR is not linear in the policies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ LEVELS = 1000  # of ν, at most
 class EpisodeOptimum:
     """The optimum under limits on single episodes: the optimum of the product model, the product itself, and ν.
 
-    `nu` is the ν chosen for a CVaR limit. It is None if the user gave ν or if there is no CVaR.
+    The product adds the costs so far to the states of the model. `nu` is the ν chosen for a CVaR limit. It is None if
+    the user gave ν or if there is no CVaR.
     """
 
     optimum: Optimum
@@ -68,7 +69,7 @@ def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
 
 
 def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the product of a model with the costs so far, whose constraints are the given limits on single episodes.
+    """Return the model whose states include the costs so far, with the given limits on single episodes as constraints.
 
     `limits` is as for `episode_optimum`. If a CVaR is given without ν, its best ν is used.
     """
@@ -81,7 +82,7 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Solve one program for each ν of a CVaR without ν; return the optimum of the best program.
+    """Solve one program for each possible ν of a CVaR that has none; return the optimum of the best program.
 
     The CVaR is limit k of `asked`, which lists (cost, limit). The values of ν are the multiples of the cost's unit from
     the CVaR's limit down to 0. The result is infeasible only if all programs are.
@@ -127,8 +128,8 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     """Return P(C > above) for a `Chance`, or the CVaR of C for a `CVaR`, where C is an episode's cost under `policy`.
 
     `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
-    with the cost so far. If a CVaR has no ν, its value is the minimum over all ν that are multiples of the cost's unit.
-    This value is convex in ν, so the search ends where it rises.
+    with the cost so far. If a CVaR has no ν, its value is the minimum of E φ(C) over all ν that are multiples of the
+    cost's unit. E φ(C) is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

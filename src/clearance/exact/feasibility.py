@@ -164,7 +164,7 @@ def margin_of(cmdp: CMDP, J: Array) -> float:
 def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
     """Return a proof that no policy meets the limits; None if none was found.
 
-    The multipliers `lam` [I] are tried first, then multipliers from margins in the units of each constraint.
+    The multipliers `lam` [I] are tried first, then those of the safest policy for slacks in each constraint's own unit.
     """
     for candidate in _multipliers(cmdp, lam, method):
         bound, V, _ = enclose_farkas(cmdp, candidate)
@@ -196,7 +196,7 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
     """Return (bound, V, act): the maximum over policies of Σ_i λ_i (J_gi − b_i), rounded up.
 
-    V [S] proves the bound, and act [S] are its greedy actions.
+    V [S] proves the bound, and act [S] are the greedy actions of V.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, reward=0.0)
@@ -222,10 +222,10 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
 
 def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
-    """Return the policy with the largest common margin, or the first one found whose margin reaches `enough`.
+    """Return the policy whose smallest slack is largest, or the first one found whose smallest slack reaches `enough`.
 
-    `scaled` is the rescaled problem. If the scales of the constraints are so far apart that this margin vanishes in
-    rounding, return the policy with the largest margin relative to the scale of each constraint.
+    `scaled` is the rescaled problem. If the scales of the constraints are so far apart that this slack vanishes in
+    rounding, return the policy with the largest slack relative to the scale of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
     rounding = 1e-9 * scale_of(scaled.cmdp)
@@ -307,9 +307,10 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """Return one stationary policy with the occupancy Σ_m w_m d_m of a mixture of policies pi [M, …].
+    """Return one stationary policy with the same occupancy as a mixture of policies pi [M, …].
 
-    In states that are never visited it acts like the first component.
+    The mixture has the occupancy Σ_m w_m d_m, where w are the weights and d [M, …] the occupancies of its components.
+    In states that are never visited, the result acts like the first component.
     """
     total = np.tensordot(weights, d, 1)
     return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])

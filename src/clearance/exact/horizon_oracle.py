@@ -57,7 +57,7 @@ class HorizonOracle:
         return act, V
 
     def _values(self, act: Acts) -> Array:
-        """Return J [1+I] of the deterministic policy act [H, S], from its visits forward in time."""
+        """Return J [1+I] of the deterministic policy act [H, S], from its visits, computed forward in time."""
         cmdp, J, here = self.cmdp, np.zeros(1 + self.cmdp.I), self.cmdp.rho
         h, first = cmdp.h.reshape(1 + cmdp.I, -1), np.arange(cmdp.S) * cmdp.A
         for chosen in act:
@@ -70,7 +70,7 @@ class HorizonOracle:
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Acts]:
         """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
 
-        V [H, S] proves the bound, and act [H, S] is its greedy policy.
+        V [H, S] proves the bound, and act [H, S] is the greedy policy of V.
         """
         weights = np.append(reward, lam)
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))

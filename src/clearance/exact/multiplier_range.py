@@ -1,11 +1,11 @@
 """Bounds that enclose every optimal multiplier λ*, from the values of the policies that column generation found.
 
-For an optimal λ*, D(λ*) = p* is the optimum, and D(λ*) ≥ J_r(π) + Σ_i λ*_i (J_gi(π) − b_i) for every policy π. So with
-bound ≥ p*,
+Let D be the dual function. For an optimal λ*, D(λ*) = p* is the optimum, and D(λ*) ≥ J_r(π) + Σ_i λ*_i (J_gi(π) − b_i)
+for every policy π. So with bound ≥ p*,
 
     λ* ∈ {λ ≥ 0 :  Σ_i λ_i (J_gi(π_j) − b_i) ≤ bound − J_r(π_j)  for every known policy π_j}
 
-The smallest and the largest λ_i in this set are two small linear programs for each limit.
+The smallest and the largest λ_i in this set are found by two small linear programs for each limit.
 """
 
 from __future__ import annotations

@@ -61,7 +61,10 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The indices of states from which every policy may have to pay a cost of the constraints `limits`."""
+        """The indices of the states from which the costs of the constraints `limits` cannot be avoided.
+
+        From such a state, every policy pays one of these costs with positive probability.
+        """
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 
@@ -109,9 +112,9 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return the constraints of a model whose cost must never be paid, as `Never`; None if there are none.
+    """Return a `Never` for the constraints of a model whose costs must never be paid; None if there are none.
 
-    There are none under the average criterion.
+    Under the average criterion there are none.
     """
     limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None

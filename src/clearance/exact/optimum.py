@@ -144,9 +144,10 @@ class Optimum:
 
 
 class Found(NamedTuple):
-    """A candidate for the optimum: a policy, the same as a mixture, its proven bounds `seen`, and multipliers λ [I].
+    """A candidate for the optimum: a policy, also in the form of a mixture, its proven bounds `seen`, and λ [I].
 
-    V [S] (None if not known) and act [S] are the values and the greedy actions for the signal r + λ·g.
+    λ are the multipliers. V [S] (None if not known) and act [S] are the values and the greedy actions for the signal r
+    + λ·g.
     """
 
     policy: Any  # an array in all cases but one: see above
@@ -184,8 +185,8 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
     """Return the optimum of the whole model, given the optimum `rest` of the model in which some costs are never paid.
 
-    Finite prices of these costs are tried, too. If they prove the same bound, the proof need not argue that no possible
-    transition has such a cost.
+    The bound of `rest` holds because no possible transition has such a cost. Some finite prices of these costs are
+    tried: if they prove the same bound, the proof consists of multipliers alone.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -284,7 +285,7 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
 def _tightenings(scaled: Scaled, J: Array) -> list[float]:
     """Return amounts to add to b of the rescaled problem; they are tried in turn until a policy is provably feasible.
 
-    J [1+I] are the values of the safest policy. The list is empty if that policy has no room.
+    J [1+I] are the values of the safest policy. The list is empty if that policy has no slack.
     """
     full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2

@@ -52,7 +52,7 @@ def oracle_of(cmdp: CMDP) -> Oracle:
 
 @dataclass(eq=False)
 class OracleColumns:
-    """The deterministic policies found so far: `act` and values J [1+I] of each.
+    """The deterministic policies found so far, each with its actions `act` and its values J [1+I].
 
     This class does for other criteria what `column_generation.Columns` does for the discounted one.
     """
@@ -64,9 +64,10 @@ class OracleColumns:
     V: None = None
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Find max_π weights·(J_r, J_g − b), add the policy to the columns, and return the maximum up to rounding.
+        """Maximise weights·(J_r, J_g − b) over policies, add the best policy to the columns, and return the maximum.
 
-        `gap` and `tol` are not needed here; `column_generation.Columns` uses them.
+        The maximum is accurate up to rounding. `gap` and `tol` are not needed here; `column_generation.Columns` uses
+        them.
         """
         act, most, J = self.oracle.best(weights)
         self.act.append(act)

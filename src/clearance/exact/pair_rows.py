@@ -1,6 +1,7 @@
 """The rows P(·|s, a) of a model as lists of entries, and bounds on their expectations in real arithmetic.
 
-Without discounting, a row stands for its stored numbers p divided by their sum. So the drift of a vector V is
+Without discounting, a row of stored numbers p stands for the probabilities P̃ = p/Σp. The drift of a vector V, its
+expected change from a state s to the next state t, is
 
     Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t)
 
@@ -68,7 +69,10 @@ class PairRows:
         return int(np.bincount(self.pair, minlength=1).max())
 
     def drift(self, V: Array) -> tuple[Array, Array]:
-        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, each [S, A]; rows of P̃ sum to 1."""
+        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) over next states t, and a bound on its error, each [S, A].
+
+        Rows of P̃ sum to 1.
+        """
         change = V[self.target] - V[self.source]
         up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
         size = np.bincount(self.pair, self.p * np.abs(change), self.S * self.A) / self.total

@@ -37,7 +37,7 @@ class Plan(NamedTuple):
 def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
     """Return the policy with the largest J_r subject to J_g ≥ b, or the safest policy if no policy meets the limits.
 
-    With `policy`, only policies of its class are considered.
+    With `policy`, a policy class, only policies of this class are considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     scaled = Scaled.of(within.replace(b=b))
@@ -54,8 +54,8 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
     """Return the policy whose smallest slack is largest, with multipliers λ [I], Σλ = 1.
 
-    λ_i > 0 marks the limits that keep this slack from being larger. With `policy`, only policies of its class are
-    considered.
+    λ_i > 0 marks the limits that keep this slack from being larger. With `policy`, a policy class, only policies of
+    this class are considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     safest = find_safest(Scaled.of(within), "auto")
@@ -79,10 +79,10 @@ def _by_columns(scaled: Scaled) -> tuple[Array, Array]:
 
 
 def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
-    """Return the model with every signal lowered by `errors` standard errors of the pair's estimated value.
+    """Return the model with every signal lowered by `errors` standard errors.
 
-    The standard error is that of the mean of γ V(s') after the pair, from the finite number of its visits. V [S, 1+I]
-    are estimated values.
+    The standard error at a pair is that of the estimated mean of γ V(s') over the next states s'. It comes from the
+    finite number of visits of the pair. V [S, 1+I] are estimated values.
     """
     cmdp = model.cmdp
     error = cmdp.gamma * np.sqrt(model.noise(V) / np.maximum(model.n, 0.5)[:, None])
@@ -101,7 +101,7 @@ def plan_exploration(
     high    the declared upper bounds of the signals [1+I]. A pair that was never seen is assumed to give them in every
             later step or, if 0 is better, to end the episode
     most    the largest sums of the signals over an episode [1+I]. If given, a pair that was never seen is assumed to be
-            worth these sums, and any other pair to have led once more, to a state that is worth them
+            worth these sums, and any other pair to have had one more visit, to a next state that is worth them
     """
     cmdp = model.cmdp
     h, forever = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)

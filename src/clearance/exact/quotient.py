@@ -129,9 +129,9 @@ class Quotient:
 
 
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
-    """Change the policy act [S] so that runs reach `goal` [S] from all states where the given pairs can lead there.
+    """Change the policy act [S] so that runs reach `goal` [S] from all states from which this is possible.
 
-    `pairs` is a mask [S, A].
+    Only the pairs in the mask `pairs` [S, A] may be used to get there.
     """
     done, used = goal.copy(), pairs.ravel()[rows.pair]
     pair, target = rows.pair[used], rows.target[used]

@@ -82,7 +82,7 @@ def stand_in_of(cmdp: CMDP) -> StandIn | None:
 
 
 def with_time(cmdp: CMDP) -> StandIn:
-    """Return the discounted model, with the time in its state, for a model with a horizon.
+    """Convert a model with a horizon to a discounted model whose states include the time.
 
     Costs with the limit 0 stay ordinary constraints.
     """

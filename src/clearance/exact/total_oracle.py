@@ -34,9 +34,9 @@ TIGHT = (1e-6, 1e-8, 1e-10)  # relative slack up to which a pair counts as one t
 
 
 class Collapsed(NamedTuple):
-    """A model whose end components without the chosen signals are collapsed to nodes (`quotient`).
+    """A model in which every end component without relevant signals is collapsed to a node (`quotient`).
 
-    `inside` [S, A] marks the pairs that stay in a node and have none of these signals.
+    `inside` [S, A] marks the pairs that stay in a node and have no relevant signals.
     """
 
     quotient: Quotient
@@ -156,8 +156,8 @@ class TotalOracle:
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
         """Return the policy act [S] that takes the rows `chosen` [N] of the quotient.
 
-        Inside a component it walks to the state in which its row leaves, or to states where runs may end. `inside` [S,
-        A] marks the pairs with which it may walk there.
+        Inside a component, the policy goes to the state at which the chosen row leaves the component, or to states
+        where runs may end. It uses only pairs marked in `inside` [S, A].
         """
         A, pair = self.cmdp.A, quotient.pair[chosen]
         act = np.argmax(self.cmdp.available, axis=1)
@@ -199,7 +199,7 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps for the first ε with which it provably bounds the sums of weights·h from above.
+        """Return V + ε·steps, with the first ε for which this provably bounds the sums of weights·h from above.
 
         Return None if no ε does. `steps` [S] are the remaining steps; the pairs in `inside` [S, A] need no proof.
         """
@@ -263,7 +263,7 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 
 
 def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mask) -> Array:
-    """Return U = V + ε w such that U ≥ h_π + P_π U provably holds at the states in `moving` [S].
+    """Return U = V + ε w, with an ε for which U ≥ h_π + P_π U provably holds at the states in `moving` [S].
 
     w [S] bounds the remaining steps of the policy π. The result is ∞ if rounding prevents the proof.
     """

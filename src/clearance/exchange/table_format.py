@@ -164,7 +164,10 @@ def _number(where: str, cell: Any) -> float:
 
 
 def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Return the name of the source, the word for its rows ("line" or "row"), the header and the numbered rows."""
+    """Open a table; return the name of its source, the word for a row ("line" or "row"), the header and the rows.
+
+    The rows are numbered.
+    """
     if isinstance(table, str | Path):
         return _open_csv(table)
     names = list(table.columns) if hasattr(table, "columns") else list(table) if isinstance(table, Mapping) else None

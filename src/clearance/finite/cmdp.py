@@ -75,7 +75,7 @@ class CMDP:
            are ignored, and no policy takes them
     states, actions  their names [S], [A], if given; kept in files, no result depends on them
     order  (argument) the order of the rows of a sparse P: "state" (row s·A + a) or "action" (row a·S + s: one matrix
-           per action, stacked). Both have the same shape; rows that look like "action" are refused unless it is given
+           per action, stacked). Both have the same shape; without `order`, rows that look like "action" are refused
 
     Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
     `cost=c, limit=l` adds the constraint g = −c, b = −l.
@@ -337,7 +337,7 @@ class CMDP:
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return the largest allowed number of entries of each array in a model file, by name.
 
-    It follows from `shapes`, the shapes of the arrays in the file.
+    The numbers follow from `shapes`, the shapes of the arrays in the file.
     """
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
     signals = shapes.get("g", ())

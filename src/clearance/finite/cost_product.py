@@ -257,8 +257,8 @@ def _constraint(
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
     """Return P of the whole product as CSR [(S·K)·A, S·K], with states s·K + k.
 
-    k numbers the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] is the combination after a
-    step.
+    k numbers the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] is the number of the
+    combination after a step.
     """
     width = np.diff(rows.indptr)
     pair = np.repeat(np.arange(S * A), width)  # of each entry of the model

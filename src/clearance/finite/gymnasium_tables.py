@@ -92,9 +92,9 @@ def _read(env: Any) -> _Table:
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
     """Return the start distribution ρ [S], and which states [S] end the episode.
 
-    A state ends the episode if every transition s → s_next into it does (`over` is true) and, with a given `rho`, if no
-    run starts there. Self-loops are ignored. If `rho` is None, ρ is uniform over the states that do not end the
-    episode.
+    A state ends the episode if every transition s → s_next into this state ends the episode (`over` is true) and, with
+    a given `rho`, no run starts there. Self-loops are ignored. If `rho` is None, ρ is uniform over the states that do
+    not end the episode.
     """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True

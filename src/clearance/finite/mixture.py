@@ -197,7 +197,7 @@ class Mixture:
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return the largest allowed number of entries of each array in a mixture's file, by name.
 
-    It follows from the model and from `shapes`, the shapes of the arrays in the file.
+    The numbers follow from the model and from `shapes`, the shapes of the arrays in the file.
     """
     pi = shapes.get("pi", ())
     M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1

@@ -94,7 +94,7 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 class _Stretch(NamedTuple):
-    """The steps first..last of a policy, in which it acts alike, as one table [S, A].
+    """A run of successive steps first..last in which a policy acts alike, with its probabilities as one table [S, A].
 
     `visited` [S] marks the states that the policy visits in at least one of these steps.
     """

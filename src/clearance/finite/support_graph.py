@@ -74,7 +74,7 @@ def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]
 
     The result is (number of the component of each state [S], mask [S, A] of the pairs that stay inside a component).
     Numbers start at 0; −1 means that the state is in no component. Pairs that may leave the strongly connected
-    component of their state are dropped until none is left.
+    component of their state are dropped, until no such pair is left.
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()

@@ -17,10 +17,10 @@ def transitions(
 ) -> Any:
     """Return P from a list of transitions: dense [S, A, S], or CSR [S·A, S] with rows s·A + a.
 
-    P(s_next | s, a) is the sum of the probabilities `prob` listed for it. s, a, s_next and prob broadcast against each
-    other; a transition may be listed several times.
+    P(s_next | s, a) is the sum of the probabilities `prob` listed for this transition, which may be listed several
+    times. s, a, s_next and prob broadcast against each other.
 
-    dense  True or False to choose; by default sparse from `DENSE_ENTRIES` entries on, without a dense array on the way
+    dense whether P is dense; by default it is sparse if it has at least `DENSE_ENTRIES` entries
     """
     s, a, s_next, prob = (np.ravel(x) for x in np.broadcast_arrays(s, a, s_next, prob))
     keep = prob != 0

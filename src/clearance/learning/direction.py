@@ -165,10 +165,10 @@ def _shortest(X: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tabular:
-    """The closed form for tabular softmax: ω(s, a) is the mean of Â_L at (s, a), divided by 1−γ; 0 without draws.
+    """The closed form for tabular softmax: ω(s, a) is the mean of Â_L at (s, a), divided by 1−γ.
 
-    With exact draws this is the exact natural gradient, however saturated the policy is (Agarwal et al. 2021, Lemma
-    15).
+    Pairs without draws have ω = 0. With exact draws this is the exact natural gradient, however saturated the policy is
+    (Agarwal et al. 2021, Lemma 15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:

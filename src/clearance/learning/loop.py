@@ -116,7 +116,8 @@ def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
 def _numbers_of(at: Position) -> int:
     """Return roughly how many numbers one iteration needs in memory.
 
-    It is the size of θ or, if occupancies are recorded, of a linear system of S² numbers, whichever is larger.
+    It is the size of θ or, if occupancies are recorded, of a linear system of S² numbers, whichever is larger. `at` is
+    the position of the run, which holds θ.
     """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 

@@ -42,7 +42,8 @@ class Checkpoint(NamedTuple):
     def rebuilt(self, template: Any, part: str) -> Any:
         """Return the entry `part` of the stored structure, as an object with the types of `template`.
 
-        `template` is an object with the same nested tuples; arrays must have its number of axes and at least its shape.
+        `template` is an object with the same nested tuples. A stored array must have as many axes as the array in the
+        template, and none of its axes may be shorter.
         """
         return _rebuild(template, self.tree["dict"][part], self.arrays)
 

@@ -105,7 +105,7 @@ def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]
 def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
     """Return the model with limits on the probability of ever entering certain states.
 
-    They come from `asked["reach"]`, as "STATE;STATE<=P" or ">=P", and from `asked["never"]`, a list of forbidden
+    The limits come from `asked["reach"]`, as "STATE;STATE<=P" or ">=P", and from `asked["never"]`, a list of forbidden
     states.
     """
     if asked.get("reach") is not None:

@@ -169,7 +169,7 @@ class Solution:
 
     @property
     def path_bound(self) -> Array | None:
-        """A bound on the mean of Ĵ_g − b over the iterations. It follows from the values of λ, without further samples.
+        """A lower bound [I] on the mean of Ĵ_g − b over the iterations, which follows from the values of λ alone.
 
         It is None if λ reached its upper bound Λ, or if the run learned on a discounted surrogate of the model.
         """

@@ -248,9 +248,9 @@ def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Sol
 def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Iterator[Any]:
     """Save the last iterate if the `with` block raises an error.
 
-    It is written to the run folder, and put into `learned` of an `EnvironmentFault`. The block gets a function, to
-    which it must pass the state after learning. Nothing is saved for samplers whose iterations are not recorded one by
-    one.
+    Its policy is written to the run folder and, if the error is an `EnvironmentFault`, stored as the field `learned` of
+    the error. Yield a function to which the block must pass the state after learning. Nothing is saved for samplers
+    whose iterations are not recorded one by one.
     """
     states: list[State] = []
     try:

@@ -23,9 +23,10 @@ from clearance.core.tail_limits import Chance, Rule, TailLimit, split_limits
 class TailCosts(NamedTuple):
     """The rules that compute the constraints of a problem from the costs of the plain problem.
 
-    The plain problem is the same problem without limits on single episodes (`Chance`, `CVaR`).
+    The plain problem is the same problem without limits on single episodes (`Chance`, `CVaR`). All of its constraints
+    are limits on the means of costs. An array over these costs is marked [plain I].
 
-    plain    the statement of the plain problem, whose constraints are all costs; [plain I] is their number
+    plain    the statement of the plain problem
     columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean
     memory   the costs so far that policies see; None if they see none
     slip     relative rounding error of a sum
@@ -114,7 +115,10 @@ class TailCosts(NamedTuple):
 
 
 def mean_costs(plain: Statement, slip: float) -> TailCosts:
-    """Return rules that leave the constraints of the problem `plain` unchanged; slip: rounding error of a sum."""
+    """Return rules that leave the constraints of the problem `plain` unchanged.
+
+    `slip` is the relative rounding error of a sum.
+    """
     return TailCosts(plain, tuple(range(plain.I)), (None,) * plain.I, None, slip)
 
 

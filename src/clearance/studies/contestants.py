@@ -111,8 +111,9 @@ def _rpgpd(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidean") -> Made:
     """Make the method OPG-PD, or OMWU-PD with the geometry "entropic", and its sampler.
 
-    Both have a single step size η for π and λ. It is computed from x and y, so that the fifteen pairs give fifteen
-    values. With the geometry "euclidean", where π is a table of probabilities, η is ten times smaller.
+    Both have a single step size η for π and λ. It is computed from x and y, so that the fifteen pairs (x, y) that are
+    tried give fifteen values. With the geometry "euclidean", where π is a table of probabilities, η is ten times
+    smaller.
     """
     eta = x * y ** (1 / 3) * at.u * (0.1 if geometry == "euclidean" else 1.0)
     return OPGPD(K=at.K, N=at.walks(), eta=eta, geometry=geometry), _critic(cmdp)

@@ -138,7 +138,7 @@ class Frontier:
         return self.J_r[0] - self.J_r
 
     def plot(self, title: str = "") -> Any:
-        """Return a matplotlib figure: the best reward over the limit, and the cost in reward of one unit stricter."""
+        """Return a matplotlib figure of the best reward over the limit, and of the reward lost per unit of limit."""
         return finish_figure(draw_frontier(load_pyplot(), self, title))
 
     def save(self, path: str | Path) -> None:

@@ -11,7 +11,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, VERMILION, plain_
 
 
 def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
-    """Return a figure: the best reward over the limit and, below, the cost in reward of one unit stricter.
+    """Return a figure: the best reward over the limit and, below, the reward that a limit stricter by one unit costs.
 
     `plt` is matplotlib.pyplot, and `curve` a `Frontier`.
     """

@@ -82,8 +82,8 @@ def sweep(
     settings  flags that are the same at every point: method="cnpgpd", K=500
     executor  where the points are solved: threads of this process (default), or `clearance.Ray(…)`
 
-    If it is called again with the same `out` alone, it resumes: finished points are not computed again. If the grid
-    names user code (a factory, constraints, your own method), this code must then be named again.
+    A call with `out` alone resumes an earlier sweep: finished points are not computed again. If the grid names user
+    code (a factory, constraints, your own method), the call must name this code again.
     """
     out = Path(out).absolute()
     asked = None if problem is None and grid is None and not settings else _asked(problem, grid or {}, settings, out)
@@ -118,10 +118,7 @@ def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[s
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
-    """Check the settings of all points of a grid; return the points, and the finite models.
-
-    The keys of the models are made by `_model_key`.
-    """
+    """Check the settings of all points of a grid; return the points, and the finite models by key (`_model_key`)."""
     found = {text: load_model_or_none(text) for text in grid.problems if not is_imported(text)}
     models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
     for point in points:

@@ -114,9 +114,10 @@ def even(word, n):
 
 @piece
 def wins(word, threshold, fine):
-    """Return whether the coin of a random word wins, which has probability threshold·2⁻³² + fine·2⁻⁶⁴.
+    """Return whether a random word selects a cell's own entry and not its alias: its coin is below the threshold.
 
-    The low half of the word decides; if it equals the threshold, 32 more bits are drawn and compared with `fine`.
+    The probability is threshold·2⁻³² + fine·2⁻⁶⁴. The coin is the low half of the word; if it equals the threshold, 32
+    more bits are drawn and compared with `fine`.
     """
     coin = word & LOW
     return coin < threshold or (coin == threshold and (mix(word + G) >> U(32)) < fine)
@@ -223,8 +224,8 @@ def draw_error(sums: Array, n: int) -> float:
     """Return a bound on the total variation distance between stored probabilities and those that are drawn.
 
     The rows of stored probabilities sum to `sums` and have at most n entries each. The bound covers alias tables and
-    NumPy's `choice`. An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers of at
-    most n, whose remainder counts twice. `choice` rounds n sums and n draws. Cutting bits off adds at most 2⁻⁵³.
+    NumPy's `choice`. An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers up to
+    n, each counted twice. `choice` rounds n sums and n draws. Cutting bits off adds at most 2⁻⁵³.
     """
     return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
 

@@ -285,7 +285,7 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """Return the elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
+        """Return the order of elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

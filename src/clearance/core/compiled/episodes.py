@@ -147,8 +147,8 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
 def tally(key, model, pol, N, V, count, total, starts):
     """Run N walks from ρ with the packed policy `pol`; return the number of environment steps.
 
-    Add the visits of each pair to `count` [S·A], the starts to `starts` [S], and the values V(s') of the next states to
-    `total` [S·A, H]. From these sums any critic can make a TD step with targets from V.
+    Add the visits of each pair to `count` [S·A], the starts to `starts` [S], and V(s') of the next states, for H
+    signals, to `total` [S·A, H]. From these sums any critic can make a TD step with targets from V.
     """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     H, mask, steps = V.shape[1], alias_mask(A), 0

@@ -248,7 +248,7 @@ def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
 def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
     """Write the transposed transition matrix of the policy act [S] as CSR to (tptr, tidx, tval).
 
-    P [S·A, S] is CSR (indptr, indices, data).
+    The transitions P [S·A, S] of the model are CSR (indptr, indices, data).
     """
     S = len(act)
     for s in range(S):
@@ -269,7 +269,7 @@ def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
 def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int64], A: int) -> sparse.csr_array:
     """Return the transposed transition matrix P_actᵀ [S, S] of the deterministic policy act [S].
 
-    P [S·A, S] is CSR (indptr, indices, data).
+    The transitions P [S·A, S] of the model are CSR (indptr, indices, data).
     """
     S = len(act)
     rows = np.arange(S) * A + act

@@ -99,8 +99,8 @@ def weighted_table(pair, pi, y, sigma, cap):
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
     """Return the result of `accelerated`, with the same coefficients, for a tabular softmax policy π [S, A].
 
-    `pair` [N] holds the sampled pairs s·A + a. The error of a sample needs only the A entries of its state s, but all
-    of x and v change.
+    `pair` [N] holds the sampled pairs s·A + a. The error of a sample depends only on the A entries of x and v at its
+    state s, but its step changes all entries.
     """
     N, A, d = len(pair), pi.shape[1], pi.size
     x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)

@@ -73,7 +73,7 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of the estimate X, each [1+I]. They follow from the sum in another order:
+        """The bounds (low, high) of the estimate X, each [1+I]. They follow if the sum is written in another order:
 
             X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t)
 
@@ -97,8 +97,8 @@ class MixtureEpisodes:
     def _step_bounds(self) -> tuple[Array, Array]:
         """The bounds (low, high) of y = h − (1−q) V̂, each [1+I].
 
-        If bounds of the signals h were declared, they hold for all h within the declared bounds. Otherwise they hold
-        for the pairs (s, a) that some component of the mixture can take.
+        They hold for all signals h within the declared bounds or, if none were declared, for all pairs (s, a) that some
+        component of the mixture can take.
         """
         rest = (1 - self.q) * self.table
         if self.declared is not None:

@@ -70,8 +70,8 @@ class Critic(FiniteSampler):
     ) -> tuple[Draws, Array, Tables, int]:
         """Run N walks and train the critic; return (every pair as a draw, Ĵ [1+I], the new critic, environment steps).
 
-        A draw has the weight d̂(s) π(a|s). θ are the policy's parameters, and `memory` is the critic so far. With
-        `extra` [S, A], the critic also learns this signal.
+        A draw has the weight d̂(s) π(a|s), where d̂(s) is the share of state s in recent visits. θ are the policy's
+        parameters, and `memory` is the critic so far. With `extra` [S, A], the critic also learns this signal.
         """
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))

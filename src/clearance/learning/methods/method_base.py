@@ -28,8 +28,8 @@ DrawKind = Literal["walks", "critic", "trajectory", "generative", "actor-critic"
 class Method(Protocol):
     """A protocol for learning algorithms, built in or defined by the user.
 
-    An algorithm is a frozen dataclass of hyper-parameters that provides `K`, `init` and `step`, and the attribute
-    `draw_kind` of the module's head.
+    An algorithm is a frozen dataclass of hyper-parameters that provides `K`, `init` and `step`, and `draw_kind`, the
+    kind of draws that it needs.
     """
 
     @property

@@ -79,7 +79,7 @@ class NaturalSteps:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
-        """Return the same method with the number of iterations K and the batch size N (in steps) decided.
+        """Return the same method with its number of iterations K and its batch size N (in steps) chosen.
 
         An episode has `episode` steps, and a batch at least `least` steps. The budget limits K, since κ, step sizes and
         noise are planned for the actual number of iterations.
@@ -130,9 +130,9 @@ class NaturalSteps:
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
         """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (default: `kl_at`).
 
-        A learned standard deviation σ, which starts at std, is limited to std · std_last^quiet. So at the end the
-        margin is used for the task and not for the noise; `quiet` comes from `quieter`. σ is at least std · std_least:
-        without noise, a cost of 0 or 1 per step has no gradient.
+        A learned standard deviation σ starts at std and is limited to std · std_last^quiet, where `quiet` comes from
+        `quieter`. So at the end of the run the noise is small and uses up little of the limits. σ is at least std ·
+        std_least: without noise, a cost of 0 or 1 per step has no gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)

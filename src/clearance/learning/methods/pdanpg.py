@@ -1,7 +1,7 @@
 """PD-ANPG: primal-dual natural policy gradient with an accelerated regression (Mondal, Aggarwal 2024).
 
-Guarantee of the paper: ε⁻² samples for general parametrisation, with the Fisher matrix F ⪰ μ_F > 0, for the average
-over the iterates. For softmax F is singular. But the regression starts at 0 and stays in the range of F, so μ_F is the
+Guarantee of the paper: with a general parametrisation whose Fisher matrix is F ⪰ μ_F > 0, the average over the iterates
+needs ε⁻² samples. For softmax F is singular. But the regression starts at 0 and stays in the range of F, so μ_F is the
 smallest positive eigenvalue.
 """
 

@@ -4,16 +4,17 @@
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
-If the first policy breaks limits, these are first relaxed to its values and then tightened to the true limits over the
-first 30 % of the iterations. Otherwise a rare reward could be given up before it is found. Certificates are about the
-true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for
-long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
+If the first policy breaks limits, these limits are first relaxed to the values of this policy, and then tightened to
+the true limits over the first 30 % of the iterations. Otherwise a rare reward could be given up before it is found.
+Certificates are about the true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would
+oscillate around the limit for long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the
+limited quantity itself.
 
 With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run.
 
-Units: u is the root mean square of the advantages of a signal, v that of an episode's distance from its limit. Steps of
-λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any scale. For the
-ranges that were tried, see docs/research/simulator_log.md.
+Units: u is the root mean square of the advantages of a signal, and v the root mean square of an episode's distance from
+its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any
+scale. For the ranges that were tried, see docs/research/simulator_log.md.
 """
 
 from __future__ import annotations
@@ -165,17 +166,17 @@ class PracticalCNPGPD(NaturalSteps):
     def _found(self, course: Course, k: int) -> bool:
         """Return whether the search for a safe policy ends in iteration k.
 
-        It ends if the first batch was safe, if two batches in a row were safe, or if its share of the iterations is
-        used up.
+        It ends if the first batch was safe, if two batches in a row were safe, or if the iterations reserved for the
+        search are used up.
         """
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """Return θ after a natural step, bounded by `kl`, up those J_gi whose slack is too small, and ‖ω‖.
+        """Return θ after a natural step that raises the J_gi with too little slack, and the norm ‖ω‖ of its direction.
 
-        Each J_gi is weighted by how much slack it lacks, in its own units.
+        `kl` bounds the step. Each J_gi is weighted by how much slack it lacks, in its own units.
         """
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
@@ -195,10 +196,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the θ with which the run continues, and the memory.
+        """Return the θ with which the run continues, and the method's memory.
 
-        θ is that of the first policy directly after a search that found a safe one. It is that of the safest policy so
-        far if a run still breaks limits late. Otherwise it is the given `theta`.
+        Directly after a search that found a safe policy, θ is that of the first policy. If the run still breaks limits
+        late, θ is that of the safest policy so far. Otherwise θ is the given `theta`.
         """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
@@ -220,6 +221,7 @@ def units(memory: Sizes) -> Array:
 def pace(memory: Sizes) -> Array:
     """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I].
 
-    u is the root mean square of the advantages of a signal, v that of an episode's distance from its limit.
+    u is the root mean square of the advantages of a signal, and v is the root mean square of an episode's distance from
+    its limit; both come from the sampler's `memory`.
     """
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

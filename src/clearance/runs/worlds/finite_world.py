@@ -196,7 +196,10 @@ class FiniteWorld(World):
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
-        """Return candidates: some late iterates, fewer if the budget is small, and the policies of a safe mixture."""
+        """Return the candidates for a choice by samples: late iterates, and the policies of a safe mixture.
+
+        With a small budget, fewer iterates are candidates.
+        """
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps

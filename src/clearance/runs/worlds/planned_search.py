@@ -4,7 +4,7 @@ All episodes improve the estimated model: those of the margin, of learning, of t
 the best policy on the estimated model that keeps the slack which its own test will need. That slack is computed from
 the variance of the test's estimator on the estimated model, with the plan's V̂ as control variate.
 
-Before the first test, the search draws episodes with its plans and with exploring policies. The latter visit
+Before the first test, the search draws episodes with its plans and with exploring policies. Exploring policies visit
 state-action pairs that were rarely seen and may be better than estimated. If a plan fails its test, the test's episodes
 have improved the model for the next plan. Tests use fresh samples and fixed shares of δ.
 """
@@ -139,7 +139,7 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence on the reward that a tested policy loses, by the estimated model; "" if there is no plan.
+        """Return a sentence on how much reward a tested policy loses, by the estimated model; "" if it is no plan.
 
         The loss has two parts: the price of the slack that the certificate needs, and the rest, which better learning
         could avoid.

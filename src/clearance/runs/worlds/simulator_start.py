@@ -118,7 +118,7 @@ def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
 def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: np.uint64, most: float) -> Start:
     """Return the start of a run at a network that is trained to imitate the rule of `source`.
 
-    This network is a candidate too.
+    This network is also a candidate for the final policy.
 
     most  the largest number of environment steps for the episodes of the rule
     """

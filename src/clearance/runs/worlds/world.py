@@ -191,7 +191,7 @@ class World(Protocol):
     def read_init(self, init: Any) -> Any:
         """Return the content of `init`, an argument of `solve`, as an object with the attribute `policy_class`.
 
-        This is the policy class to learn in; None means the default class.
+        This attribute is the policy class to learn in; None means the default class.
         """
         raise InputError("init is for finite models and simulators: leave it out")
 
@@ -311,5 +311,5 @@ class World(Protocol):
         return None
 
     def repeats(self) -> tuple[bool | None, str]:
-        """Return whether the problem is deterministic given its seed (None: unknown), and a sentence if it is not."""
+        """Return whether the problem is deterministic given its seed (None: unknown), and the reason if it is not."""
         return None, ""

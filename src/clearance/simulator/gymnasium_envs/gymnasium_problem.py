@@ -4,7 +4,8 @@
     cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
 
 The horizon is part of the problem. The environment's TimeLimit wrapper is removed if the problem has no horizon, or a
-longer one than that wrapper. An environment that itself truncates episodes earlier raises an error at that moment.
+horizon that is longer than this time limit. If the environment itself truncates an episode earlier, an error is raised
+at that moment.
 """
 
 from __future__ import annotations

@@ -133,9 +133,9 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """Return the signals h of one step (reward, then constraints) as an array [n].
+    """Return the n signals h of one step (reward, then constraints) as an array [n].
 
-    Raise InputError, which names the environment, if h has another shape.
+    Raise InputError, which names the environment `name`, if h has another shape.
     """
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
@@ -145,7 +145,7 @@ def _signals(name: str, h: Any, n: int) -> Any:
 
 
 def _space(action: Any) -> Space:
-    """Return an action space of clearance; a Gymnasium space is converted, others raise InputError."""
+    """Return `action` as an action space of clearance; raise InputError unless it is one, or a Gymnasium space."""
     if isinstance(action, Space):
         return action
     try:
