@@ -99,7 +99,7 @@ def _in_units(x: Array) -> Array:
 
 
 def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
-    """Return at most `most` evenly spread indices of 0..n−1, the last index included.
+    """Return at most `most` evenly spread indices from 0 to n−1; the last index is always among them.
 
     `first` is a share from 0 to 1: the first n·first indices are left out.
     """

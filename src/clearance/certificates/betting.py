@@ -11,7 +11,8 @@ If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) �
 rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital against another
 m comes from the same bets, without the bets that could lose more than their capital against that m. So the capital
 falls as m grows, and the smallest m that is not rejected is a lower confidence bound of the mean. A test or a bound is
-wrong only if the capital at the true mean reaches 1/δ, which has probability at most δ for all of them together.
+wrong only if the capital at the true mean reaches 1/δ, which has probability at most δ for all tests and bounds
+together.
 
 Gains that may come from rounding do not count: every sum is lowered by a bound of its rounding error. The bets are
 about J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite precision), so
@@ -55,7 +56,7 @@ class Bets:
     samples again.
 
     likely  (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
-            numbers, and the bounds are valid for any value of them
+            numbers; the bounds are valid whatever these numbers are
     """
 
     m: float
@@ -85,7 +86,7 @@ class Bets:
             self.log_prior = np.log(0.9 * near / near.sum() + 0.1 * prior / prior.sum())
 
     def _grid(self) -> Array:
-        """Return the bets c [n]: first fixed ones up to 1, then larger ones up to the largest that m allows."""
+        """Return the bets c [n]: fixed bets up to 1, then larger bets up to the largest bet that m allows."""
         most = (1 - 1e-12) * LARGEST_LOSS / max(self._loss(np.ones(1))[0], 1e-300)
         larger = LARGER[most > LARGER * CLOSE]
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])

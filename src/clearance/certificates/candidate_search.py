@@ -173,7 +173,7 @@ class CandidateSearch:
 
     @property
     def episode(self) -> float:
-        """The environment steps per episode to plan with.
+        """The number of environment steps per episode that the search assumes when it plans tests.
 
         It is the largest mean of any candidate so far, with a reserve, but at most the expected length that the problem
         states. If episodes end early, a budget pays for more of them, and a smaller slack is enough.
@@ -226,7 +226,7 @@ class CandidateSearch:
     def _next(self, j: int, delta: float, left: float) -> bool:
         """Choose and test one more mixture; return False if no test seems useful.
 
-        It is test number j, at level `delta`, with `left` environment steps left.
+        The test has the number j and the level `delta`; `left` environment steps are left.
         """
         if self.certified and left < WORTHWHILE * self.budget:
             return False
@@ -307,7 +307,7 @@ class CandidateSearch:
         return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
 
     def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
-        """Return (weights, budget share) for a long test, after which little is left; (None, 1) if none should pass.
+        """Return (weights, budget share) for a long test that leaves few steps; (None, 1) if no mixture should pass.
 
         `low` [count, 1+I] are the assumed values. The mixture should pass even with bad luck in the test's own samples,
         if any mixture can. Of the shares in `parts`, the smallest is taken with which at most 1 % of the reward is
@@ -325,9 +325,10 @@ class CandidateSearch:
     def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
         """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
-        It should pass even if the test's samples are off by `errors` standard errors. `low` [count, 1+I] are the
-        assumed values of the candidates. The spread of the episodes depends on the weights, because components differ.
-        So the program is solved again with the spread of its solution, until this spread is no larger than assumed.
+        The mixture should pass even if the test's samples are off by `errors` standard errors. `low` [count, 1+I] are
+        the assumed values of the candidates. The spread of the episodes depends on the weights, because components
+        differ. So the program is solved again with the spread of its solution, until this spread is no larger than
+        assumed.
         """
         episodes = PLANNED * affordable_episodes(steps, self.episode)
         sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
@@ -356,7 +357,7 @@ class CandidateSearch:
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether the mixture with weights w seems, by one standard error, better than every certified one."""
+        """Return whether weights w seem to earn more than any certified mixture, by more than a standard error."""
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt
@@ -364,8 +365,8 @@ class CandidateSearch:
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
         """Test the mixture with weights w on fresh episodes with `budget` steps, as test number j at level `delta`.
 
-        If the mixture should pass with up to `most` steps, the test is continued. Unless it is `patient`, it stops when
-        a pass has become unlikely. Its episodes also update the estimates of the components for the next choice.
+        If the mixture should pass with up to `most` steps, the test is continued. Unless `patient` is true, it stops
+        when a pass has become unlikely. Its episodes also update the estimates of the components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])

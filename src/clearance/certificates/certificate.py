@@ -37,8 +37,8 @@ class Certificate:
                      tested, for example because the policy takes other actions in at most 10⁻⁶ of its steps
     names, costs     the names of the constraints [I], and which of them are costs; for a cost, J_g and b are negated
     origin           the policy from which learning started, if it was given (`init` of `solve`)
-    neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
-                     safest one (simulators)
+    neighbours       estimated values J [1+I] of other policies, for comparison: the policy before learning, one that
+                     does nothing, and the safest one (simulators)
     proof            the data for an independent checker, tools/check_certificate.py (exact evidence)
     """
 

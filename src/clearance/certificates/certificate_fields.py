@@ -122,7 +122,10 @@ def is_count(x: Any, least: int) -> bool:
 
 
 def is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
-    """Return whether x is a list of n numbers; with `gaps` all entries may be null, else only the first `free` ones."""
+    """Return whether x is a list of n numbers.
+
+    With `gaps` every entry may be null, else only the first `free` entries may be.
+    """
     if not (isinstance(x, list) and len(x) == n):
         return False
     return all(is_number(v) or (v is None and (gaps or i < free)) for i, v in enumerate(x))

@@ -153,11 +153,12 @@ def run_test(
 ) -> Tested:
     """Test one policy at level δ or, with a ledger, at the share of δ that the ledger gives to this test.
 
-    identity  a text that identifies problem and policy: an earlier test of them in the ledger is continued. With None,
+    identity  a text that identifies problem and policy: an earlier test with the same text is continued. With None,
               every call is a new test
 
-    In a ledger, `budget` counts from the first episode of the test, earlier calls included. The checks come after fixed
-    numbers of episodes, so the evidence is bit-identical whether the test was interrupted or not.
+    With a ledger, `budget` counts from the first episode of the test, so it includes the steps of earlier calls. The
+    checks come after fixed numbers of episodes, so the evidence is bit-identical whether the test was interrupted or
+    not.
     """
     if ledger is None:
         return Tested(gather(source, b, delta, key, budget), delta, "")

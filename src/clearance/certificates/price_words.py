@@ -15,7 +15,7 @@ PRICE = "at the margin, tightening this limit by one unit costs at least λ rewa
 def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] | None = None) -> str:
     """Return a sentence that explains the price λ (`lam`) of one limit.
 
-    To tighten a limit means to lower that of a cost, and to raise that of a utility.
+    To tighten the limit of a cost means to lower it; to tighten the limit of a utility means to raise it.
 
     ends  the bounds between which every optimal λ lies, if λ is known up to some accuracy only
 
@@ -35,7 +35,7 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
     """Return the prices of the limits from the answer `said`, such as `Certificate.asdict()`; None if not known.
 
-    Only multipliers that come with an upper bound on the optimum are prices; those of a learner are not.
+    Only multipliers that come with an upper bound on the optimum are prices; the multipliers of a learner are not.
     """
     learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
     return None if learned else said.get("lam")

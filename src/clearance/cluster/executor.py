@@ -1,7 +1,7 @@
 """Executors run many jobs at once, in threads of this process or on a Ray cluster (`ray_executor`).
 
-An algorithm passes a function and a list of jobs, and receives the outcomes in the order in which jobs end. It does not
-depend on which executor runs the jobs.
+An algorithm passes a function and a list of jobs, and receives the outcomes in the order in which jobs end. The
+algorithm does not depend on which executor runs the jobs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _user_warnings(said: list[Any]) -> tuple[Warning, ...]:
 
 
 def limit_threads(cores: int) -> None:
-    """Limit the threads of BLAS in this worker process to `cores`; with one core, also those of XLA."""
+    """Limit the threads of BLAS in this worker process to `cores`; with one core, limit the threads of XLA too."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(cores, "blas")
@@ -68,7 +68,7 @@ def lost_worker_error(e: Exception) -> SolverError:
 def put_in_store(ray: Any, function: Any) -> Any:
     """Put an object, such as a function, into Ray's object store, and return its reference.
 
-    So it is sent once for all jobs. Raise InputError if the object cannot be sent to other processes.
+    So the object is sent once for all jobs. Raise InputError if the object cannot be sent to other processes.
     """
     try:
         return ray.put(function)

@@ -2,8 +2,9 @@
 
     map(call, shared, jobs) = [call(tool, shared, job) for job in jobs]
 
-A job is a fixed unit of work with its own random stream. So its result does not depend on which worker runs it, or how
-often. A worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with the same stream.
+A job is a fixed unit of work with its own random stream. So its result does not depend on which worker runs the job, or
+how often the job is run. A worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with
+the same stream.
 """
 
 from __future__ import annotations

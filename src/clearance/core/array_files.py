@@ -184,7 +184,7 @@ def read_size(text: str) -> float:
 
 
 def free_memory() -> float:
-    """Return how many bytes this process can still allocate, the limits of a container included."""
+    """Return how many bytes this process can still allocate, within the limits of its container if it has one."""
     found = [_machine_memory()]
     for usage, limit in GROUPS:
         used, most = (_number(f"/sys/fs/cgroup/{name}") for name in (usage, limit))

@@ -54,7 +54,7 @@ class Front(NamedTuple):
 
     @property
     def features(self) -> int:
-        """The length of the vector after the convolutions, with the `rest` appended numbers included."""
+        """The length of the vector after the convolutions, including the `rest` numbers that are appended."""
         height, width, _ = self.image.pixels
         for _, kernel, stride in self.layers:
             height, width = ((n - kernel) // stride + 1 for n in (height, width))

@@ -91,7 +91,7 @@ class Chance:
 
 @dataclass(frozen=True)
 class CVaR:
-    """A limit on the worst episodes: the mean cost of the worst 1 − `level` of them is at most `at_most`.
+    """A limit on the worst episodes: the mean cost of the worst share 1 − `level` of episodes is at most `at_most`.
 
     at  ν, the cost above which excess is counted; if not given, it is chosen from earlier episodes. Every ν gives a
         valid test, and the quantile of the cost at `level` gives the sharpest one
@@ -113,7 +113,7 @@ class CVaR:
 
     @property
     def nu(self) -> float:
-        """The cost ν above which excess is counted: the one given by the user, or else `USUAL` times the limit."""
+        """The cost ν above which excess is counted: as given by the user, or else `USUAL` times the limit."""
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu

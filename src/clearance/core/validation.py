@@ -248,7 +248,7 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
     """Return whether rows a·S + s fit P clearly better than rows s·A + a.
 
-    They do if the mean distance |s' − s| is shorter by a quarter and by four standard errors. In models without
+    They fit better if the mean distance |s' − s| is shorter by a quarter and by four standard errors. In models without
     structure this happens by chance in fewer than one of a hundred cases, whatever their size.
     """
     from scipy import sparse

@@ -1,9 +1,9 @@
 """The best long-run means, with proofs, for models with any number of recurrent classes.
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
-iteration finds it in all components at once. Of the closed classes of a policy it keeps the best one, lets the other
-states walk to it, and improves an action where g + v < h + P v (g is the gain, v the bias). Then each component is
-collapsed to one node (`quotient`), in which staying is worth its gain.
+iteration finds this gain in all components at once. In each component it keeps the best closed class of the present
+policy, leads the other states to this class, and improves actions where g + v < h + P v (g is the gain, v the bias).
+Then each component is collapsed to one node (`quotient`), in which staying is worth its gain.
 
     upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
     of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g

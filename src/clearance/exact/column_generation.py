@@ -100,8 +100,8 @@ class Columns:
         """Run at most STEPS steps of policy iteration for h = weights·signals from `act`; return (V, max(TV − V)).
 
         T is the Bellman operator. Each policy becomes a column. A factorisation gives the values of all signals at
-        once, so the values of earlier policies are known for the new weights too. V starts from the largest of them at
-        each state. Later calls run more steps if they are needed.
+        once, so the values of earlier policies are known for the new weights too. At each state, V starts from the
+        largest of these values. Later calls run more steps if they are needed.
         """
         model, gain = self.model, np.inf
         V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)

@@ -40,7 +40,7 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """Return the variance [S·A, n] of V(s') after each pair, for V [S, n].
+        """Return the variance [S·A, n] of V(s') over the next states s' of each pair, for V [S, n].
 
         One extreme draw of s' is added to the counts, so that a rarely seen pair has a positive variance.
         """

@@ -4,8 +4,8 @@
     no policy meets the limits  ⇐  max_π Σ_i λ_i (J_gi − b_i) < 0 for some λ ≥ 0   (Farkas)
 
 A margin φ that a solver computed is no proof. The limits are feasible if a policy provably meets them. They are
-infeasible if multipliers λ prove it by a rigorous bound on the maximum above. If neither can be shown because of
-rounding, they are borderline.
+infeasible if multipliers λ prove, by a rigorous bound on the maximum above, that no policy meets them. If neither can
+be shown because of rounding, they are borderline.
 """
 
 from __future__ import annotations

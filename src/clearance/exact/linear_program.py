@@ -44,7 +44,7 @@ def safest(cmdp: CMDP, unit: Array) -> tuple[Array, Array]:
 
 
 def _flow(cmdp: CMDP) -> sparse.csr_array:
-    """Return the matrix [S, S·A] of the flow constraints: the outflow of s minus γ times its inflow."""
+    """Return the matrix [S, S·A] of the flow constraints: row s is the outflow of state s minus γ times its inflow."""
     S, A = cmdp.S, cmdp.A
     out = sparse.csr_array((np.ones(S * A), (np.repeat(np.arange(S), A), np.arange(S * A))), shape=(S, S * A))
     return sparse.csr_array(out - cmdp.gamma * sparse.csr_array(cmdp.rows).T)

@@ -222,7 +222,8 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
     """Return [2, I]: bounds between which every optimal multiplier lies; None if no columns were found.
 
-    They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound` on the optimum.
+    They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound`, an upper bound on the
+    optimum.
     """
     if "found" not in scaled.__dict__ or not scaled.cmdp.I:
         return None

@@ -1,8 +1,8 @@
 """Models whose end components are collapsed to nodes, for sums until a run stops.
 
 An end component in which a run may stay for ever becomes one node, since each of its states can reach every other one
-with probability 1 and at no cost. A row is a pair (s, a) that leaves the component, seen from the node. If staying is
-allowed, one more row stops the run there with a given value. The equation
+with probability 1 and at no cost. A row is a pair (s, a) that leaves the component, taken as a choice at the node. If
+staying is allowed, one more row stops the run there with a given value. The equation
 
     V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
 
@@ -82,7 +82,7 @@ class Quotient:
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
-        """Return V [N] and the rows [N] of a best policy for the signals h [R] of the rows.
+        """Return V [N] and the rows [N] that a best policy takes, where h [R] are the signals of all rows.
 
         Policy iteration starts from the policy with the rows `chosen` [N], which must stop with probability 1. With a
         mask `usable` [R], only these rows are used.

@@ -35,7 +35,7 @@ LONG = 20.0  # and for sums until absorption: this many times their usual length
 
 @dataclass(frozen=True, eq=False)
 class StandIn:
-    """A discounted `model` on which to learn for the `true` model; if `exact`, every policy has the same J in both."""
+    """A discounted `model` to learn on in place of the `true` one; if `exact`, every policy has the same J in both."""
 
     true: CMDP
     model: CMDP

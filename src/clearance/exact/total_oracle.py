@@ -9,7 +9,8 @@ allowed, since no good policy stays there.
     of one policy   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where it ends, and w ≥ 1 + P_π w elsewhere: it ends, and
                     ρ·L ≤ J ≤ ρ·U
 
-In floating point, ε times the remaining steps is added to V. This gains ε in each step: more than rounding loses.
+In floating point, ε times the remaining steps is added to V. The inequalities then hold with a reserve of ε in each
+step, which is more than rounding can take away.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class CostProduct:
     where: NDArray[np.int64]
 
     def state(self, s: int, **cost_so_far: float) -> int:
-        """Return the index of the product state for state s of the original model and the costs so far, by name."""
+        """Return the index of the product state for state s of the original model and costs so far, given by name."""
         unknown = set(cost_so_far) ^ {counter.cost for counter in self.counters}
         if unknown:
             names = ", ".join(f"{counter.cost}=…" for counter in self.counters)

@@ -15,7 +15,7 @@ class Draws(NamedTuple):
     """N weighted samples: weight [N] (sum 1), score ∇ log π(a|s) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
     An exact evaluation has the same form: every pair (s, a) is one sample with weight d(s, a). So update directions
-    work for both. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
+    work for sampled and for exact draws. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
     """
 
     weight: Array

@@ -60,8 +60,8 @@ def iterate(
     d_sum     zeros [S, A] to record the exact J of every iterate and the sum of their occupancies; None to record
               neither
     progress  a function that is called with the new part of the trace, the state and K
-    record    the recorder of the iterations; if it holds some already, the run resumes there, with bit-identical
-              results
+    record    the recorder of the iterations; if it holds iterations already, the run resumes after them, with
+              bit-identical results
     first     the position at which the run starts; by default the first state of the method and the policy class
 
     Ctrl-C ends the run and keeps the iterations done so far.
@@ -107,8 +107,8 @@ def iterate(
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
     """Return the number of iterations until the next progress report, after n iterations that took `elapsed` seconds.
 
-    Each iteration holds `numbers` numbers in memory. This limits the result, so that even with a stopped clock the
-    memory cannot overflow.
+    Each iteration holds `numbers` numbers in memory. This number limits the result, so that the memory cannot overflow
+    even if the clock stands still.
     """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 

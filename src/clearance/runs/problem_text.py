@@ -80,7 +80,7 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 
 
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
-    """Return the model with other limits, criterion and start: those in `asked`, the user's flags.
+    """Return the model with the limits, criterion and start that are in `asked`, the user's flags.
 
     `text` is the name of the model, for error messages.
     """

@@ -66,7 +66,7 @@ def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
     """Return `data`, the content of a settings file, unchanged.
 
     Raise InputError if a field is wrong; the error names the file `where`. The fields of method and sampler are not
-    checked here, but when these are built.
+    checked here, but when method and sampler are built.
     """
     budget, delta, command = data.get("budget"), data.get("delta"), data.get("command")
     policy = data.get("policy")

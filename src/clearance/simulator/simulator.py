@@ -90,7 +90,7 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with other observations: `memory` says which costs so far are part of them.
+        """Return the same problem with observations that contain the costs so far described by `memory`.
 
         With `memory` None, the observations contain no costs so far.
         """

@@ -56,7 +56,7 @@ def _rewards(ax: Any, curve: Any) -> None:
 def _prices(ax: Any, curve: Any) -> None:
     """Draw the prices λ as points, and minus the slope between neighbouring points as steps.
 
-    On straight pieces of the curve the two are equal.
+    On straight pieces of the curve, points and steps agree.
     """
     slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
     if len(slopes):

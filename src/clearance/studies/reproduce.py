@@ -70,7 +70,7 @@ class Runs:
 class Study:
     """The results of the whole reproduction, with the exact optimum and Slater margin for comparison.
 
-    Values for the paper's policy class begin with `class_`; the others are over all policies.
+    The names of values for the paper's policy class begin with `class_`; all other values are for all policies.
     """
 
     cmdp: CMDP

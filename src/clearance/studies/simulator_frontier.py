@@ -2,7 +2,7 @@
 
 The limits are visited from the loosest to the strictest. Each run starts from the policy, the multipliers and the
 critics of the previous run (`init` of `solve`), so it only has to adapt to the new limit. Nothing is known about
-policies between the points, or about better policies at them. So the result is a lower bound of the frontier.
+policies at other limits, or about better policies at the same limits. So the result is a lower bound of the frontier.
 """
 
 from __future__ import annotations

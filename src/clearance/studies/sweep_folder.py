@@ -83,7 +83,7 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
 
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
-    """Raise InputError if a model differs from the one that the grid was started with.
+    """Raise InputError if a model differs from the model with which the grid was started.
 
     A difference means that a file was changed. `problems` holds the models by key.
     """

@@ -231,11 +231,11 @@ def draw_error(sums: Array, n: int) -> float:
 
 
 def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[np.uint32]:
-    """Return the alias tables of all rows of a CSR matrix as cells of (threshold, own index, alias index, fine).
+    """Return the alias tables of all rows of a CSR matrix, as cells (threshold, own index, alias index, fine).
 
-    The matrix is (indptr, indices, data). If width > 0, each row is filled up to `width` cells with cells that are
-    never drawn; then no kernel has to look up where a row begins. NumPy allocates the result because it asks for huge
-    pages, which speed up large models.
+    The matrix is (indptr, indices, data); `wins` explains threshold and fine. If width > 0, each row is filled up to
+    `width` cells with cells that are never drawn; then no kernel has to look up where a row begins. NumPy allocates the
+    result because it asks for huge pages, which speed up large models.
     """
     cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 4), np.uint32)
     widest = max(width, int(np.diff(indptr).max(initial=0)))

@@ -173,7 +173,7 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """Run N walks from ρ with the packed policy `pol`, and return the steps; count transitions and starts.
+    """Run N walks from ρ with the packed policy `pol`; count transitions and starts, and return the number of steps.
 
     The counters are `hits` [2·cells] and `starts` [S].
     """

@@ -235,10 +235,10 @@ def workspace(width: int, signals: int, lanes: int = LANES):
 def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
     """Draw one batch of Algorithm 2, and return the number of environment steps.
 
-    The first group of 2N walks starts from ρ. The last pairs of N of them are written to `pair` [N]: draws from the
-    occupancy d_ρ^π. The other N walks estimate J in J[N:], where J is [2N, 1+I]. The second group starts from the drawn
-    pairs: its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases the
-    advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N]; `tick` and `lanes` are those of `walks`.
+    The first group of 2N walks starts from ρ. For N of these walks, the last pair is written to `pair` [N]: a draw from
+    the occupancy d_ρ^π. The other N walks estimate J in J[N:], where J is [2N, 1+I]. The second group starts from the
+    drawn pairs: its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases
+    the advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N]; `tick` and `lanes` are those of `walks`.
     """
     N, per_A = len(pair), 1.0 / model.A
     coin, steps = fold(key, np.int64(COIN)), 0

@@ -39,7 +39,7 @@ class TransitionCounts(NamedTuple):
             np.add(self.starts, starts, out=self.starts)
 
     def walk(self, cmdp: CMDP, key: np.uint64, pi: Array, N: int) -> int:
-        """Walk N times from ρ by π [S, A], with geometric horizon, and count; return the environment steps."""
+        """Run N walks from ρ by π [S, A] with geometric horizon and count transitions; return the environment steps."""
         return int(episodes.wander(np.uint64(key), alias_tables(cmdp), pack(pi), N, self.hits, self.starts))
 
     def transitions(self, cmdp: CMDP) -> sparse.csr_array:

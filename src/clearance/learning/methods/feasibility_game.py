@@ -1,7 +1,7 @@
 """Find the safest policy, max_π min_i (J_gi(π) − b_i), by natural gradients.
 
-This is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits with the
-smallest slack:
+The method is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits
+with the smallest slack:
 
     θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 

@@ -131,8 +131,8 @@ class NaturalSteps:
         """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (default: `kl_at`).
 
         A learned standard deviation σ starts at std and is limited to std · std_last^quiet, where `quiet` comes from
-        `quieter`. So at the end of the run the noise is small and uses up little of the limits. σ is at least std ·
-        std_least: without noise, a cost of 0 or 1 per step has no gradient.
+        `quieter`. So the noise is small at the end of the run, and the limits are used for the task and not for the
+        noise. σ is at least std · std_least: without noise, a cost of 0 or 1 per step has no gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)

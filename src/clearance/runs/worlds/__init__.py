@@ -1,4 +1,4 @@
 """Adapters between the pipeline and the kinds of problems.
 
-There is one for each kind, all with the protocol `World`.
+Each kind of problem has one adapter, which implements the protocol `World`.
 """

@@ -108,7 +108,8 @@ class ExploredTable:
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
         """Draw episodes by the policy π [S, A] for about `steps` steps; return the steps taken.
 
-        Their transitions are counted. An episode is cut off after each step with probability (1 − γ)/LONGER.
+        The transitions of these episodes are counted. An episode is cut off after each step with probability (1 −
+        γ)/LONGER.
         """
         taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:
@@ -123,7 +124,7 @@ class ExploredTable:
 
         Each policy is mixed with 5 % uniform actions.
 
-        steps  environment steps for both policies together;  share: the share of them that `curious` gets
+        steps environment steps for both policies together; share: the share of `curious` in these steps
         """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)

@@ -98,7 +98,7 @@ def averaged_occupancy(run: Run) -> Array | None:
 def uniform_mixture(policy: Policy, trace: Trace) -> Mixture:
     """Return π̄, the uniform mixture of the iterates that count in the method's average.
 
-    In long runs only some θ are stored. Each of them gets the weight of all iterates up to the next stored one.
+    In long runs only some θ are stored. Each stored θ gets the weight of all iterates up to the next stored one.
     """
     counts, pi = trace.counts, policy.pi(trace.theta)
     if not np.any(counts):  # the method counts none of its iterates

@@ -44,7 +44,7 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
     """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
 
     With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
-    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. That is enough, because the
+    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. A tenth is enough, because the
     choice among the iterates then uses exact values, and only some iterates must meet the limits.
     """
     if delta is None or margin.sd is None:

@@ -1,7 +1,7 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.feasibility`). It is the margin of the policy class if that can be described by a
-linear program, else the margin of all policies.
+With exact evidence φ is exact (`exact.feasibility`). It is the margin of the policy class if the class can be described
+by a linear program, else the margin of all policies.
 
 With samples it is a lower confidence bound. First the method `Feasibility`, a game between policy and limits, learns to
 raise the smallest slack. Then the safest policy is planned on the counted transitions. If the class cannot be described

@@ -32,7 +32,7 @@ class Estimator(NamedTuple):
 def make_estimator(seen: PolicyEstimate, lowest: Array | None, power: float, shorter: Array) -> Estimator:
     """Return an estimator whose control variate is V̂, the policy's values on the estimated model.
 
-    V̂ is lowered in the signals with `shorter` > 0, because that narrows the range of the estimate.
+    V̂ is lowered for signals with `shorter` > 0, because this narrows the range of the estimate.
 
     seen    the policy's estimate on the model;  power, shorter: as in `Estimator`
     lowest  the smallest signals [S, 1+I] that the policy can get in each state; None if they are not known

@@ -57,7 +57,7 @@ class LateIterates:
 def gather_candidates(
     sampler: Any, run: Run, b: Array, kappa: Array, extra: Array | None
 ) -> tuple[NetworkMixture, dict[str, int]]:
-    """Return the candidates of a run as one mixture, and {name: index} of those that are not iterates.
+    """Return the candidates of a run as one mixture, and {name: index} of the candidates that are not iterates.
 
     b      the limits [I];  kappa: the slack [I] that a test is expected to need
     extra  θ [n, d] of the policies that the run began from, as further candidates; or None

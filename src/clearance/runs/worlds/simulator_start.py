@@ -158,7 +158,7 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
 def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
     """Return the sampler's initial memory. It contains `normaliser`, the normaliser of observations used to learn θ.
 
-    Raise InputError if the sampler does not normalise observations, but θ was learned with normalised ones.
+    Raise InputError if the sampler does not normalise observations, but θ was learned with normalised observations.
     """
     memory = sampler.begin()
     if isinstance(sampler, Practical):

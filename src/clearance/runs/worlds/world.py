@@ -238,7 +238,7 @@ class World(Protocol):
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return a search for the best certified policy by samples; by default it searches in `sampled_choice`."""
+        """Return a search by samples for the best certified policy, by default among those of `sampled_choice`."""
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent

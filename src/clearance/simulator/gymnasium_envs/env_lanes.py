@@ -267,8 +267,8 @@ def flag(lane: int, what: str, x: Any) -> bool:
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
     """Return (encode, shape, dtype) for an observation space.
 
-    `encode` turns an observation into an array of this shape. Observations of a `Box` stay as they are, `Discrete` ones
-    become one-hot, and others are flattened.
+    `encode` turns an observation into an array of this shape. Observations of a `Box` stay as they are, those of a
+    `Discrete` space become one-hot, and all others are flattened.
     """
     kind = type(space).__name__
     if kind == "Box":

@@ -105,7 +105,7 @@ class Gym(Simulator):
 
     @cached_property
     def first_lane(self) -> Gym | None:
-        """The same problem with only the first of its parallel environments; None if it cannot run without the rest."""
+        """The same problem with only the first of its parallel environments; None if that one cannot run alone."""
         lanes = self.lanes.first()
         return None if lanes is None else replace(self, lanes=lanes, again=None)
 

@@ -88,7 +88,7 @@ class Net(eqx.Module):
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     """Return linear layers; `sizes` lists the numbers of inputs, of hidden units in each layer, and of outputs.
 
-    The weights are orthogonal, with the gain `last` in the last layer and √2 in the others. The biases are 0.
+    The weights are orthogonal, with the gain `last` in the last layer and √2 in all other layers. The biases are 0.
     """
     layers = []
     for i, (a, b) in enumerate(pairwise(sizes)):

@@ -104,7 +104,7 @@ def describe_rule(mixture: RuleMixture) -> str:
 
 
 def rule_name(rule: Any) -> str:
-    """Return the qualified name of a rule, with its module; for an object without a name, that of its class."""
+    """Return the qualified name of a rule, with its module; an object without a name gets the name of its class."""
     named = rule if hasattr(rule, "__qualname__") else type(rule)
     return f"{named.__module__}.{named.__qualname__}"
 

@@ -152,7 +152,8 @@ class Practical(Sampler):
     def smallest_batch(self) -> int:
         """The smallest number of steps in a batch.
 
-        A JAX environment can run a single environment for T steps; another simulator always runs all its parallel ones.
+        On a JAX environment, a batch may consist of T steps in a single lane. Any other simulator steps all of its
+        lanes (parallel environments).
         """
         return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
 
