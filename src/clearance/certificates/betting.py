@@ -116,7 +116,10 @@ class Bets:
 
     @property
     def log_capital(self) -> float:
-        """A lower bound of the log capital log W_n(m), without gains that may come from rounding; inf if m < low."""
+        """A lower bound of the log of the capital W_n(m) after n samples, without gains that may come from rounding.
+
+        It is inf if m < low.
+        """
         return np.inf if self.given < self.low else self._total(self.wealth - self._wealth_error)
 
     def rejects(self, delta: float) -> bool:

@@ -48,7 +48,10 @@ def round_up(q: Fraction) -> float:
 
 
 def average_down(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded down, for w > 0; x may be infinite, and −∞ takes precedence over +∞."""
+    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded down, for weights w > 0; x may be infinite.
+
+    If x has both −∞ and +∞ as entries, the result is −∞.
+    """
     for end in (-math.inf, math.inf):
         if end in x:
             return end
@@ -57,7 +60,10 @@ def average_down(weights: Array, x: Array) -> float:
 
 
 def average_up(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded up, for w > 0; +∞ takes precedence over −∞."""
+    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded up, for weights w > 0; x may be infinite.
+
+    If x has both −∞ and +∞ as entries, the result is +∞.
+    """
     return -average_down(weights, -x)
 
 

@@ -80,7 +80,10 @@ class Chance:
         return 0.0, 1.0
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the change of φ = 1{C > above} in one step, whose cost lies between low and high."""
+        """Return the range of the change of φ = 1{C > above} in one step, where C is the cost so far.
+
+        The cost of the step lies between low and high.
+        """
         return (0.0 if low >= 0 else -1.0), 1.0
 
     @property
@@ -143,12 +146,15 @@ class CVaR:
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of φ(C) = ν + (C − ν)₊/(1 − level) over episodes whose cost C lies between low and high."""
+        """Return the range of φ(C) = ν + (C − ν)₊/(1 − level) over episodes whose cost C lies between low and high.
+
+        ν is the attribute `nu`.
+        """
         least, most = (self.nu + float(self.value(np.float64(x), np)) for x in (low, high))
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the change of φ (see `sum_range`) in one step, whose cost lies between low and high."""
+        """Return the range of the change of φ (see `sum_range`) in one step whose cost lies between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property

@@ -197,7 +197,7 @@ class RunningPolicy(ABC):
 
 
 class NetworkRunner(RunningPolicy):
-    """A mixture of network policies theta [M, d] of one architecture, with one normaliser (mean, var, count)."""
+    """A mixture of M network policies theta [M, d] of one architecture, with one normaliser (mean, var, count)."""
 
     def __init__(
         self,

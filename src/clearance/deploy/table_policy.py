@@ -17,7 +17,7 @@ from clearance.deploy.running_policy import Components, Rng, RunningPolicy
 
 
 class TablePolicy(RunningPolicy):
-    """A mixture of policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
+    """A mixture of M policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
 
     states, actions  the names of states and actions, or None. If an observation is a name, the action is a name too
     """

@@ -14,7 +14,7 @@ from clearance.deploy.table_policy import TablePolicy
 
 
 class TimedTablePolicy(TablePolicy):
-    """A mixture of policies pi [M, H, S, A] of a finite model with horizon H: one table for each step.
+    """A mixture of M policies pi [M, H, S, A] of a finite model with horizon H: each has one table for each step.
 
     Steps are counted from `reset` on.
     """

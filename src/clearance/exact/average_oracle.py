@@ -84,10 +84,10 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Change the policy act [S] so that it has one closed class in each end component; return (act, gain, bias).
+        """Give the policy act [S] a single closed class in each end component; return (act, gain, bias), each [S].
 
-        Each is [S]. Of the closed classes in a component, the one with the largest gain stays, and all other states of
-        the component are led to it.
+        Of the closed classes in a component, the one with the largest gain stays. In all other states of the component,
+        the actions are changed so that runs reach this class.
         """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
@@ -267,7 +267,7 @@ def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return vectors [M, 1+I, 4, S] that bound the long-run means of policies pi [M, S, A].
+    """Return vectors [M, 1+I, 4, S] that bound the long-run means of M policies pi [M, S, A].
 
     They are g and v of a lower bound, then g and v of an upper bound; each bound is ρ·g (see the module's head).
     """
@@ -323,7 +323,7 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the long-run means of policies with proven lower and upper bounds, each [M, 1+I].
+    """Return the long-run means of M policies with proven lower and upper bounds, each [M, 1+I].
 
     V is the result of `approximate` for the policies pi [M, S, A].
     """

@@ -241,7 +241,7 @@ def columns_of(cmdp: CMDP) -> Columns:
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """Return the policies with positive weight in a solved master program, at most I + 1 of them.
+    """Return the M ≤ I + 1 policies with positive weight in a solved master program.
 
     The result is (weights [M], π [M, S, A], occupancies d [M, S, A]).
     """

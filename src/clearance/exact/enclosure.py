@@ -29,7 +29,7 @@ from clearance.learning.direction import lagrangian
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of M policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 
     V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V. Criteria other than the
     discounted one use other vectors in place of V (`oracles`).
@@ -41,7 +41,7 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
 
 
 def approximate_values(cmdp: CMDP, pi: Array) -> Array:
-    """Return V [M, 1+I, S] of policies pi [M, S, A] in floating point; the bounds do not rely on its accuracy."""
+    """Return V [M, 1+I, S] of M policies pi [M, S, A] in floating point; the bounds do not rely on its accuracy."""
     if cmdp.kind != "discounted":
         return BOUNDS[cmdp.kind].approximate(cmdp, pi)
     parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
@@ -49,7 +49,7 @@ def approximate_values(cmdp: CMDP, pi: Array) -> Array:
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return lower and upper bounds [1+I] of a mixture's J = Σ_m w_m J_m, from bounds [M, 1+I] of its components."""
+    """Return lower and upper bounds [1+I] of a mixture's J = Σ_m w_m J_m, from bounds [M, 1+I] of its M components."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
     return weights @ lower - slop, weights @ upper + slop
 

@@ -289,7 +289,7 @@ def snap(pi: Array) -> Array:
 
 
 def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
-    """Return one policy with the same values as a mixture of policies pi [M, …] with occupancies d [M, …].
+    """Return one policy with the same values as a mixture of M policies pi [M, …] with occupancies d [M, …].
 
     If no stationary policy has these values, return the mixture. For example, a run may either stay in some states for
     ever or leave them: to do both in given shares, it must choose once at the start.
@@ -307,7 +307,7 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """Return one stationary policy with the same occupancy as a mixture of policies pi [M, …].
+    """Return one stationary policy with the same occupancy as a mixture of M policies pi [M, …].
 
     The mixture has the occupancy Σ_m w_m d_m, where w are the weights and d [M, …] the occupancies of its components.
     In states that are never visited, the result acts like the first component.

@@ -91,12 +91,12 @@ class HorizonOracle:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return V [M, 1+I, H, S] of policies pi [M, H, S, A]; the bounds do not rely on its accuracy."""
+    """Return V [M, 1+I, H, S] of M policies pi [M, H, S, A]; the bounds do not rely on its accuracy."""
     return np.stack([horizon_values(cmdp, p) for p in pi])
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of M policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I].
 
     V [M, 1+I, H, S] are approximate values; the bounds hold for any V.
     """

@@ -75,5 +75,5 @@ class OracleColumns:
         return most - float(weights[1:] @ self.b)
 
     def tables(self, used: NDArray[np.intp]) -> Array:
-        """Return the policies with the indices `used` [M] as tables [M, S, A] or [M, H, S, A]."""
+        """Return the M policies with the indices `used` [M] as tables [M, S, A] or [M, H, S, A]."""
         return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

@@ -80,7 +80,7 @@ class PairRows:
         return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
 
     def expect(self, V: Array) -> Array:
-        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V after each pair, in floating point."""
+        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V over the next states t of each pair, in floating point."""
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:

@@ -39,7 +39,7 @@ class PolicyBounds:
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
     """Return proven bounds of J of a policy, and the verdict on the limits.
 
-    V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V.
+    V [M, 1+I, S] are approximate values of the M components, if they are known; the bounds hold for any V.
     """
     pi = mixture.tables(cmdp)
     V = approximate_values(cmdp, pi) if V is None else V

@@ -237,7 +237,7 @@ def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return vectors L, U and w [M, 1+I, 3, S] which prove that J of policies pi [M, S, A] lies between ρ·L and ρ·U.
+    """Return vectors L, U and w [M, 1+I, 3, S] that prove ρ·L ≤ J ≤ ρ·U for the J of M policies pi [M, S, A].
 
     They are ±∞ where sums are infinite.
     """
@@ -281,7 +281,7 @@ def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mas
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of M policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 
     V is the result of `approximate` for these policies.
     """

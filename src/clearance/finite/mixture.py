@@ -33,7 +33,7 @@ from clearance.finite.evaluation import check_available, occupancy, values_from_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
-    """A mixture of policies pi [M, S, A] of a finite model; component m is drawn with probability weights[m].
+    """A mixture of M policies pi [M, S, A] of a finite model; component m is drawn with probability weights[m].
 
     A single policy has M = 1. With a horizon the policies may depend on the time: pi [M, H, S, A].
 
@@ -84,7 +84,7 @@ class Mixture:
 
     @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:
-        """Return π̄, the mixture of pi [M, S, A] with equal weights 1/M."""
+        """Return π̄, the mixture of M policies pi [M, S, A] with equal weights 1/M."""
         pi_ = read_numbers("pi", pi, ndim=3)
         return cls(np.full(len(pi_), 1 / max(len(pi_), 1)), pi_)
 

@@ -24,7 +24,7 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 
 @dataclass(frozen=True, eq=False)
 class TwoLayer:
-    """The policy class of two-layer networks with m neurons and inputs x [S·A, D] of norm at most 1.
+    """The policy class of two-layer networks with m neurons and D inputs x [S·A, D] of norm at most 1.
 
     θ is the weight matrix W [m, D], flattened. Objects are made by `two_layer`.
     """
@@ -59,7 +59,7 @@ class TwoLayer:
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """Return random first weights W [m·D]: neurons of opposite output sign share their W_j, so that f = 0."""
+        """Return random first weights W [m·D]: neurons of opposite output sign share their weights, so that f = 0."""
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
 

@@ -24,7 +24,7 @@ SERIES = 6  # colours c0 … c5 of the style sheet, each with dashes of its own
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """A frame with linear axes that converts data coordinates to those of the figure and collects the drawn marks."""
+    """A frame with linear axes that converts data coordinates to figure coordinates and collects the drawn marks."""
 
     x: tuple[float, float]
     y: tuple[float, float]

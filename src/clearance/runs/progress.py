@@ -42,7 +42,7 @@ def drawing() -> Iterator[None]:
 
 
 class Progress:
-    """A progress bar on standard error, by rich. It is off if standard error is no terminal, or with --json.
+    """A progress bar on standard error, drawn by the package rich; off if this is no terminal, or with --json.
 
     args  the parsed command line;  total: number of units;  what: the word in front of the bar
     b     the limits [I], needed to show the smallest slack

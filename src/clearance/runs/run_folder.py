@@ -115,7 +115,7 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
 
 
 def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
-    """Give the writer a ledger that is stored, followed by the manifest, whenever a test is opened or closed."""
+    """Give the writer a ledger. Whenever a test is opened or closed, the ledger is stored, and then the manifest."""
 
     def keep() -> None:
         writer.write(LEDGER, lambda path: write_ledger(path, ledger))

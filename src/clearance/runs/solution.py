@@ -180,5 +180,5 @@ class Solution:
         return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
-        """Write a run folder after the run. It cannot be resumed; for that, use `solve(…, out=…)` instead."""
+        """Write a run folder after the run. It cannot be resumed; to be able to resume, use `solve(…, out=…)`."""
         write_finished(self, folder)

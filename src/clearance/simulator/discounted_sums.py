@@ -58,7 +58,7 @@ def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, li
 
 
 def _solve_lyapunov(F: Matrix, Cs: list[Matrix], gamma: Fraction) -> list[Matrix]:
-    """Return the solution P of P = C + γF'PF for every C.
+    """Return the solution P of the Lyapunov equation P = C + γF'PF for every C in `Cs`.
 
     The unknowns are the entries of P on and above the diagonal.
     """

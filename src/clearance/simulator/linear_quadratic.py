@@ -119,7 +119,7 @@ class LQR:
             raise InputError(f"no regulator of Q + λR can be computed for λ = {lam:g} ({e})") from None
 
     def optimum(self, Sigma: Array | None = None) -> Regulator:
-        """Return the best policy within the budget among those whose actions have noise N(0, Σ) (default: no noise)."""
+        """Return the best policy within the budget if actions have the noise N(0, Σ) (default: no noise)."""
         Sigma = np.zeros_like(self.R) if Sigma is None else Sigma
         low, high = -20.0, 20.0
         if self._effort(np.exp(high), Sigma) > self.budget:

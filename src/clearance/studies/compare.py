@@ -230,10 +230,11 @@ def run(
     K: int = ROUNDS,
     contestant: Contestant | None = None,
 ) -> Result:
-    """Run one method once and return the result; `setting` is its pair (x, y) of hyper-parameters.
+    """Run one method once and return the result.
 
     The method sees the problem in units of range 1. The result is in the problem's own units.
 
+    setting     the pair (x, y) of hyper-parameters, which the module's head explains
     contestant  the method, if it is not one of `CONTESTANTS`
     """
     unit, scale = in_units(cmdp)

@@ -78,7 +78,7 @@ def sweep(
     """Solve every point of a grid, each in its own run folder in `out`, and write `table.csv` and `table.json` there.
 
     problem   a model, or a text as on the command line: a zoo name, a file, gym:ENV_ID, module:factory
-    grid      axes: {name: values}; names and values are those of the flags of `clearance solve`, and `problem`
+    grid      axes: {name: values}; a name is a flag of `clearance solve` or `problem`, with its values
     settings  flags that are the same at every point: method="cnpgpd", K=500
     executor  where the points are solved: threads of this process (default), or `clearance.Ray(…)`
 

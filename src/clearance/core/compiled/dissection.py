@@ -203,7 +203,7 @@ def dissection(ptr, idx, hub):
 
 @kernel
 def fill(ptr, idx, order, work):
-    """Return where the factors of I − γM have entries: (uptr, uidx) for U, (lptr, lidx) for L, and each row's parent.
+    """Return where the factors L U = I − γM have entries: (uptr, uidx) of U, (lptr, lidx) of L, and each row's parent.
 
     The graph is (ptr, idx), and states are eliminated in this `order`. Row i of U has an entry for each neighbour of
     state i that is eliminated later, and for each entry of the rows whose first entry is i. The first entry of a row is

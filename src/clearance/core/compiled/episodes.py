@@ -215,8 +215,8 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
     Fills X [N, 1+I] and `component` [N], the policy that each episode follows; it is drawn from the alias cells
-    `choice`. `pols` [M, S·A] are the packed policies. `model` has the horizon tables of q, not of γ. `base` is V̂: [M,
-    S, 1+I], or [1, S, 1+I] if all policies share it; X is unbiased for any V̂. Unless `hits` [2·cells] is empty, it
+    `choice`. `pols` [M, S·A] are the M packed policies. `model` has the horizon tables of q, not of γ. `base` is V̂:
+    [M, S, 1+I], or [1, S, 1+I] if all policies share it; X is unbiased for any V̂. Unless `hits` [2·cells] is empty, it
     counts transitions, and `starts` the start states. Returns (steps made, episode, step): the episode and step at
     which a pair first has signals outside their bounds (`inside` [S·A] is false), or −1 and −1.
     """

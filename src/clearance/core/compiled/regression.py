@@ -69,7 +69,7 @@ def weighted_table(pair, pi, y, sigma, cap):
     """Return the result of `weighted`, with the same `sigma` and `cap`, for a tabular softmax policy π [S, A].
 
     `pair` [N] holds the sampled pairs s·A + a. Each sample takes only A operations: an entry of the mean is updated
-    only when the same entry of x changes.
+    only when the same entry of the iterate x changes.
     """
     N, H, A = len(pair), y.shape[1], pi.shape[1]
     d = pi.size
@@ -99,8 +99,8 @@ def weighted_table(pair, pi, y, sigma, cap):
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
     """Return the result of `accelerated`, with the same coefficients, for a tabular softmax policy π [S, A].
 
-    `pair` [N] holds the sampled pairs s·A + a. The error of a sample depends only on the A entries of x and v at its
-    state s, but its step changes all entries.
+    `pair` [N] holds the sampled pairs s·A + a. The error of a sample depends only on the A entries of the iterates x
+    and v at its state s, but its step changes all entries.
     """
     N, A, d = len(pair), pi.shape[1], pi.size
     x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)

@@ -112,7 +112,7 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
 
     tick      the number of the iteration, or READY (see `Rows`)
     start[n]  −1: from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
-    sums      [N, 1+I] becomes the sum Σ_{t<T} h of the signals
+    sums      [N, 1+I] becomes the sum of the signals over each walk
     last      [N] becomes the pair s·A + a of the last step, a draw of the occupancy d_ρ^π if the walk starts from ρ
     lanes     scratch arrays from `workspace`
 

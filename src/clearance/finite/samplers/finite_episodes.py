@@ -95,7 +95,7 @@ class MixtureEpisodes:
 
     @property
     def _step_bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I].
+        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I]; q is the probability that an episode continues.
 
         They hold for all signals h within the declared bounds or, if none were declared, for all pairs (s, a) that some
         component of the mixture can take.
@@ -133,11 +133,12 @@ class MixtureEpisodes:
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on |E X − J|, the error that finite precision causes.
+        """A bound [1+I] on |E X − J|, the error of the mean of the estimate X that finite precision causes.
 
-        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e (high −
-        low). Rounding also changes the weights: P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t. Here t·2⁻⁵²
-        comes from the rounding of weights, and the other terms from the rounding of horizons, ours and NumPy's.
+        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e times
+        the range of h. Rounding also changes the weights: P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t.
+        Here t·2⁻⁵² comes from the rounding of weights, and the other terms from the rounding of horizons, ours and
+        NumPy's.
         """
         cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
         first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
@@ -198,7 +199,7 @@ class MixtureEpisodes:
 
     @property
     def episode_steps(self) -> float:
-        """The expected number of steps of an episode, E T = 1/(1 − q)."""
+        """The expected number of steps of an episode: 1/(1 − q), where q is the probability that it continues."""
         return 1 / (1 - self.q)
 
 

@@ -92,7 +92,7 @@ class NetworkCritic(FiniteSampler):
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
         """Return the weights W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A].
 
-        `weight` [S·A] is the weight of each pair in the squared error.
+        `weight` [S·A] is the weight of each pair in the squared error; `Weights` explains m and D.
         """
         net = self.net
         rows = np.flatnonzero(weight)

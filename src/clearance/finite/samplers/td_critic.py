@@ -111,7 +111,7 @@ def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, vis
 
 
 class TabularScore(LinearOperator):
-    """The linear operator of the scores of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
+    """The scores of a tabular softmax as a linear operator: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
 
     def __init__(self, pi: Array) -> None:
         super().__init__(np.dtype(float), (pi.size, pi.size))

@@ -49,7 +49,7 @@ class CRPO:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take one natural step θ ← θ + α ω up J_r, or up the J_gi that is violated most; `lam_max` is not used."""
+        """Take a natural step θ ← θ + α ω that raises J_r, or the J_gi that is violated most; `lam_max` is not used."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - limits.b - kappa_value(self.kappa)

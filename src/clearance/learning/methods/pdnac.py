@@ -35,7 +35,10 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PDNAC:
-    """PD-NAC (Zeng et al. 2021) with constant step sizes α and η; the sampler `Trajectory` holds β and ε."""
+    """PD-NAC (Zeng et al. 2021) with constant step sizes α and η.
+
+    The sampler `Trajectory` holds the critic's step size β and the exploration ε.
+    """
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "steps of the trajectory in each iteration")

@@ -143,5 +143,5 @@ class RegularisedCNPGPD:
 
 
 def pull_to_uniform(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
-    """Return the new parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull to the uniform policy."""
+    """Return the parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull by ν to the uniform policy."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega

@@ -65,7 +65,7 @@ def compare_early_and_late(simulator: Simulator, source: NetworkEpisodes) -> Epi
 
 
 def exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
-    """Return the exact J of every policy in the mixture, its lower bounds and its upper bounds, each [M, 1+I]."""
+    """Return the exact J of the M policies in a mixture, its lower bounds and its upper bounds, each [M, 1+I]."""
     assert simulator.exact is not None
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))

@@ -68,7 +68,7 @@ def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[i
 
 
 class _Script:
-    """The seeds [n] and actions [T, n, …] that one run gives to its n lanes (parallel environments)."""
+    """The seeds [n] and the actions of T steps [T, n, …] that one run gives to its n lanes (parallel environments)."""
 
     def __init__(self, rng: np.random.Generator | None, problem: Any, T: int) -> None:
         if rng is not None:

@@ -55,7 +55,7 @@ class Returns(NamedTuple):
 
 
 def plain(steps: Steps) -> Array:
-    """Return the signals h [T, n, 1+I] of the steps unchanged, i.e. without a control variate."""
+    """Return the signals h [T, n, 1+I] of T steps in n lanes unchanged, i.e. without a control variate."""
     return steps.h
 
 

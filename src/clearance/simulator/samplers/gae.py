@@ -31,7 +31,7 @@ def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
 
 
 def episode_times(steps: Steps) -> Any:
-    """Return, for every recorded step, its time t within its episode, as an array [T, n]."""
+    """Return, for every recorded step, its time t within its episode, as an array [T, n] for T steps of n lanes."""
     done = (steps.terminated | steps.truncated) & steps.valid
 
     def count(t: Any, row: Any) -> Any:
