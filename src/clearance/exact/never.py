@@ -148,7 +148,8 @@ def decide_by_support(
 ) -> tuple[Array, Array, Array]:
     """Return (parts, lower, upper), sharpened for costs with the limit 0.
 
-    parts J of the M components [M, 1+I] lower, upper bounds [1+I] on J of the mixture
+    parts         J of the M components [M, 1+I]
+    lower, upper  bounds [1+I] on J of the mixture
 
     The possible transitions decide: J_g is exactly 0 if no possible step costs anything, else below 0.
     """

@@ -21,10 +21,12 @@ from clearance.finite.mixture import Mixture
 class PolicyBounds:
     """Proven bounds on J of a policy, and the values that prove them.
 
-    verdict whether the policy meets the limits of the model J the values [1+I] in floating point lower, upper proven
-    bounds of J [1+I] parts J of the components [M, 1+I] V values [M, 1+I, S] whose residuals prove the bounds; for
-    criteria other than discounted, see `oracles` fractions the exact values of each component in rational arithmetic;
-    None if they were not computed
+    verdict       whether the policy meets the limits of the model
+    J             the values [1+I] in floating point
+    lower, upper  proven bounds of J [1+I]
+    parts         J of the M components [M, 1+I]
+    V             values [M, 1+I, S] whose residuals prove the bounds; for criteria other than discounted, see `oracles`
+    fractions     the exact values of each component in rational arithmetic; None if they were not computed
     """
 
     verdict: Verdict

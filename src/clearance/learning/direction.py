@@ -73,8 +73,8 @@ class SGD:
 class WeightedSGD:
     """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
-    In w = (1−γ)ω: w ← w − α_n (score·w − Â) score, α_n = 2/(σ_F (n+1)); w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
-    every g_i; ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The setting σ_F stands for the smallest eigenvalue of the Fisher matrix.
+    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
+    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The setting σ_F stands for the smallest eigenvalue of the Fisher matrix.
     Step sizes are capped at 1/(2G²), above which the first steps diverge (G bounds ‖score‖); the paper projects on a
     ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so the separate regressions on the same
     draws add up exactly to one regression of Â_L.

@@ -124,7 +124,8 @@ class ExploredTable:
 
         Each policy is mixed with 5 % uniform actions.
 
-        steps environment steps for both policies together; share: the share of `curious` in these steps
+        steps  environment steps for both policies together
+        share  the share of `curious` in these steps
         """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)

@@ -3,8 +3,8 @@
 Each lane must be a function of its own seed and actions alone. Only then are episodes of different lanes independent
 samples. The check runs episodes with random actions, and makes two comparisons:
 
-* A lane keeps its seed and actions, the other lanes get new seeds and actions. The lane must repeat its steps. * All
-lanes get the same seed and actions. They must agree.
+* A lane keeps its seed and actions, and all other lanes get new ones. The lane must repeat its steps bit by bit.
+* All lanes get the same seed and actions. They must agree.
 
 The check fails if an environment ignores its seed, if lanes share a random generator or a simulator, or if a whole
 vector environment takes a single seed. It also fails, without running, for a vector environment that is not made of

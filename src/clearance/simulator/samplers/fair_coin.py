@@ -34,8 +34,8 @@ Signals = Callable[[Steps], Array]
 class CoinDraws(NamedTuple):
     """N draws of Algorithm 2: observations [N, …], actions [N, …], estimated advantages A [N, 1+I], and steps taken.
 
-    alive [N] False if the episode had ended before the draw; its advantage is then 0 heads [N] whether the coin showed
-    heads; if not, −A/2 is the sum of signals after a fresh action
+    alive [N]  False if the episode had ended before the draw; its advantage is then 0
+    heads [N]  whether the coin showed heads; if not, −A/2 is the sum of the signals after a fresh action
     """
 
     obs: Any
