@@ -185,8 +185,8 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
     """Return the optimum of the whole model, given the optimum `rest` of the model in which some costs are never paid.
 
-    The bound of `rest` holds because no possible transition has such a cost. Some finite prices of these costs are
-    tried: if they prove the same bound, the proof consists of multipliers alone.
+    The bound of `rest` relies on an argument about possible transitions. Some finite prices of these costs are tried:
+    if they prove the same bound, the proof consists of multipliers alone.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)

@@ -29,7 +29,7 @@ def limit_reach(
     at_least: float | None = None,
     name: str = "reach",
 ) -> CMDP:
-    """Return the model with one more constraint: the probability of ever being in these states, also at the start.
+    """Return the model with one more constraint: the probability of ever entering these states, or starting in them.
 
     cmdp      a model with criterion="total", or with a horizon and no discount: then "within H steps"
     states    numbers or names of states, or true and false for each [S]

@@ -20,7 +20,7 @@ def transitions(
     P(s_next | s, a) is the sum of the probabilities `prob` listed for this transition, which may be listed several
     times. s, a, s_next and prob broadcast against each other.
 
-    dense  whether P is dense; by default it is sparse if it has at least `DENSE_ENTRIES` entries
+    dense  whether P is dense; by default it is sparse if it has more than `DENSE_ENTRIES` entries
     """
     s, a, s_next, prob = (np.ravel(x) for x in np.broadcast_arrays(s, a, s_next, prob))
     keep = prob != 0

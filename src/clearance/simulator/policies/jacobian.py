@@ -119,7 +119,10 @@ def last(net: Net, x: tuple[Any, ...]) -> Any:
 
 @partial(jax.jit, static_argnums=0)
 def record(policy: NetworkPolicy, theta: Any, z: Any) -> Tape:
-    """Return a tape (the inputs of all layers of the network) at C chunks of normalised observations z."""
+    """Return a tape, the inputs of all layers of the network, at normalised observations z.
+
+    z [C, CHUNK, inputs] holds C chunks of CHUNK rows.
+    """
     return jax.lax.map(partial(layer_inputs, policy.net(theta)), z)
 
 

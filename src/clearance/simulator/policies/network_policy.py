@@ -232,7 +232,7 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
-        """Return θ that gives with the normaliser `new` the same policy as `theta` with the normaliser `old`.
+        """Return parameters that give, with the normaliser `new`, the same policy as `theta` with the normaliser `old`.
 
         Only the first layer changes.
         """
