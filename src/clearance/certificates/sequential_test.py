@@ -124,7 +124,7 @@ class Evidence:
 
     @cached_property
     def sd(self) -> Array:
-        """The standard deviation of one episode's estimate [1+I]."""
+        """The standard deviation [1+I] of one episode's estimate of J."""
         return np.array([bets.sd for bets in self.tally.up])
 
     @cached_property
@@ -134,7 +134,7 @@ class Evidence:
 
     @cached_property
     def interval(self) -> tuple[Array, Array]:
-        """Lower and upper bounds of J [1+I] that hold all at the same time at level δ."""
+        """Lower and upper bounds of J [1+I] that all hold at the same time, at level δ."""
         return self.tally.bounds(self.delta / (2 * len(self.tally.up)))
 
     @property

@@ -115,7 +115,7 @@ def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
 
 
 def open_to_read(path: AnyPath) -> BufferedReader:
-    """Open a file for reading; an `Inside` path must lead to a plain file."""
+    """Open a file for reading; a path in an untrusted folder (`Inside`) must lead to a plain file."""
     if not isinstance(path, Inside):
         return open(path, "rb")
     with folder_of(path) as place:
@@ -135,7 +135,7 @@ def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
 
 
 def exists_inside(path: Inside) -> bool:
-    """Return whether a plain file (not a link) has this name."""
+    """Return whether `path` leads to an existing plain file, and not to a link."""
     try:
         with folder_of(path) as place:
             found = place.lstat(Path(path.name).name)

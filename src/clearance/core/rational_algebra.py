@@ -22,7 +22,7 @@ Matrix = Any  # a NumPy array of `Fraction`
 
 
 def to_fractions(x: Any) -> Matrix:
-    """Return finite floating-point numbers as the exactly equal fractions."""
+    """Convert finite floating-point numbers to fractions that are exactly equal to them."""
     return np.vectorize(Fraction, otypes=[object])(np.asarray(x, float))
 
 

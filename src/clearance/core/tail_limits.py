@@ -123,7 +123,7 @@ class CVaR:
 
     @property
     def share(self) -> float:
-        """The share of episodes that CVaR averages over."""
+        """The share 1 − `level` of worst episodes over which CVaR averages."""
         return 1 - self.level
 
     def label(self, name: str) -> str:

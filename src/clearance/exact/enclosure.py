@@ -121,7 +121,7 @@ def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
 
 
 def _expect(cmdp: CMDP, V: Array) -> Array:
-    """Return Σ_s' P(s'|s, a) V(…, s') [..., S, A]."""
+    """Return the expected value Σ_s' P(s'|s, a) V(…, s') [..., S, A] of V at the next state."""
     flat = (cmdp.rows @ V.reshape(-1, cmdp.S).T).T
     return flat.reshape(*V.shape[:-1], cmdp.S, cmdp.A)
 

@@ -123,7 +123,7 @@ def _enclose_one(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
 
 
 def _step(cmdp: CMDP, h: Array, V: Array) -> Array:
-    """Return h + γ P V [1+I, S, A]."""
+    """Return h + γ P V [1+I, S, A]: the signals plus the discounted expected values V of the next states."""
     return h + cmdp.gamma * (cmdp.rows @ V.T).T.reshape(h.shape)
 
 

@@ -127,7 +127,7 @@ class TotalOracle:
 
     @property
     def quotient(self) -> Quotient:
-        """The collapsed model if all signals have nonzero weight."""
+        """The model in which end components without any signal are collapsed to nodes."""
         return self._collapse((True,) * (1 + self.cmdp.I)).quotient
 
     # ------------------------------------------------------------------------------------------------ the best policy

@@ -67,13 +67,13 @@ class SoftmaxPolicy:
         return np.zeros(self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """Return log π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return log π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         theta = np.asarray(theta, float)
         logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
         return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """Return π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:

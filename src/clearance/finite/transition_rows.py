@@ -31,7 +31,7 @@ def transitions(
 
 
 def start_at(S: int, s: int) -> np.ndarray:
-    """Return the start distribution ρ = δ_s [S], which always starts in state s."""
+    """Return the start distribution ρ [S] of runs that always start in state s."""
     return np.eye(1, S, s)[0]
 
 

@@ -40,7 +40,7 @@ class TwoLayer:
 
     @cached_property
     def bias(self) -> Array:
-        """The array [S, A] that is added to f: 0 for actions that exist, −inf for others."""
+        """The array [S, A] that is added to the network's output f: 0 for actions that exist, −inf for others."""
         none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
         return np.where(none, -np.inf, 0.0)
 
@@ -64,22 +64,22 @@ class TwoLayer:
         return np.concatenate([half, half]).ravel()
 
     def value(self, theta: ArrayLike) -> Array:
-        """Return the network's output f [..., S·A] of one θ [d] or of many [..., d]."""
+        """Return the network's output f [..., S·A] for one parameter vector θ [d] or for many [..., d]."""
         W = np.asarray(theta, float).reshape(*np.shape(theta)[:-1], self.m, self.D)
         return np.maximum(self.x @ np.swapaxes(W, -1, -2), 0.0) @ self.sign
 
     def jacobian(self, theta: Array) -> Array:
-        """Return ∂f/∂θ [S·A, d] at one θ."""
+        """Return the Jacobian ∂f/∂θ [S·A, d] of the network's output f at one θ."""
         active = (self.x @ theta.reshape(self.m, self.D).T > 0) * self.sign
         return (active[:, :, None] * self.x[:, None, :]).reshape(len(self.x), self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """Return log π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return log π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         f = self.value(theta)
         return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """Return π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:

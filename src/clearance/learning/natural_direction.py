@@ -43,7 +43,7 @@ class NaturalScore(Protocol):
         ...
 
     def every(self, stride: int) -> FisherRows:
-        """Return every stride-th row, from which F is estimated at less cost."""
+        """Return every stride-th row of the scores; from these rows the Fisher matrix F is estimated at less cost."""
         ...
 
 

@@ -45,7 +45,7 @@ class Trajectory(FiniteSampler):
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
-        """The mask [S] of states in which every action stays, with no signal."""
+        """The mask [S] of states that end an episode: every action stays there and gives no signal."""
         S, A = self.cmdp.S, self.cmdp.A
         rows = np.arange(S * A)
         stays = np.asarray(self.cmdp.rows[rows, rows // A]).reshape(S, A) == 1.0

@@ -33,7 +33,7 @@ class TransitionCounts(NamedTuple):
         return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
 
     def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
-        """Add other counts of transitions and starts to these; do nothing if `hits` is empty."""
+        """Add the given counts of transitions and starts to this object; do nothing if `hits` is empty."""
         if len(hits):
             np.add(self.hits, hits, out=self.hits)
             np.add(self.starts, starts, out=self.starts)

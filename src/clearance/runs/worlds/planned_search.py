@@ -53,7 +53,7 @@ class Explored(Protocol):
 
     @property
     def policy(self) -> Any:
-        """The policy class."""
+        """The class of policies in which to search."""
         ...
 
     def model(self) -> EstimatedModel:

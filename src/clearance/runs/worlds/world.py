@@ -138,7 +138,7 @@ class ExactValues(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """Another policy of a run, and a text that says what is guaranteed about it."""
+    """A policy of a run besides the selected one, and a text that says what is guaranteed about it."""
 
     policy: Any
     guarantee: str
@@ -210,7 +210,7 @@ class World(Protocol):
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: Any) -> int:
-        """Return the number of environment steps spent before learning."""
+        """Return the number of environment steps that the run spent before learning, such as on the margin."""
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
@@ -289,7 +289,7 @@ class World(Protocol):
         return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
-        """Return the other policies of a run by name, each with its guarantee."""
+        """Return the policies of a run besides the selected one, by name, each with its guarantee."""
         return {}
 
     # ------------------------------------------------------------------------------------------------ the run folder
