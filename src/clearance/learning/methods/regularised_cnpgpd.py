@@ -6,12 +6,13 @@
     θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and a pull −ν θ to uniform
     λ ←  P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                        line 16
 
-For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out, and every
-action keeps a chance to return, while Algorithm 1 without the pull saturates early at a corner that it cannot leave. As
-τ falls, the policy becomes greedy for r + λ·g, and λ settles where the limits are just met. The policy reacts to λ like
-1/τ, so the steps of λ fall with τ: they are large while the policy is soft, which matters if the margin is small and λ*
-is large. A close relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the iterates; the
-result is selected from them and then certified.
+Here τ_k is the weight of the entropy H, and ν the share of θ that is renewed in an iteration. For tabular softmax the
+logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out, and every action keeps a chance to
+return, while Algorithm 1 without the pull saturates early at a corner that it cannot leave. As τ falls, the policy
+becomes greedy for r + λ·g, and λ settles where the limits are just met. The policy reacts to λ like 1/τ, so the steps
+of λ fall with τ: they are large while the policy is soft, which matters if the margin is small and λ* is large. A close
+relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the iterates; the result is selected
+from them and then certified.
 
 Settings are in units of the problem: rewards of range 1, utilities of range 1, J times 1−γ. Ranges tried on random
 models (docs/research/guarantee_study.md): ν .02–.2, η₂/τ 2–100, final τ .0003–.03, K 2000–6000.
