@@ -329,7 +329,7 @@ def main() -> None:
     say("    python benchmarks/finite.py --write")
     say()
     say(
-        f"Measured on two cores that other work shared: {cpu}, {platform.system()}, "
+        f"Measured on two cores, which other programs used at the same time: {cpu}, {platform.system()}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}."
     )
     say()
