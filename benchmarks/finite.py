@@ -154,7 +154,7 @@ def walking(sizes: list[int]) -> None:
     say()
     say(
         "(d) The speed of the same compiled sampler depends on the number of states. The models are random, with 5 "
-        "actions and 10 successors\nof each state and action, γ = 0.8 and one thread:"
+        "actions, 10 successors of\neach state and action, and γ = 0.8. The sampler uses one thread:"
     )
     say()
     say("| states | M steps/s | relative to 10 states |")
@@ -177,9 +177,9 @@ def walking(sizes: list[int]) -> None:
         say(f"| {S:,} | {rates[S] / 1e6:.1f} | {rates[S] / rates[sizes[0]]:.2f} |")
     say()
     say(
-        "The target is at least 0.2 at 10⁵ states. The tests check that the results are bit-identical for any number of"
+        "The target is a relative speed of at least 0.2 at 10⁵ states. The tests check that the results are bit-identical"
     )
-    say("interleaved rollouts or threads.")
+    say("for any number of interleaved rollouts or threads.")
 
 
 def torus(n: int, I: int = 3, gamma: float = 0.99, seed: int = 0) -> cl.CMDP:
