@@ -177,9 +177,9 @@ def walking(sizes: list[int]) -> None:
         say(f"| {S:,} | {rates[S] / 1e6:.1f} | {rates[S] / rates[sizes[0]]:.2f} |")
     say()
     say(
-        "The target is a relative speed of at least 0.2 at 10⁵ states. The tests check that the results are bit-identical"
+        "The target is a relative speed of at least 0.2 at 10⁵ states. The tests check that the results are "
+        "bit-identical\nfor any number of interleaved rollouts or threads."
     )
-    say("for any number of interleaved rollouts or threads.")
 
 
 def torus(n: int, I: int = 3, gamma: float = 0.99, seed: int = 0) -> cl.CMDP:
