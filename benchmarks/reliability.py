@@ -362,7 +362,9 @@ def _goes_on(folder: Path, flags: str, whole: dict[str, str]) -> str:
 
 
 def writers(work: Path, quick: bool) -> str:
-    """A second process tries twenty times to write to the folder of a running process. Then the first process is killed."""
+    """A second process tries twenty times to write to the folder of a running process. Then the first process is
+    killed.
+    """
     flags = "two-state --K 100000000 --N 10 --checkpoint-every 1000"
     first = begin(work / "run", flags)
     while not (work / "run" / "checkpoint").exists():
