@@ -117,7 +117,9 @@ def sampling() -> None:
     say("|---|---|---|---|")
     whole, bare = algorithm_rate(), bare_rate()
     say(f"| (a) whole Algorithm 1, one core | {whole / 1e6:.1f} M steps/s ({2e9 / whole:.1f} µs per iteration) | | |")
-    say(f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | (a) has {whole / bare:.2f} of this speed | ≥ 0.5 |")
+    say(
+        f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | (a) has {whole / bare:.2f} of this speed | ≥ 0.5 |"
+    )
     plain = plain_seconds()
     times = f"(a) is {plain * whole / 2000:.0f}× faster"
     say(f"| (b) plain Python and NumPy | {plain * 1e3:.1f} ms per iteration | {times} | ≥ 1000× |")
