@@ -118,7 +118,8 @@ def sampling() -> None:
     whole, bare = algorithm_rate(), bare_rate()
     say(f"| (a) whole Algorithm 1, one core | {whole / 1e6:.1f} M steps/s ({2e9 / whole:.1f} µs per iteration) | | |")
     say(
-        f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | (a) has {whole / bare:.2f} of this speed | ≥ 0.5 |"
+        f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | "
+        f"(a) has {whole / bare:.2f} of this speed | ≥ 0.5 |"
     )
     plain = plain_seconds()
     times = f"(a) is {plain * whole / 2000:.0f}× faster"
