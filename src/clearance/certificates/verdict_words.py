@@ -27,13 +27,15 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
+def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = (), *, limited: bool = True) -> str:
     """Return the scope of a certificate: the problem `subject`, the sum that criterion `what` limits, and the policy.
 
-    tails  phrases that explain limits on chances and tails of that sum
+    tails    phrases that explain limits on chances and tails of that sum
+    limited  whether there are limits at all
     """
-    limited = "; ".join([f"the {sum_words(what)}", *tails])
-    return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
+    sums = "; ".join([f"the {sum_words(what)}", *tails])
+    about = f"What is limited: {sums}" if limited else f"What is counted: the {sum_words(what, 'the reward')}"
+    return f"Holds for: {subject}. {about}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:

@@ -29,7 +29,19 @@ if TYPE_CHECKING:
 INTERRUPTED = 128  # and a signal: an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
+IN_TABLES = (
+    "J_g",
+    "b",
+    "slack",
+    "J_g_lower",
+    "lam",
+    "complementarity",
+    "relax_each",
+    "relax_together",
+    "names",
+    "costs",
+    "g_range",
+)
 USUAL = ("done", "optimal")  # statuses that go without saying
 IN_SENTENCES = (
     "policy",
@@ -80,6 +92,7 @@ def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """Return which limits conflict and what to relax; with `relaxed`, also the best reward after relaxing."""
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
+    keys |= {"relax_together": None if found.helps_alone else list(found.relax_together), "advice": found.advice}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 

@@ -93,10 +93,19 @@ class SolverError(RuntimeError):
     """Raised when a solver gives up or an iteration leaves the finite numbers. The message says what to change."""
 
 
-def infeasible_message(slater: float, among: str = "policy") -> str:
-    """Return the error message for limits that no policy (or no policy of the class `among`) can meet."""
-    enough = round_up(-slater)
-    return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
+# How an infeasible message ends if there are several limits: a common amount mixes their units.
+ASK_DIAGNOSE = "cl.diagnose says which ones to relax, and how far"
+
+
+def infeasible_message(slater: float, limits: int, among: str = "policy") -> str:
+    """Return the error message for limits that no policy (or no policy of the class `among`) can meet.
+
+    limits  how many there are
+    """
+    what, advice = (
+        ("limit", f"relax it by {round_up(-slater):.6g} or more") if limits == 1 else ("limits", ASK_DIAGNOSE)
+    )
+    return f"no {among} meets the {what} (Slater margin {slater:.6g}); {advice}"
 
 
 def no_room_message(slater: float) -> str:

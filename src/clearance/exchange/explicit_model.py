@@ -201,7 +201,7 @@ def _index(model: ExplicitModel | CMDP, state: Any) -> int:
         return model.states.index(str(state))
     if model.states is None and str(state).isdecimal() and int(state) < model.S:
         return int(state)
-    known = ", ".join(model.states[:5]) + ", …" if model.states else f"0..{model.S - 1}"
+    known = f"0..{model.S - 1}" if model.states is None else ", ".join(model.states[:5]) + ", …" * (model.S > 5)
     raise InputError(f"initial: there is no state {state!r}; states are {known}")
 
 
