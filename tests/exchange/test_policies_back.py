@@ -61,9 +61,21 @@ def test_policies_act_by_the_names_of_states(suffix: str, tmp_path: Path) -> Non
     assert policy.act("new") == "run" and policy.act("b, c") == "-fix"
     assert list(policy.act(["new", "=worn"])) == ["run", "-fix"]
     assert policy.actions_at("=worn") == {"-fix": 1.0}
-    for wrong, words in (("neww", "did you mean new"), (3, r"0 \.\. 2|give the name")):
+    number = r"the number of a state, 0 \.\. 2, got \[3\]" if suffix == ".npz" else "give the name of a state, or load"
+    for wrong, words in (("neww", "'neww' is no state of this policy; did you mean new"), (3, number)):
         with pytest.raises(cl.InputError, match=words):
             policy.act(wrong)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_most_likely_action_is_another_policy_in_every_format(suffix: str, tmp_path: Path) -> None:
+    model, path = machine(), tmp_path / f"best{suffix}"
+    cl.save_policy(cl.optimum(model), path, model)
+    policy = cl.load_policy(path)
+    with pytest.warns(cl.NotCertifiedWarning, match="always taking the most likely one is not covered") as said:
+        policy.act("new", deterministic=True)
+        policy.act("new", deterministic=True)
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
@@ -143,6 +155,7 @@ BAD_CSV = {
     "above one": (CSV.replace("run,1", "run,1.5"), "line 2: probability must be a number in [0, 1]"),
     "empty state": (CSV.replace("new,run", ",run"), "line 2: state is empty"),
     "empty action": (CSV.replace("new,run", "new,"), "line 2: action is empty"),
+    "semicolons": (CSV.replace(",", ";"), "the separator is probably ';': save the file with commas"),
     "open quote": (CSV.replace("new", '"new'), "text is no CSV"),
     "time as text": ("time," + CSV.replace("\n", "\nnow,").removesuffix("now,"), "line 2: time must be a whole number"),
     "time with a gap": ("time," + CSV.replace("\n", "\n1,").removesuffix("1,"), "must be 0, 1, … without gaps"),

@@ -7,16 +7,18 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import other_separator
 from clearance.core.errors import InputError
-from clearance.core.text import find_name
+from clearance.core.text import find_name, split_unit, suggest
 from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
+    check_criterion,
     check_limits,
     check_pairs,
     describe_cmdp,
@@ -49,8 +51,8 @@ def from_table(
              and one column for each cost. A reward may differ between the next states of one action.
     reward   the column to maximise ("reward"), or with a minus before it to minimise
     limits   upper limits of costs, by column;  b: lower limits of utilities, by column
-    initial  the state to start in, or {state: probability}; default: the column `initial` (the probability to start in
-             `state`) if there is one, else uniform
+    initial  the state to start in, or {state: probability}; default: the column `initial` if there is one, else uniform
+             over all states. The column has the probability to start in `state`, the same in all rows of the state
     gamma, criterion, horizon  the criterion, as in `CMDP`
     terminal  states that end the process and need no rows; any other next state without rows is an error
 
@@ -59,17 +61,37 @@ def from_table(
     ('up', 'down')
     """
     reward = "reward" if reward is None else reward
-    wanted = [*check_limits("limits", limits), *check_limits("b", b)]
+    opened = _open(table)
+    check_criterion(opened.source, gamma, criterion, horizon)
+    wanted = _limited_columns(opened, limits, b)
     wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
-    model = read_table(table, wanted, tuple(str(s) for s in terminal))
+    model = _read_rows(opened, wanted, tuple(str(s) for s in terminal))
     return build_cmdp(
         model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
     )
 
 
-def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
+class _Opened(NamedTuple):
+    """A table before its rows are read: the name of the source, the word for its rows, its header and its rows."""
+
+    source: str
+    places: str  # "line" or "row"
+    header: list[str]
+    rows: Iterator[tuple[int, Sequence[Any]]]
+
+
+def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
+    """Return the columns that have limits; raise InputError for limits that are not by name."""
+    try:
+        return [*check_limits("limits", limits), *check_limits("b", b)]
+    except InputError as e:
+        other = ", ".join(name for name in table.header if name not in (*KEYS, START))
+        raise InputError(f"{table.source}: {e}; the columns are {other}") from None
+
+
+def _read_rows(table: _Opened, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
     """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows."""
-    source, places, header, rows = _open(table)
+    source, places, header, rows = table
     wanted = [find_name(name, header) or name for name in wanted]
     columns = _columns(source, header, wanted)
     cells: dict[str, list[Any]] = {name: [] for name in columns}
@@ -128,8 +150,11 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
     """
     for name in (*KEYS, *wanted):
         if name not in header:
+            if sep := other_separator(header, name):
+                other = f"save the file with commas, or pass cl.from_table a DataFrame: pandas.read_csv(…, sep={sep})"
+                raise InputError(f"{source}, line 1: the separator is probably {sep}: {other}")
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
-            known = f"there are {', '.join(header) or 'none'}{other}"
+            known = f"there are {', '.join(header) or 'none'}{other}{suggest(name, [split_unit(x)[0] for x in header])}"
             raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
             raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
@@ -159,8 +184,7 @@ def _number(where: str, cell: Any) -> float:
 # ------------------------------------------------------------------------------------------ where rows come from
 
 
-def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Return the name of the source, the word for its rows ("line" or "row"), the header and the numbered rows."""
+def _open(table: Any) -> _Opened:
     if isinstance(table, str | Path):
         return _open_csv(table)
     names = list(table.columns) if hasattr(table, "columns") else list(table) if isinstance(table, Mapping) else None
@@ -169,10 +193,10 @@ def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence
     columns = [list(table[name]) for name in names]
     if len({len(column) for column in columns}) > 1:
         raise InputError("table: its columns have different lengths")
-    return "table", "row", [str(n) for n in names], iter(enumerate(zip(*columns, strict=True)))
+    return _Opened("table", "row", [str(n) for n in names], iter(enumerate(zip(*columns, strict=True))))
 
 
-def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
+def _open_csv(path: str | Path) -> _Opened:
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -190,7 +214,7 @@ def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int
 
     lines = rows()
     header = next(lines, (1, ()))[1]
-    return str(path), "line", [str(name).strip() for name in header], lines
+    return _Opened(str(path), "line", [str(name).strip() for name in header], lines)
 
 
 # ------------------------------------------------------------------------------------------ out
