@@ -215,7 +215,7 @@ def test_the_amount_that_is_printed_is_enough(capsys: pytest.CaptureFixture[str]
     path, cmdp = str(tmp_path / "m.npz"), cl.zoo.two_state().replace(b=[2.0])
     cmdp.save(path)
     assert main(["check", path, "--json"]) == 3
-    amount = float(json.loads(capsys.readouterr().out)["message"].split("relax it by ")[1].split()[0])
+    amount = float(json.loads(capsys.readouterr().out)["message"].split("relax the limit by ")[1].split()[0])
     assert 1 / 3 < amount < 1 / 3 + 1e-5 and feasible(lowered(cmdp, amount))
 
 

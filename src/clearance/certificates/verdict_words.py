@@ -121,9 +121,10 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     for name, numbers in (("slack", said.get("slack")), ("price", prices(said))):
         if numbers is not None:
             found[name] = float(numbers[i])
-    if "relax_each" in said:
-        amount = said["relax_each"][i]
-        found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
+    for key, name in (("relax_each", "relaxed_alone"), ("relax_together", "relaxed_together")):
+        if key in said:
+            amount = None if said[key] is None else said[key][i]
+            found[name] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
     return found
 
 

@@ -102,10 +102,8 @@ def infeasible_message(slater: float, limits: int, among: str = "policy") -> str
 
     limits  how many there are
     """
-    what, advice = (
-        ("limit", f"relax it by {round_up(-slater):.6g} or more") if limits == 1 else ("limits", ASK_DIAGNOSE)
-    )
-    return f"no {among} meets the {what} (Slater margin {slater:.6g}); {advice}"
+    advice = f"relax the limit by {round_up(-slater):.6g} or more" if limits == 1 else ASK_DIAGNOSE
+    return f"no {among} meets the limits (Slater margin {slater:.6g}); {advice}"
 
 
 def no_room_message(slater: float) -> str:

@@ -93,4 +93,4 @@ def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Opt
 def _impossible_words(cmdp: CMDP) -> str:
     """Return a clause for limits that provably no policy meets."""
     never = never_words(cmdp)
-    return f"no policy can meet all limits: {never or 'see clearance check'}"
+    return f"no policy meets the limits: {never or 'see clearance check'}"
