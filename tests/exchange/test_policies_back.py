@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,51 @@ def test_a_table_that_would_not_fit_is_not_allocated(tmp_path: Path, monkeypatch
     monkeypatch.setenv("CLEARANCE_MAX_MEMORY", "1MB")
     with pytest.raises(cl.InputError, match="does not fit into memory"):
         cl.load_policy(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("policy", [
+    {"b, c": "-fix", "new": "run", "=worn": {"run": 0.25, "-fix": 0.75}},
+    {2: 1, 0: 0, 1: {0: 0.25, "-fix": 0.75}},
+])  # fmt: skip
+def test_a_policy_may_be_given_by_names(policy: Any, tmp_path: Path) -> None:
+    model, table = machine(), [[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]]
+    assert cl.certify(model, policy).J_r == cl.certify(model, table).J_r
+    cl.save_policy(policy, tmp_path / "p.csv", model)
+    assert cl.certify(model, tmp_path / "p.csv").J_r == cl.certify(model, table).J_r
+    assert cl.actions_at(model, policy, "=worn") == {"run": 0.25, "-fix": 0.75}
+    assert cl.certify(model, ["run", "-fix", "-fix"]).J_r == cl.certify(model, [0, 1, 1]).J_r
+
+
+@pytest.mark.parametrize("policy, words", [
+    ({"new": "run", "=worn": "run"}, "policy has no action for state 'b, c'; give one for each of 3 states"),
+    ({"neww": "run"}, "policy: 'neww' is no state of this model; did you mean new?"),
+    ({"new": "rnu"}, "policy: 'rnu' is no action of this model"),
+    ({0: 0, 1: 0, 2: {0: 0.5}}, "sums to 0.5"),
+    (["run", "run"], "policy must be one action for each of 3 states"),
+])  # fmt: skip
+def test_names_that_do_not_fit_are_refused(policy: Any, words: str) -> None:
+    for asked in (lambda: cl.certify(machine(), policy), lambda: cl.actions_at(machine(), policy, 0)):
+        with pytest.raises(cl.InputError, match=re.escape(words)):
+            asked()
+
+
+def test_models_and_policies_are_told_apart(tmp_path: Path) -> None:
+    model = machine()
+    cl.save_model(model, tmp_path / "m.csv")
+    cl.save_policy(cl.optimum(model), tmp_path / "p.csv", model)
+    with pytest.raises(cl.InputError, match="it is a model and no policy"):
+        cl.certify(model, tmp_path / "m.csv")
+    with pytest.raises(cl.InputError, match="it is a policy and no model"):
+        cl.from_table(tmp_path / "p.csv", gamma=0.9)
+    for verb in (cl.optimum, cl.solve):
+        with pytest.raises(cl.InputError, match="got str: load it first: load_model"):
+            verb(str(tmp_path / "m.csv"))  # type: ignore[call-overload]
+
+
+def test_missing_actions_are_named() -> None:
+    table = {"state": ["up", "down"], "action": ["run", "wait"], "next_state": ["down", "up"], "probability": [1, 1]}
+    model = cl.from_table(table | {"reward": [1, 0]}, gamma=0.9)
+    with pytest.raises(cl.InputError, match="takes action 'run' at state 'down', which has no such action"):
+        cl.certify(model, ["run", "run"])
+    with pytest.raises(cl.InputError, match=r"gave action 0 at state 1 \(down\), which has no such action"):
+        cl.certify(model, lambda state: 0)

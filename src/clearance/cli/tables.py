@@ -152,6 +152,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
+    hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes none
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
     facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
     found = []

@@ -89,6 +89,8 @@ def _rows_of_csv(path: str | os.PathLike[str]) -> Iterator[_Entry]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
+        if "next_state" in header:
+            raise InputError(f"{path}, line 1: has transitions (next_state), it is a model and no policy")
         for name in NEEDED:
             if header.count(name) != 1:
                 there = ", ".join(header)[:80] or "none"

@@ -126,7 +126,7 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
-        raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")
+        raise InputError("the limits can be met, or it is not proven that they cannot: there is nothing to diagnose")
     seen = bound_policy(cmdp, Mixture.of(policy))
     conflict = _irreducible(cmdp, lam)
     each = tuple(_alone(cmdp, i) if i in conflict else None for i in range(cmdp.I))

@@ -14,7 +14,9 @@ import numpy as np
 from clearance.core.atomic_files import write_whole
 from clearance.core.csv_files import other_separator
 from clearance.core.errors import InputError
+from clearance.core.policy_tables import COLUMNS as OF_POLICIES
 from clearance.core.text import find_name, split_unit, suggest
+from clearance.core.validation import SUM_TOLERANCE
 from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
@@ -65,7 +67,7 @@ def from_table(
     check_criterion(opened.source, gamma, criterion, horizon)
     wanted = _limited_columns(opened, limits, b)
     wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
-    model = _read_rows(opened, wanted, tuple(str(s) for s in terminal))
+    model = _read_rows(opened, wanted, tuple(str(s) for s in terminal), start=initial is None)
     return build_cmdp(
         model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
     )
@@ -89,11 +91,14 @@ def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
         raise InputError(f"{table.source}: {e}; the columns are {other}") from None
 
 
-def _read_rows(table: _Opened, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
-    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows."""
+def _read_rows(table: _Opened, wanted: Sequence[str], terminal: Sequence[str], *, start: bool) -> ExplicitModel:
+    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows.
+
+    start  whether to read the column `initial`, if there is one
+    """
     source, places, header, rows = table
     wanted = [find_name(name, header) or name for name in wanted]
-    columns = _columns(source, header, wanted)
+    columns = _columns(source, header, [*wanted, *([START] if start and START in header else ())])
     cells: dict[str, list[Any]] = {name: [] for name in columns}
     lines: list[int] = []
     for n, row in rows:
@@ -126,7 +131,7 @@ def _assemble(
     prob = np.array(cells["probability"] + [1.0] * len(loops), float)
     zeros = [0.0] * len(loops)
     rewards = {name: expect(S, A, s * A + a, prob, np.array(cells[name] + zeros, float)) for name in wanted}
-    rho = None if START not in cells else _start(source, places, S, s, cells[START] + zeros, lines)
+    rho = None if START not in cells or START in wanted else _start(source, places, S, s, cells[START] + zeros, lines)
     return ExplicitModel(
         source, S, A, s, a, s_next, prob, rewards, rho, states, actions,
         place=lambda n: f"{places} {lines[n]}" if n < len(lines) else "terminal",
@@ -140,26 +145,29 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
         if seen.setdefault(state, value) != value:
             raise InputError(f"{source}, {places} {lines[n]}: {START} is {value!r}, and {seen[state]!r} in a row above")
         rho[state] = value
+    if abs(rho.sum() - 1) > SUM_TOLERANCE:
+        raise InputError(f"{source}: {START} sums to {rho.sum():.12g} over the states, must be 1")
     return rho
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
     """Return the index of each needed column; raise InputError if one is missing or there twice.
 
-    wanted  the names of the reward columns
+    wanted  the names of further columns
     """
     for name in (*KEYS, *wanted):
         if name not in header:
             if sep := other_separator(header, name):
                 other = f"save the file with commas, or pass cl.from_table a DataFrame: pandas.read_csv(…, sep={sep})"
                 raise InputError(f"{source}, line 1: the separator is probably {sep}: {other}")
+            if name == "next_state" and set(header) <= set(OF_POLICIES):
+                raise InputError(f"{source}, line 1: has no next_state, it is a policy and no model")
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
             known = f"there are {', '.join(header) or 'none'}{other}{suggest(name, [split_unit(x)[0] for x in header])}"
             raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
             raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
-    start = [START] if START in header and START not in wanted else []
-    return {name: header.index(name) for name in dict.fromkeys([*KEYS, *wanted, *start])}
+    return {name: header.index(name) for name in dict.fromkeys([*KEYS, *wanted])}
 
 
 def _text(where: str, cell: Any) -> str:

@@ -87,7 +87,7 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
         found.append(f"{steps}: {lines[0][:1].lower()}{' '.join(lines)[1:]}")
     more = len(stretches) - MOST_STRETCHES
     found += [f"After that it changes {more:,} more time{'s' * (more > 1)}."] if more > 0 else []
-    never = _unseen(visited.any(0), _namer("state", states))
+    never = _unseen(np.asarray(visited.any(0)), _namer("state", states))
     return [*found, *([never] if never else [])]
 
 

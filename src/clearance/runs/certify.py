@@ -37,8 +37,8 @@ def certify(
     problem   a finite model, or a simulator
     policy    an `Optimum` or a `Solution`: its policy; the path of a policy file (.npz; of a finite model also .csv and
               .json, by the names of states and actions) or of a run folder. Finite model: a table [S, A], an action
-              for each state [S] (whole numbers), a `Mixture`, or any rule `state -> action` (then only samples can
-              tell; a method `reset` of the rule is called at the start of every episode). Simulator: a
+              for each state, by number [S] or by name {state: action}, a `Mixture`, or any rule `state -> action` (then
+              only samples can tell; a method `reset` of the rule is called at the start of every episode). Simulator: a
               `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are never copied,
               and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most

@@ -30,6 +30,7 @@ from clearance.exact.stand_ins import with_time
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
+from clearance.finite.named_policy import policy_by_names
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
 Rule = Callable[[int], Any]
@@ -185,6 +186,9 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
         raise InputError("policy was loaded to act: give the path of its file, certify(model, 'policy.csv')")
     if callable(policy):
         return None
+    named = policy_by_names(policy, cmdp)
+    if named is not None:
+        return named
     return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
 
 
