@@ -120,8 +120,12 @@ def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> No
 
 
 def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit."""
-    costs, limits = dict(costs or {}), check_limits("limits", limits)
+    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit.
+
+    The user may leave out a unit in the name of a limit.
+    """
+    costs = dict(costs or {})
+    limits = {find_name(name, costs) or name: value for name, value in check_limits("limits", limits).items()}
     for name in (*costs, *limits):
         if name not in costs or name not in limits:
             field = "limits" if name in costs else "costs"
