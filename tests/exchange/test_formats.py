@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -396,7 +397,7 @@ def test_the_start_of_a_table_is_in_every_row_of_a_state() -> None:
     }
     table |= {"reward": [1, 2, 3]}
 
-    def start(column: list[float], **how: Any) -> list[float]:
+    def start(column: Sequence[float], **how: Any) -> list[float]:
         return cl.from_table(table | {"initial": column}, gamma=0.9, **how).rho.tolist()
 
     assert start([0.25, 0.25, 0.75]) == [0.25, 0.75]

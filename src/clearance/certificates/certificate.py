@@ -93,9 +93,7 @@ class Certificate:
 
     @property
     def sentences(self) -> list[str]:
-        """The certificate in sentences that are safe to print:
-        the verdict, the limits, the scope, and what is not covered.
-        """
+        """The certificate in sentences that are safe to print: verdict, limits, scope, and what is not covered."""
         return [visible(sentence) for sentence in describe_certificate(asdict(self))]
 
     def asdict(self) -> dict[str, Any]:
@@ -119,8 +117,10 @@ def build_certificate(
 ) -> Certificate:
     """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
-    parts  the values [1+I] of the components of a mixture
-    more   other fields of the certificate
+    parts       the values [1+I] of the components of a mixture
+    components  the number of components
+    lam, bound  the prices of the limits, and an upper bound on the optimum, if known
+    more        other fields of the certificate
     """
     slack = J[1:] - b
     return Certificate(
@@ -145,7 +145,7 @@ def build_certificate(
 
 
 def verdict_of(lower: Array, upper: Array, b: Array) -> Verdict:
-    """Return the verdict that follows from proven bounds of J_g [I]."""
+    """Return the verdict that follows from proven lower and upper bounds of J_g [I] and the limits b [I]."""
     if np.all(lower >= b):
         return "CERTIFIED"
     return "VIOLATED" if np.any(upper < b) else "UNDECIDED"

@@ -1,4 +1,4 @@
-"""Certificates from samples: the statements about one policy that its episodes support at level δ."""
+"""Certificates from samples: statements about one policy that its sampled episodes support at level δ."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ def certificate_from(
     spent: float | None = None,
     **more: Any,
 ) -> Certificate:
-    """Return the certificate that the evidence `seen` supports; δ is the total level of all tests made for it.
+    """Return the certificate that the evidence `seen` supports.
 
+    delta  the error probability of all tests made for this certificate together
     spent  the sum of the levels of all tests so far that share δ; by default the level of this test
     note   a text to append to the message
     more   other fields of the certificate

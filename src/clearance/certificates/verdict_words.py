@@ -30,7 +30,7 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
 def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = (), *, limited: bool = True) -> str:
     """Return the scope of a certificate: the problem `subject`, the sum that criterion `what` limits, and the policy.
 
-    tails    phrases that explain limits on chances and tails of that sum
+    tails    phrases that explain `Chance` and `CVaR` limits
     limited  whether there are limits at all
     """
     sums = "; ".join([f"the {sum_words(what)}", *tails])
@@ -39,7 +39,7 @@ def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str]
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
-    """Return a phrase for the policy: the text `one` for a single policy, else "a mixture of … policies"."""
+    """Return a phrase for the policy: the text `one` if it has one component, else "a mixture of … policies"."""
     if components == 1:
         return one
     return f"a mixture of {components} policies; one is drawn at the start of each episode"
@@ -76,7 +76,7 @@ def bound_words(name: str, b: float, *, cost: bool) -> str:
 
 
 def join_some(parts: Sequence[str], most: int = 6) -> str:
-    """Return the first parts joined on one line, safe to print, and the number of remaining ones.
+    """Return the first `most` parts joined to one line that is safe to print, and how many more there are.
 
     >>> join_some(["a", "b", "c"], most=2)
     'a; b; and 1 more'
@@ -86,7 +86,7 @@ def join_some(parts: Sequence[str], most: int = 6) -> str:
 
 
 def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one record per limit with the signs that the user gave it.
+    """Return one record for each limit, with the signs that the user gave it: costs and their limits are not negated.
 
     said  names, costs, b and, as far as they are known, J_g, J_g_lower, slack, lam and relax_each
 
@@ -101,7 +101,10 @@ LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
 
 
 def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the table cells below `LIMIT_HEADS`, one row per limit as written; `said` is as in `limits_as_written`."""
+    """Return the cells of a table with the heads `LIMIT_HEADS`, one row for each limit with the user's signs.
+
+    `said` is as in `limits_as_written`.
+    """
     found = []
     for row in limits_as_written(said):
         numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
@@ -129,7 +132,7 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
 
 
 def as_written(x: float, *, cost: bool) -> float:
-    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost."""
+    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost, else x."""
     return 0.0 - x if cost else x
 
 
@@ -143,7 +146,7 @@ def _limits(said: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> str:
-    """Return the scope, with "Holds for: " in front if it lacks that, as in files of version 0.1."""
+    """Return the scope with "Holds for: " in front, which it lacks in files of version 0.1; "" stays ""."""
     return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
 
 
@@ -169,7 +172,10 @@ def _greedy(said: Mapping[str, Any]) -> str:
 
 
 def _neighbours(said: Mapping[str, Any]) -> str:
-    """Return a sentence with the rewards of other policies, so that users notice a policy that is safe but useless."""
+    """Return a sentence with the rewards of other policies in the certificate `said`.
+
+    It lets users notice a policy that is safe but useless.
+    """
     near = said.get("neighbours")
     return (
         f"For comparison: it earns {said['J_r']:.4g}; {join_some([f'{k} {J[0]:.4g}' for k, J in near.items()])}."

@@ -79,7 +79,10 @@ def _range(cmdp: CMDP, signal: Array) -> list[float]:
 
 
 def _meaning(cmdp: CMDP) -> list[str]:
-    """Return a note that limits on discounted sums do not limit long-run means; [] for other criteria."""
+    """Return a list with one note: limits on discounted sums do not limit long-run means.
+
+    The list is empty for other criteria, or without constraints.
+    """
     if cmdp.kind != "discounted" or not cmdp.I:
         return []
     limits = zip(cmdp.names, cmdp.b.tolist(), cmdp.costs, strict=True)
@@ -100,7 +103,10 @@ def _message(cmdp: CMDP, found: Feasibility) -> str:
 
 
 def _check_simulator(args: argparse.Namespace, simulator: Simulator) -> int:
-    """Show what is wrong with an environment, one line each; return exit status 2 if something is wrong, else 0."""
+    """Check an environment and show what is wrong with it, one line each.
+
+    Return exit status 2 if something is wrong, else 0.
+    """
     from clearance.simulator.gymnasium_envs.env_check import check_env
 
     seen = check_env(simulator)

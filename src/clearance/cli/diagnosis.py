@@ -23,9 +23,9 @@ def explain_infeasible(result: dict[str, Any], cmdp: Any, *, relaxed: bool = Fal
 
 
 def _diagnosis_of(cmdp: Any, *, relaxed: bool) -> dict[str, Any]:
-    """Return which limits of an infeasible model conflict and what to relax, as fields of an answer.
+    """Return which limits of an infeasible model conflict and what to relax, as fields of a command's answer.
 
-    Return {} if infeasibility is not proven.
+    Return {} if infeasibility is not proven, or if `cmdp` is None.
     """
     try:
         found = None if cmdp is None else diagnose(cmdp)

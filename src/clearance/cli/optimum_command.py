@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _borderline_words(certificate: Certificate, margin: float) -> str:
     """Return a sentence about a Slater margin near 0.
 
-    If the policy is certified, it says how much another policy may earn more; otherwise it says what to do.
+    If the policy is certified, the sentence says how much more another policy may earn; otherwise it says what to do.
     """
     if certificate.verdict != "CERTIFIED" or certificate.gap is None:
         return no_room_message(margin)

@@ -1,7 +1,8 @@
 """Write tables as CSV files that are safe to open in a spreadsheet or a terminal.
 
 A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
-may come from untrusted files, so control characters are escaped, and an apostrophe is put in front of such a formula.
+may come from untrusted files. So control characters are escaped, and text that begins like a formula gets an apostrophe
+in front.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ QUOTED = re.compile(r"(^\s*|;\s*)'(?=[=+\-@＝＋－＠])")
 
 
 def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table atomically. Each number is written as the shortest text that reads back to the same bits."""
+    """Write a table with column heads atomically.
+
+    Each number is written as the shortest text that reads back to the same bits.
+    """
     with write_whole(path) as f:
         text = io.TextIOWrapper(f, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\n")
@@ -58,7 +62,7 @@ def other_separator(header: Sequence[str], needed: str) -> str:
 
 
 def read_cell(text: str) -> str:
-    """Return what a cell says, without the apostrophe of `plain_cell`.
+    """Return the text of a cell without the apostrophe that `plain_cell` may have put in front.
 
     >>> read_cell("'=1+1"), read_cell("it's")
     ('=1+1', "it's")

@@ -1,15 +1,15 @@
 """The best long-run means, with proofs, for models with any number of recurrent classes.
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
-iteration finds it in all components at once: of the closed classes of a policy it keeps the best one, lets the other
-states walk to it, and improves an action where g + v < h + P v. Then each component is collapsed to one node
-(`quotient`), in which staying is worth its gain.
+iteration finds it in all components at once. Of the closed classes of a policy it keeps the best one, lets the other
+states walk to it, and improves an action where g + v < h + P v (g is the gain, v the bias). Then each component is
+collapsed to one node (`quotient`), in which staying is worth its gain.
 
-    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
-    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
+    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
+    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g
 
-Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere g and v are lifted by a
-multiple of the number of remaining steps, as in `total_oracle`.
+Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the number
+of remaining steps is added to g and v, as in `total_oracle`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BETTER = 1e-12  # relative to the values, what an action must gain to be taken i
 
 @dataclass(eq=False)
 class AverageOracle:
-    """An oracle that finds deterministic policies act [S] with the best long-run means, and proves upper bounds."""
+    """An oracle that finds a deterministic policy act [S] with the largest long-run mean, and proves upper bounds."""
 
     cmdp: CMDP
     last: Labels | None = None
@@ -45,7 +45,7 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """The maximal end component of each state [S], and the pairs that stay inside their component."""
+        """(number of each state's maximal end component [S], −1 for none; mask [S, A] of pairs that stay inside)."""
         return end_components(self.cmdp)
 
     @cached_property
@@ -59,9 +59,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array) -> tuple[Labels, Array, Array]:
-        """Return a policy [S] with the largest gain (long-run mean) of h [S, A] in every component, its gain and bias.
+        """Return (act, gain, bias), each [S], of a policy with the largest mean of h [S, A] in every end component.
 
-        Gain [S] and bias v [S] are 0 outside of components, where they have no meaning.
+        The gain is the long-run mean. Outside of components, gain and bias are 0 and have no meaning.
         """
         label, pairs = self.components
         act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
@@ -81,8 +81,9 @@ class AverageOracle:
         return act, gain, v
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Change the policy act [S] so that it keeps only its best closed class in each component, to which all
-        other states of the component walk; return the policy, its gain [S] and its bias [S].
+        """Give the policy act [S] one closed class in each end component; return (act, gain, bias), each [S].
+
+        The closed class with the largest gain stays, and all other states of the component walk to it.
         """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
@@ -100,7 +101,10 @@ class AverageOracle:
         return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
 
     def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
-        """Return chain, gain [S] and bias [S] of a policy in components; other states stay in place with signal 0."""
+        """Return the Markov chain, the gain [S] and the bias [S] of the policy act [S] for the signal h [S, A].
+
+        States outside of end components stay in place with signal 0.
+        """
         chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
         chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
         gain, v = chain.gains()
@@ -109,7 +113,7 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array) -> tuple[Labels, float, Array]:
-        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        """Return (act, maximum, J): a deterministic policy act [S] that maximises weights·J, and its J [1+I]."""
         stay, gain, _ = self.inside(np.tensordot(weights, self.cmdp.h, 1))
         V, chosen = self._leave(gain)
         act = self._act(stay, chosen)
@@ -118,9 +122,10 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return the largest gain [N] that each node can reach, and its best row [N] in the quotient: stay or leave.
+        """Return (V, rows), each [N]: the largest gain that each node of the quotient can reach, and its best row.
 
-        `gain` [S] is the gain of staying in the component of each state.
+        The row says whether to stay in the node or how to leave it. `gain` [S] is the gain of staying in the component
+        of each state.
         """
         q = self.quotient
         worth = np.zeros(q.S)
@@ -146,8 +151,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, g and v [2, S] that prove it,
-        and a best policy [S].
+        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+
+        The proof is g and v [2, S] (see the module's head); act [S] is a best policy. Without a proof the bound is inf.
         """
         weights = np.append(reward, lam)
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
@@ -161,11 +167,11 @@ class AverageOracle:
         return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
 
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
-        """Return g and v [2, S] that prove an upper bound on the long-run mean of h [S, A] for every policy,
-        and the rows [N] of the quotient that a best policy takes; None in place of g and v if rounding prevents it.
+        """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
-        Proven are g ≥ P g and g + v ≥ h + P v for every pair. `size` [S, A] bounds |h| before rounding; the given v is
-        a bias, which the proof lifts outside of components.
+        Proven are g ≥ P g and g + v ≥ h + P v for every pair. The proof is None if rounding prevents it. The rows [N]
+        of the quotient are those of a best policy. `size` [S, A] bounds |h| before rounding. The given v [S] is a bias,
+        to which the proof adds a multiple of the remaining steps.
         """
         leaving = self.cmdp.available & ~self.components[1]
         left, lift = self._steps_left, 0.0
@@ -189,8 +195,10 @@ class AverageOracle:
         return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
 
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
-        """Return the values V [N] of the nodes at their states, plus a multiple of the remaining steps, as g [S] with
-        g ≥ P g for every pair; None if rounding prevents a proof. `leaving` are the pairs that leave a component.
+        """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
+
+        g is the value V [N] of each state's node plus a multiple of the remaining steps. `leaving` [S, A] marks the
+        pairs that leave a component.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
@@ -203,8 +211,10 @@ class AverageOracle:
         return None
 
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
-        """Return for the component of each state [S] a proven upper bound of h + P v − v over its pairs;
-        0 for states in no component. `size` [S, A] bounds |h| before rounding.
+        """Return for each state [S] a proven upper bound of h + P v − v over the pairs of its end component.
+
+        For any vector v [S] it bounds the long-run mean of h [S, A] of runs that stay there. It is 0 for states in no
+        component. `size` [S, A] bounds |h| before rounding.
         """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)
@@ -222,8 +232,9 @@ class AverageOracle:
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
-    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the end component of a state;
-    0 for states in no component.
+    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the state's end component.
+
+    It is 0 for states in no component.
     """
     oracle = AverageOracle(cmdp)
     _, _, v = oracle.inside(h)
@@ -231,8 +242,9 @@ def largest_gains(cmdp: CMDP, h: Array) -> Array:
 
 
 def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
-    """Return the Markov chain in which state s takes the pair chosen[s] = s·A + a, with the signal h [S, A];
-    a state with chosen[s] = −1 stays in place with signal 0.
+    """Return the Markov chain in which state s takes the pair chosen[s] = s·A + a, with the signal h [S, A].
+
+    A state with chosen[s] = −1 stays in place with signal 0.
     """
     S, stays = cmdp.S, chosen < 0
     at = np.full(S * cmdp.A, -1)
@@ -277,8 +289,10 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 def _prove_below(
     rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
 ) -> Array:
-    """Return g and v [2, S] with g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`), so that ρ·g is
-    a lower bound on the mean; −∞ if rounding prevents a proof. `gain`, v and `steps` are approximate values of π.
+    """Return g and v [2, S] that prove the lower bound ρ·g on the long-run mean of h [S, A] under π.
+
+    Proven are g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`). All entries are −∞ if rounding
+    prevents a proof. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π.
     """
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]
@@ -305,8 +319,9 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the long-run means of policies with proven lower and upper bounds, each [M, 1+I]; V is the result of
-    `approximate`.
+    """Return the long-run means of policies with proven lower and upper bounds, each [M, 1+I].
+
+    V is the result of `approximate` for the policies pi [M, S, A].
     """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))

@@ -21,7 +21,8 @@ from clearance.finite.start_words import start_words
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
     """Return the exact certificate of a policy, with its gap to the optimum.
 
-    The optimum is `best` or, if that is not given and `compare` is true, computed. Without it no gap is stated.
+    best     the optimum, if it is known already
+    compare  whether to compute the optimum if `best` is not given; without an optimum no gap is stated
     """
     seen = bound_policy(cmdp, mixture)
     verdict, bounds = seen.verdict, (seen.lower, seen.upper)
@@ -46,9 +47,10 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return an upper bound on the reward of every feasible policy: that of `best`, or of this policy if larger.
+    """Return an upper bound on the reward of every policy that meets the limits.
 
-    `seen` are this policy's bounds, which count only if it is CERTIFIED.
+    It is `best.bound`. If the policy with the bounds `seen` is CERTIFIED, the result is at least its own upper bound,
+    which rounding can make larger.
     """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
@@ -56,7 +58,7 @@ def _bound(best: Optimum, seen: PolicyBounds) -> float:
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return a sentence that says which model (`what`), criterion and kind of policy a certificate holds for.
 
-    Without a mixture, the policy is a rule of the user.
+    If `mixture` is None, the policy is a rule: a Python function of the user.
     """
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
     return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how, limited=cmdp.I > 0)
@@ -67,7 +69,7 @@ def _one(mixture: Mixture) -> str:
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
-    """Return the optimum, or None if the solver gives up: the verdict does not need it, only the gap does."""
+    """Return the optimum, or None if the solver gives up; only the gap of a certificate needs it, not the verdict."""
     try:
         return optimum(cmdp)
     except SolverError:

@@ -1,5 +1,4 @@
-"""Exact results for finite horizons: backward induction over H steps,
-without building a model with the time in its state.
+"""Exact results for finite horizons, by backward induction over H steps. The time is not made part of the state.
 
     V_t(s) = max_a h(s, a) + γ Σ P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
@@ -28,9 +27,7 @@ Acts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class HorizonOracle:
-    """An oracle that finds the best deterministic policies act [H, S] of a model with a horizon,
-    and proves upper bounds.
-    """
+    """An oracle that finds a best deterministic policy act [H, S] for a finite horizon, and proves upper bounds."""
 
     cmdp: CMDP
 
@@ -40,12 +37,12 @@ class HorizonOracle:
 
     @property
     def _allowed(self) -> NDArray[np.bool_]:
-        """The pairs [H, S, A] that a policy may choose at each step."""
+        """A mask [H, S, A] of the actions that a policy may choose in each state at each step."""
         allowed = self.cmdp.allowed
         return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
 
     def best(self, weights: Array) -> tuple[Acts, float, Array]:
-        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        """Return (act, maximum, J): a deterministic policy act [H, S] that maximises weights·J, and its J [1+I]."""
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
         return act, float(self.cmdp.rho @ V[0]), self._values(act)
 
@@ -60,7 +57,7 @@ class HorizonOracle:
         return act, V
 
     def _values(self, act: Acts) -> Array:
-        """Return J [1+I] of a deterministic policy, from its visits forward in time."""
+        """Return J [1+I] of the deterministic policy act [H, S], from its visits forward in time."""
         cmdp, J, here = self.cmdp, np.zeros(1 + self.cmdp.I), self.cmdp.rho
         h, first = cmdp.h.reshape(1 + cmdp.I, -1), np.arange(cmdp.S) * cmdp.A
         for chosen in act:
@@ -71,8 +68,9 @@ class HorizonOracle:
         return J
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Acts]:
-        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [H, S] that proves it,
-        and a greedy policy [H, S].
+        """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+
+        V [H, S] proves the bound, and act [H, S] is its greedy policy.
         """
         weights = np.append(reward, lam)
         act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
@@ -130,7 +128,7 @@ def _step(cmdp: CMDP, h: Array, V: Array) -> Array:
 
 
 def _steps(V: Array):
-    """Return pairs (V_t, V_{t+1}) for every step t, with V_H = 0."""
+    """Return the pairs (V_t, V_{t+1}) of V [..., H, S] for every step t, with V_H = 0."""
     return zip(V, [*V[1:], np.zeros_like(V[0])], strict=True)
 
 

@@ -3,14 +3,14 @@
     φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
 
 The limits with λ_i > 0 cannot be met together: the same λ proves it. From these, a deletion filter (Chinneck and
-Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: without any one
-of them the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so only the limits
-of the conflict that was found are tried:
+Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: if any one of
+its limits is dropped, the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so
+only the limits of the conflict that was found are tried:
 
     relax all by    t   = −φ
     relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}
 
-Both are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
+Both amounts are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Infeasibility:
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
     policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
-    conflict    indices of limits that provably cannot be met together; without any one of them the others can
-    relax_all   the smallest amount by which all limits together must be lowered; −bound is a proven lower bound of it
+    conflict    indices of limits that provably cannot be met together; if any one of them is dropped, the others can be
+                met
+    relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
     relax_together  [I] amounts by which to lower all limits so that they can be met: each the smallest, given the
                 ones before it
@@ -122,7 +123,7 @@ class Infeasibility:
 
 
 def diagnose(cmdp: CMDP) -> Infeasibility:
-    """Explain why the limits of a model cannot be met; raise `InputError` if that is not proven."""
+    """Return why the limits of a model cannot be met; raise InputError if it is not proven that they cannot."""
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
@@ -134,23 +135,25 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
 
 
 def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
-    """Return the same model with the signals h of these indices:
-    the first is the reward, the others have lower limits b.
+    """Return the same model with only the signals h[i] for i in `signals`.
+
+    The first of them becomes the reward; the others become constraints with the lower limits b.
     """
     names = ("reward", *cmdp.names)
     return cmdp.replace(h=cmdp.h[list(signals)], b=b, names=[names[i] for i in signals[1:]])
 
 
 def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
-    """Return the model whose reward is the utility g_i of constraint i; the limits of the others stay."""
+    """Return the model whose reward is the utility g_i of constraint i; the other constraints keep their limits."""
     others = [j for j in range(cmdp.I) if j != i]
     return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
 
 
 def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the Slater margin φ, a policy that attains it, λ [I], and an upper bound of max_π Σ_i λ_i (J_gi − b_i).
+    """Return (slater, policy, lam, bound) for limits that no policy meets.
 
-    A negative bound proves that no policy meets the limits.
+    `slater` is the Slater margin φ, which `policy` attains. `bound` is an upper bound of max_π Σ_i λ_i (J_gi − b_i) for
+    λ = `lam` [I]. A negative bound proves that no policy meets the limits.
     """
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
@@ -165,10 +168,10 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the same as `_proof`, from margins relative to the scale of each constraint, which solvers do not lose.
+    """Return the same as `_proof`, for constraints whose scales are so far apart that solvers lose a common margin.
 
-    This is Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
-    − b_i), and the λ of the problem relaxed by this t proves a larger t, until the relaxed limits can be met.
+    This is Newton's method for the smallest t with J_gi ≥ b_i − t. Every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
+    − b_i). The λ of the problem relaxed by this t proves a larger t, and so on until the relaxed limits can be met.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
     policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))
@@ -186,9 +189,9 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, flo
 
 
 def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
-    """Return the indices of limits that cannot be met together; if any one of them is dropped, the others can.
+    """Return the indices of limits that cannot be met together; without any one of them, the others can be met.
 
-    λ [I] is a proof that all limits together are infeasible.
+    `lam` [I] proves that all limits together are infeasible.
     """
     keep, needed = _support(cmdp, list(range(cmdp.I)), lam), []
     while left := [i for i in keep if i not in needed]:
@@ -206,14 +209,17 @@ def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
 
 
 def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
-    """Return the limits in `keep` that have a share in the proof λ [I]; all of `keep` if these alone prove nothing."""
+    """Return the limits in `keep` whose multiplier in `lam` [I] is not negligible.
+
+    If these limits alone cannot be proven infeasible with the same multipliers, return all of `keep`.
+    """
     share = lam * Scaled.of(cmdp).g
     few = [i for i in keep if share[i] > 1e-9 * share.max()]
     return few if len(few) == len(keep) or farkas_bound(_only(cmdp, few), lam[few]) < 0 else keep
 
 
 def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
-    """Return λ that proves that the limits in `keep` alone cannot be met; None if they can or nothing is proven."""
+    """Return multipliers λ that prove that the limits in `keep` alone cannot be met; None if nothing is proven."""
     if not keep:
         return None
     part = _only(cmdp, keep)
@@ -226,7 +232,10 @@ def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
 
 
 def _alone(cmdp: CMDP, i: int) -> float | None:
-    """Return the smallest amount by which b_i alone must be lowered; None if the other limits cannot be met anyway."""
+    """Return the smallest amount by which b_i must be lowered if no other limit changes.
+
+    Return None if the other limits cannot be met even without limit i.
+    """
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
@@ -250,7 +259,7 @@ def _relax_in_order(cmdp: CMDP) -> tuple[float, ...]:
 
 
 def _enough(b: Array, lower: Array) -> float:
-    """Return the smallest t with b − t ≤ lower for all entries, as floating point computes it."""
+    """Return the smallest t such that b − t ≤ lower holds for all entries in floating-point arithmetic."""
     t = float(np.max(b - lower))
     while np.any(b - t > lower):
         t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))

@@ -1,9 +1,9 @@
-"""Costs that must never be paid: non-negative costs with the limit 0. Whether the limit holds depends on support alone.
+"""Costs that must never be paid: non-negative costs with the limit 0. The possible transitions alone decide.
 
-A pair is removed if it costs something or may lead to a state without remaining pairs. The rest is solved without the
-limit: on it, no run of any policy can pay. If a start state has no pairs left, no policy meets the limit. With a
-horizon, the pairs are removed backwards from the last step, separately for every step. The average criterion is
-different: a long-run mean of 0 allows finite costs on the way.
+A pair (s, a) is removed if it costs something or may lead to a state without remaining pairs. The remaining model is
+solved without the limit: in it, no run of any policy can pay. If a start state has no pairs left, no policy meets the
+limit. With a horizon, the pairs are removed backwards from the last step, separately for every step. The average
+criterion is different: a long-run mean of 0 allows finite costs on the way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def zero_limits(cmdp: CMDP) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Never:
-    """The part of a model that remains if the costs of some limits must never be paid."""
+    """The part of a model that remains if the costs of the constraints with indices `limits` are never paid."""
 
     cmdp: CMDP
     limits: list[int]
@@ -44,7 +44,7 @@ class Never:
 
     @cached_property
     def allowed(self) -> Mask:
-        """The pairs that remain, [S, A] or, with a horizon, [H, S, A]."""
+        """A mask of the pairs with which these costs can be avoided for ever: [S, A] or, with a horizon, [H, S, A]."""
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
         safe: Mask = np.ones(self.cmdp.S, bool)
         found: list[Mask] = []
@@ -58,7 +58,7 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The states from which every policy pays one of these costs with positive probability."""
+        """The indices of states from which every policy pays one of these costs with positive probability."""
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 
@@ -68,9 +68,9 @@ class Never:
 
     @cached_property
     def rest(self) -> CMDP:
-        """The remaining problem: only the allowed pairs, without these limits.
+        """The model with only the allowed pairs, and without the limits on costs that must never be paid.
 
-        States that are lost keep their pairs, since no run gets there.
+        States from which such a cost cannot be avoided keep their pairs, since no run gets there.
         """
         cmdp, others = self.cmdp, [i for i in range(self.cmdp.I) if i not in self.limits]
         lost = ~self.allowed.any(-1, keepdims=True)
@@ -88,7 +88,10 @@ class Never:
         return part
 
     def expand(self, lam: Array) -> Array:
-        """Return multipliers of all limits [I] from those of the other limits, with 0 for the limits that must be 0."""
+        """Return multipliers of all limits [I], given those of the remaining limits.
+
+        Limits on costs that must never be paid get the multiplier 0.
+        """
         found = np.zeros(self.cmdp.I)
         found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam
         return found
@@ -103,14 +106,18 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return the part of a model in which costs with the limit 0 are never paid; None if there are no such limits."""
+    """Return the constraints of a model whose cost must never be paid, as `Never`; None if there are none.
+
+    There are none under the average criterion.
+    """
     limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """Return the pairs [S, A] that a policy π takes with positive probability (with a horizon, in any step);
-    under the average criterion, those that it takes infinitely often.
+    """Return a mask [S, A] of the pairs that the policy π takes with positive probability, at any time.
+
+    Under the average criterion, only pairs that it takes infinitely often count.
     """
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
@@ -133,7 +140,10 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return `parts` (J of the components [M, 1+I]) and the bounds lower, upper [1+I], sharpened for limits of 0.
+    """Return (parts, lower, upper), sharpened for costs with the limit 0.
+
+    parts         J of the components [M, 1+I]
+    lower, upper  bounds [1+I] on J of the mixture
 
     The possible transitions decide: J_g is exactly 0 if no possible step costs anything, else below 0.
     """
@@ -153,9 +163,7 @@ def decide_by_support(
 
 
 def never_words(cmdp: CMDP) -> str:
-    """Return a sentence that names the states from which a forbidden cost cannot be avoided;
-    "" if it can be avoided.
-    """
+    """Return a sentence that names the states from which a forbidden cost cannot be avoided; "" if it can be."""
     found = never_of(cmdp)
     if found is None or not found.impossible:
         return ""

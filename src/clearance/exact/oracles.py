@@ -1,8 +1,8 @@
 """Oracles for the criteria other than the discounted one, behind one protocol: find the best policy and prove a bound.
 
-For every criterion, the values J that policies can have form the convex hull of those of deterministic policies, so
-column generation (`column_generation`) works for all of them. Each criterion provides the best deterministic policy for
-given weights.
+For every criterion, the values J of all policies form the convex hull of the values of deterministic policies. So
+column generation (`column_generation`) works for all criteria. For each criterion, an oracle finds the best
+deterministic policy for given weights of the signals.
 """
 
 from __future__ import annotations
@@ -22,16 +22,22 @@ from clearance.finite.cmdp import CMDP
 
 
 class Oracle(Protocol):
-    """A protocol for a model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
+    """A protocol for objects that solve a model under one criterion; a deterministic policy is `act`, [S] or [H, S]."""
 
     cmdp: CMDP
 
     def best(self, weights: Array) -> tuple[Any, float, Array]:
-        """Return the policy that maximises weights·J, the maximum up to rounding, and J [1+I] of the policy."""
+        """Return (act, maximum, J): the deterministic policy that maximises weights·J, and its values J [1+I].
+
+        The maximum is accurate up to rounding.
+        """
         ...
 
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Any]:
-        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, vectors that prove it, and a greedy policy."""
+        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+
+        The proof is the vectors that prove the bound; `act` is a greedy policy.
+        """
         ...
 
 
@@ -40,14 +46,15 @@ BOUNDS: dict[str, Any] = {"horizon": horizon_oracle, "total": total_oracle, "ave
 
 
 def oracle_of(cmdp: CMDP) -> Oracle:
-    """Return the oracle of a criterion other than the discounted one."""
+    """Return the oracle for the model's criterion, which must not be the discounted one."""
     return ORACLES[cmdp.kind](cmdp)
 
 
 @dataclass(eq=False)
 class OracleColumns:
-    """The deterministic policies found so far, with act and J [1+I] of each;
-    the counterpart of `column_generation.Columns`.
+    """The deterministic policies found so far: `act` and values J [1+I] of each.
+
+    This class does for other criteria what `column_generation.Columns` does for the discounted one.
     """
 
     oracle: Oracle
@@ -67,5 +74,5 @@ class OracleColumns:
         return most - float(weights[1:] @ self.b)
 
     def tables(self, used: NDArray[np.intp]) -> Array:
-        """Return the policies with these indices as tables [M, S, A] or [M, H, S, A]."""
+        """Return the policies with the indices `used` [M] as tables [M, S, A] or [M, H, S, A]."""
         return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

@@ -33,8 +33,9 @@ FRACTION = re.compile(r"-?[0-9a-f]+/[0-9a-f]*[1-9a-f][0-9a-f]*")
 
 
 def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
-    """Return the proof of a certificate, from the bounds of the policy (`seen`) and the optimum (`best`, if known);
-    None if the proof would be too large.
+    """Return the proof of a certificate as plain data; None if it would be too large.
+
+    `seen` are the bounds of the policy, and `best` is the optimum, if known.
     """
     if seen.V.size > LARGEST:
         return None
@@ -58,8 +59,9 @@ def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
 
 
 def is_proof(x: Any, I: int) -> bool:
-    """Return whether data has the form of a proof for a certificate with I limits;
-    this does not check that it proves anything.
+    """Return whether data has the form of a proof for a certificate with I limits.
+
+    This does not check that the data prove anything.
     """
     if not isinstance(x, dict) or not {"V"} <= x.keys() <= {"V", "V_lam", "infeasible"}:
         return False
@@ -71,9 +73,7 @@ def is_proof(x: Any, I: int) -> bool:
 
 
 def _ends_in(shape: list[int] | None, S: int) -> bool:
-    """Return whether a shape is that of one or several vectors over S states (one per step of a horizon, or gain
-    and bias).
-    """
+    """Return whether a shape is [S] or [n, S]: one vector over S states, or several."""
     return shape is not None and len(shape) in (1, 2) and shape[-1] == S
 
 
@@ -84,7 +84,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of a packed array; None if the data are malformed or their number does not match the shape."""
+    """Return the shape of an array in the form of `pack`; None if the data are malformed or do not fit the shape."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

@@ -1,4 +1,4 @@
-"""Exact values of policies of small models in rational arithmetic; they decide if an enclosure contains the limit."""
+"""Exact values of policies of small models in rational arithmetic. They decide limits that floating point cannot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exact_values(cmdp: CMDP, pi: Array) -> Matrix | None:
 
 
 def at_start(cmdp: CMDP, values: Matrix) -> Matrix:
-    """Return the vectors [1+I, S] whose mean over the start distribution is J; `values` come from `exact_values`."""
+    """Return vectors [1+I, S] whose mean over the start distribution is J; `values` is a result of `exact_values`."""
     return values if cmdp.kind == "discounted" else values[:, 0]
 
 

@@ -10,8 +10,8 @@
             1 : 0.3
             0 : 0.7
 
-The rewards of a state and of an action are in the order of @reward_models. Storm writes the values of a state's
-variables as a comment below the state; this comment is read and written as the name of the state.
+The numbers in brackets are the rewards of a state or an action, in the order of @reward_models. Storm writes the values
+of a state's variables as a comment below the state; this comment is read and written as the name of the state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_drn(path: str | Path) -> ExplicitModel:
 
 
 class _Reader:
-    """A reader that goes through a file once, line by line; the meaning of a line depends on the section before it."""
+    """A reader of a DRN file, line by line; the meaning of a line depends on its section, such as @model."""
 
     def __init__(self, path: str | Path) -> None:
         self.text = TextFile(path)
@@ -183,7 +183,7 @@ class _Reader:
 
 
 def write_drn(cmdp: CMDP, path: str | Path) -> None:
-    """Write a model as MDP with one reward per signal; states with positive start probability are labelled init."""
+    """Write a model as an MDP with one reward per signal; states with positive start probability get the label init."""
     m = describe_cmdp(cmdp)
     m = replace(m, rewards=_without_units(m.rewards))
     starts = start_states(cmdp.rho)

@@ -51,8 +51,9 @@ def from_table(
 
     table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
              and one column for each cost. A reward may differ between the next states of one action.
-    reward   the column to maximise ("reward"), or with a minus before it to minimise
-    limits   upper limits of costs, by column;  b: lower limits of utilities, by column
+    reward   the column to maximise (default: "reward"); with a minus before it, it is minimised
+    limits   upper limits of costs, by column
+    b        lower limits of utilities, by column
     initial  the state to start in, or {state: probability}; default: the column `initial` if there is one, else uniform
              over all states. The column has the probability to start in `state`, the same in all rows of the state
     gamma, criterion, horizon  the criterion, as in `CMDP`
@@ -92,9 +93,10 @@ def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
 
 
 def _read_rows(table: _Opened, wanted: Sequence[str], terminal: Sequence[str], *, start: bool) -> ExplicitModel:
-    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows.
+    """Return the transitions of a table, with the reward columns in `wanted`.
 
-    start  whether to read the column `initial`, if there is one
+    `terminal` are states that need no rows, since they end the process. `start` says whether to read the column
+    `initial`, if there is one.
     """
     source, places, header, rows = table
     wanted = [find_name(name, header) or name for name in wanted]
@@ -151,7 +153,7 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each needed column; raise InputError if one is missing or there twice.
+    """Return the index of each needed column; raise InputError if one is missing or occurs twice.
 
     wanted  the names of further columns
     """
@@ -229,7 +231,10 @@ def _open_csv(path: str | Path) -> _Opened:
 
 
 def write_table(cmdp: CMDP, path: str | Path) -> None:
-    """Write one row per transition; numbers are written with the fewest digits that restore the same bits."""
+    """Write the model as a table with one row per transition.
+
+    Numbers are written with the fewest digits that restore the same bits.
+    """
     m = describe_cmdp(cmdp)
     taken = [name for name in m.rewards if name in (*KEYS, START)]
     if taken:

@@ -1,5 +1,4 @@
-"""Describe a policy of a finite model in words:
-its threshold, the states in which it randomises, or its commonest action.
+"""Describe a policy of a finite model in words: its threshold, where it randomises, or its commonest action.
 
 States that the policy never visits are ignored, since its actions there have no effect.
 """
@@ -32,8 +31,9 @@ Flags = NDArray[np.bool_]
 
 
 def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions: Names = None) -> list[str]:
-    """Return sentences that describe the policy, a few per component;
-    states and actions are named if names are given.
+    """Return sentences that describe the policy, a few for each component of the mixture.
+
+    States and actions are called by their names if these are given, otherwise by their numbers.
     """
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):
@@ -68,9 +68,11 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
-    """Return what a policy π [H, S, A] does, by stretches of steps in which it does the same in every state.
+    """Return sentences that describe a time-dependent policy π [H, S, A].
 
-    visited  which states it visits in which step [H, S]
+    There is one sentence for each run of successive steps in which the policy acts alike in every visited state.
+
+    visited  a mask [H, S]: which states the policy visits in which step
 
     >>> describe_steps(np.eye(2)[[[0], [0], [1]]], np.ones((3, 1), bool))
     ['Steps 0 to 1: action 0 in every state that it visits.', 'Step 2: action 1 in every state that it visits.']
@@ -92,7 +94,10 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
 
 
 class _Stretch(NamedTuple):
-    """Steps first to last, with what is done in them [S, A] and the states that are visited in one of them [S]."""
+    """The steps first..last of a policy, in which it acts alike, as one table [S, A].
+
+    `visited` [S] marks the states that the policy visits in at least one of these steps.
+    """
 
     first: int
     last: int
@@ -101,7 +106,10 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
-    """Yield stretches of steps that do not contradict each other: where both visit a state, they do the same there."""
+    """Yield the longest runs of successive steps in which a policy π [H, S, A] acts alike in the states that it visits.
+
+    A step belongs to the present run if its action probabilities agree with the run's in all states visited by both.
+    """
     now = _Stretch(0, 0, pi[0], visited[0])
     for t in range(1, len(pi)):
         both = now.visited & visited[t]
@@ -115,8 +123,9 @@ def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
-    """Return a row for every action with positive probability:
-    component, time (with a horizon), state, action, probability.
+    """Return one dict for every action with positive probability.
+
+    Its keys are component, time (with a horizon only), state, action and probability.
     """
     found = []
     for at in np.argwhere(mixture.pi > 0).tolist():
@@ -133,10 +142,11 @@ def _namer(what: str, names: Names) -> Any:
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """Return a sentence about the visited states in which the policy takes the action act[s] for certain: one action
-    everywhere, a few ranges of states, or counts of each action. It is empty if there are no such states.
+    """Return a sentence about the visited states in which the policy takes the action act[s] with certainty.
 
-    `state` and `action` are functions from an index to a name.
+    The sentence names one action for all of them, a few ranges of states, or counts of each action. It is empty if
+    there are no such states. `random` marks the states in which the policy randomises; `state` and `action` are
+    functions from an index to a name.
     """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):

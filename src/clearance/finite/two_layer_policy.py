@@ -74,12 +74,12 @@ class TwoLayer:
         return (active[:, :, None] * self.x[:, None, :]).reshape(len(self.x), self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """Return log π [..., S, A]."""
+        """Return log π [..., S, A] of one θ [d] or of many [..., d]."""
         f = self.value(theta)
         return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """Return π [..., S, A]."""
+        """Return π [..., S, A] of one θ [d] or of many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
@@ -91,7 +91,11 @@ class TwoLayer:
 def two_layer(
     S: int, A: int, m: int = 64, *, inputs: ArrayLike | None = None, available: ArrayLike | None = None, seed: int = 0
 ) -> TwoLayer:
-    """Return the class of two-layer ReLU networks of even width m; inputs [S, A, D] are one-hot unless given."""
+    """Return the policy class of two-layer ReLU networks of even width m.
+
+    inputs  the inputs [S, A, D] of the network; one-hot codes of state and action by default
+    seed    the seed of the random first weights
+    """
     if m < 2 or m % 2:
         raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")
     x = _one_hot(S, A) if inputs is None else read_numbers("inputs", inputs, ndim=3)

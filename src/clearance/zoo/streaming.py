@@ -19,22 +19,22 @@ def streaming(
     playback: float = 0.8,
     gamma: float = 0.95,
 ) -> CMDP:
-    """Return a player whose buffer is filled by an expensive fast server or a cheap slow one:
-    stall as rarely as possible.
+    """Return a media player that should stall rarely; its buffer is filled by an expensive fast or a cheap slow server.
 
     State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
-    .1 (slow) or .9 (fast), one is played with probability .8, independently; x' = min(max(x + arrived − played, 0), N).
+    `slow` (.1) or `fast` (.9), and one is played with probability `playback` (.8), independently: x' = min(max(x +
+    arrived − played, 0), N).
 
         r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share / (1−γ)
 
     The buffer is empty at the start.
 
-    Known: the optimum is fast in a band of buffer levels, slow above it, and randomised in at most one state. The
-    band need not reach down to 0: a packet that arrives at an empty buffer is mostly played at once, so the fast
-    server lifts a buffer from 0 with probability .18 only, but keeps one from falling to 0 with probability .92.
+    Known: the optimum is fast in a band of buffer levels, slow above it, and randomised in at most one state. The band
+    need not reach down to 0, because a packet that arrives at an empty buffer is mostly played at once. The fast server
+    lifts a buffer from 0 with probability .18 only, but keeps a buffer from falling to 0 with probability .92.
 
-    Source: Bura et al. 2022 (DOPE), with their boundary and their half of the time fast, there over a finite horizon.
-    γ = 0.95 is a choice of this library.
+    Source: Bura et al. 2022 (DOPE), with the same rule at both ends of the buffer and the same limit, half of the time
+    fast, but over a finite horizon. γ = 0.95 is a choice of this library.
     """
     S, rate = buffer + 1, np.array([slow, fast])[:, None, None]
     x, a, arrived, played = np.ogrid[:S, :2, :2, :2]

@@ -1,11 +1,11 @@
 """CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021), which has no multiplier.
 
-    every Ĵ_gi ≥ b_i − η    a natural step up J_r, and θ^t joins N₀
+    every Ĵ_gi ≥ b_i − η    a natural step up J_r, and the iterate θ^t joins the set N₀
     else                    a natural step up the J_gi that is violated most (in units of its range)
 
-The output is the uniform mixture of N₀. Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and
-η = Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and violation O(1/√T) in expectation. With `two_layer` networks of width m as
-policy and critic (Theorem 2), an error is added that falls with m.
+The output is the uniform mixture of N₀. Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and η =
+Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and violation O(1/√T) in expectation. With `two_layer` networks of width m as policy
+and critic (Theorem 2), an error is added that falls with m.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The base class of methods on simulators:
-batch sizes, a shrinking κ, and natural steps of θ that are bounded in KL.
-"""
+"""The base class of methods on simulators: batch sizes, a shrinking margin κ, and natural steps of θ bounded in KL."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """The settings of the steps of θ and of the margin κ, with the functions that apply them."""
+    """The settings of the steps of θ and of the margin κ, and functions that apply them; a base class of methods."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(
@@ -81,10 +79,10 @@ class NaturalSteps:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
-        """Return the same method with K and N decided,
-        for episodes of `episode` steps and batches of at least `least` steps.
+        """Return the same method with the number of iterations K and the batch size N (in steps) decided.
 
-        The budget limits K, since κ, step sizes and noise are planned for the actual number of iterations.
+        An episode has `episode` steps, and a batch at least `least` steps. The budget limits K, since κ, step sizes and
+        noise are planned for the actual number of iterations.
 
         rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """
@@ -102,7 +100,7 @@ class NaturalSteps:
         return self.K or ITERATIONS
 
     def kl_at(self, k: int) -> float:
-        """Return the bound on the KL divergence in iteration k; it falls geometrically."""
+        """Return the bound on the KL divergence of the step in iteration k; it falls geometrically during the run."""
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
@@ -112,25 +110,29 @@ class NaturalSteps:
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
-        """Return κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum, the latter at most 3κ."""
+        """Return the margin [I] of iteration k: κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum.
+
+        The second amount is at most 3κ. `memory` holds the sampler's statistics.
+        """
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
-        """Return how far the noise has been reduced after iteration k, from 0 to 1; `quiet` is the value before.
+        """Return by how much the exploration noise is reduced after iteration k: 0 (not at all) to 1 (fully).
 
-        The noise is reduced in the middle of the run, and only in iterations that keep the limits (`kept`): with less
-        noise a step that is bounded in KL is shorter, and a policy that breaks its limits might never meet them.
+        `quiet` is the value before. The noise is reduced from the middle of the run on, and only in iterations whose
+        batch met the limits (`kept`). With less noise a step that is bounded in KL is shorter, and a policy that breaks
+        its limits might never meet them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (None: by `kl_at`).
+        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (default: `kl_at`).
 
-        A learned σ, which starts at std, is at most std · std_last^quiet, so that at the end the margin is used for the
-        task and not for the noise. It is at least std · std_least: without noise, a cost of 0 or 1 per step has no
-        gradient.
+        A learned standard deviation σ, which starts at std, is limited to std · std_last^quiet. So at the end the
+        margin is used for the task and not for the noise; `quiet` comes from `quieter`. σ is at least std · std_least:
+        without noise, a cost of 0 or 1 per step has no gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
@@ -139,8 +141,9 @@ class NaturalSteps:
 
 
 def normalise(A: Array, weight: Array) -> Array:
-    """Return advantages with mean 0 and mean square 1 under the weights;
-    if they are all equal, only the mean is removed.
+    """Return the advantages A [N] shifted and scaled to mean 0 and mean square 1 under the weights [N].
+
+    If they are all equal, only the mean is removed.
     """
     A = A - weight @ A
     size = np.sqrt(weight @ A**2)

@@ -47,7 +47,7 @@ class PMDPD:
         return State(theta, np.zeros(I), 0, memory, np.zeros(I))
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Compute the multiplier from Ĵ at π_k, then take T natural steps from π_k; `lam_max` is not used."""
+        """Compute the multiplier λ̃_k from Ĵ at π_k, then take T natural steps from π_k; `lam_max` is not used."""
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)
         theta, lam, lam_k, total = state.theta, state.lam, state.method_memory, 0

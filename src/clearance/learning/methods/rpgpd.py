@@ -49,7 +49,7 @@ class RPGPD:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update θ and λ once, from the same batch."""
+        """Update θ and λ once, both from the same batch of samples."""
         limits = sampler.statement
         entropy = -np.where(np.isfinite(sampler.policy.bias), sampler.policy.log_pi(state.theta), 0.0)
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N, entropy)

@@ -1,4 +1,4 @@
-"""Find the adapter (`World`) of a problem by the type of the problem.
+"""Find the adapter (`World`) for a problem by the type of the problem.
 
 To support a further kind of problem (logged data, a robust model), write a class that implements `World` and register
 it:
@@ -23,7 +23,7 @@ from clearance.simulator.table_problem import TableProblem
 
 @singledispatch
 def world_of(problem: Any) -> World:
-    """Return the adapter (`World`) of a problem."""
+    """Return the adapter that gives the pipeline its interface to this problem; raise InputError for unknown types."""
     kind = type(problem).__name__
     ways = "gymnasium(…), environment(…)"
     ways = f"load it first: load_model(path, …), {ways}" if isinstance(problem, str | PathLike) else f"see {ways}"
