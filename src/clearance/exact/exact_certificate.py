@@ -8,7 +8,6 @@ from clearance.certificates.certificate import Certificate, Verdict, build_certi
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.errors import SolverError
-from clearance.core.text import split_unit
 from clearance.exact.never import never_words, zero_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
@@ -84,18 +83,13 @@ def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Opt
         return "every limit is met, proven for the numbers as stored" + (f"; no run can have {never}" if never else "")
     impossible = best is not None and best.status == "infeasible"
     if verdict == "VIOLATED":
-        broken = [_excess(cmdp.names[i], cmdp.b[i] - upper[1 + i]) for i in np.flatnonzero(upper[1:] < cmdp.b)]
+        broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
         return f"limits broken: {', '.join(broken)}" + (f"; {_impossible_words(cmdp)}" if impossible else "")
     if impossible:
         return _impossible_words(cmdp)
     i = int(np.argmin(lower[1:] - cmdp.b))
     width = upper[1 + i] - lower[1 + i]
     return f"{cmdp.names[i]} lies within {width:.1e} of its limit: tighten b a little and solve again"
-
-
-def _excess(name: str, amount: float) -> str:
-    name, unit = split_unit(name)
-    return f"{name} by {amount:.3g} {unit}".rstrip()
 
 
 def _impossible_words(cmdp: CMDP) -> str:
