@@ -18,9 +18,9 @@ def policy_by_names(policy: Any, cmdp: CMDP) -> Mixture | None:
 
     policy  {state: action}, {state: {action: probability}}, or a list with the name of one action for each state
 
-    >>> from clearance.zoo.small import two_state
-    >>> policy_by_names({"s1": "safe", "s0": {"risky": 0.5, "safe": 0.5}}, two_state()).pi.tolist()
-    [[[0.5, 0.5], [0.0, 1.0]]]
+    >>> model = CMDP(P=np.ones((1, 2, 1)), r=[[1.0, 0.0]], gamma=0.5, states=["up"], actions=["run", "wait"])
+    >>> policy_by_names({"up": {"run": 0.25, "wait": 0.75}}, model).pi.tolist()
+    [[[0.25, 0.75]]]
     """
     if isinstance(policy, Mapping):
         return Mixture.single(_table(policy, cmdp))
