@@ -39,9 +39,11 @@ LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
-LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
+LONG = 0.5  # share of what is left from which on a test is long
 LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
 PLANNED = 0.7  # share of a test within which it should pass
+LUCK = (PLANNED, 1.5), (0.95, 1.5), (PLANNED, 0.75), (PLANNED, 0.0), (0.95, 0.0)  # (that share, standard errors) of a
+# long test: it should pass within the share even if its samples are so many errors worse; tried in turn
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
 WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
 SPREADS = 4  # solutions of the program until the spread of its answer is the one planned with
@@ -175,16 +177,21 @@ class CandidateSearch:
         return np.sqrt(self.variance / self.n[:, None])
 
     @property
-    def episode(self) -> float:
-        """The environment steps per episode to plan with.
+    def _lengths(self) -> Array:
+        """The environment steps per episode to plan with, for each candidate [count].
 
-        It is the largest mean of any candidate so far, with a reserve, but at most the expected length that the problem
-        states. If episodes end early, a budget pays for more of them, and a smaller slack is enough.
+        It is the mean so far, with a reserve, but at most the expected length that the problem states. If episodes end
+        early, a budget pays for more of them, and a smaller slack is enough.
         """
-        longest, seen = self.sources[0].episode_steps, self.looked > 0
+        longest = np.full(len(self.n), self.sources[0].episode_steps)
         if np.any(self.looked < GLANCE):
             return longest
-        return float(min(longest, LONGER * np.max(self.walked[seen] / self.looked[seen])))
+        return np.minimum(longest, LONGER * self.walked / self.looked)
+
+    @property
+    def episode(self) -> float:
+        """The environment steps per episode of the candidate with the longest episodes, to plan with."""
+        return float(self._lengths.max())
 
     def _learn(self, m: int, seen: Component) -> None:
         self.n[m] += seen.episodes
@@ -253,13 +260,13 @@ class CandidateSearch:
         that looks safest is mostly the luckiest. The result is the best mixture that should now pass a test, or else
         the safest one.
         """
-        stop = self.steps + AGAIN * left
+        stop, end = self.steps + AGAIN * left, self.steps + left
         for _ in range(200):
             affordable = affordable_episodes(stop - self.steps, self.episode)
             if affordable < GLANCE:
                 break
             self._refine(self._safest(delta, left), affordable)
-        w, part = self._best(delta, (1 - AGAIN) * left, PARTS[1:], PESSIMISM)
+        w, part = self._best(delta, end - self.steps, PARTS[1:], PESSIMISM)
         return self._safest(delta, left) if w is None else w, part
 
     def _safest(self, delta: float, left: float) -> Array:
@@ -282,7 +289,7 @@ class CandidateSearch:
         mixture chosen by the program is first measured again, until the steps reserved for this are spent. The final
         choice uses pessimistic values, in which a policy with few samples looks bad.
         """
-        stop = self.steps + AGAIN * left
+        stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
         for _ in range(200):
             affordable = affordable_episodes(stop - self.steps, self.episode)
@@ -291,7 +298,7 @@ class CandidateSearch:
             if affordable < GLANCE or w is None:
                 break
             self._refine(w, affordable)
-        return self._best(delta, (1 - AGAIN) * left, parts, PESSIMISM)
+        return self._best(delta, end - self.steps, parts, PESSIMISM)
 
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
@@ -304,7 +311,7 @@ class CandidateSearch:
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None
         for part in parts:
-            w = None if careful and part >= LONG else self._best_for(low, part * left, delta, 0.0)
+            w = None if careful and part >= LONG else self._best_for(low, part * left, delta)
             if w is not None:
                 return w, part
         return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
@@ -316,8 +323,8 @@ class CandidateSearch:
         if any mixture can. Of the shares in `parts`, the smallest is taken with which at most 1 % of the reward is
         lost. A shorter test needs more slack, and may have to mix in a policy that earns nothing.
         """
-        for errors in LUCK:
-            found = [(self._best_for(low, part * left, delta, errors), part) for part in parts]
+        for planned, errors in LUCK:
+            found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]
             tests = [(w, part, float(w @ low[:, 0])) for w, part in found if w is not None]
             if tests:
                 most = max(J_r for _, _, J_r in tests)
@@ -325,23 +332,26 @@ class CandidateSearch:
                 return next((w, part) for w, part, J_r in tests if J_r >= least)
         return None, 1.0
 
-    def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
+    def _best_for(
+        self, low: Array, steps: float, delta: float, errors: float = 0.0, planned: float = PLANNED
+    ) -> Array | None:
         """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
-        It should pass even if the test's samples are off by `errors` standard errors. `low` [count, 1+I] are the
-        assumed values of the candidates. The spread of the episodes depends on the weights, because components differ.
-        So the program is solved again with the spread of its own answer, until this is no larger than the assumed one.
+        It should pass within the share `planned` of the test, even if the test's samples are off by `errors` standard
+        errors. `low` [count, 1+I] are the assumed values of the candidates. Spread and length of the episodes depend on
+        the weights. So the program is solved again with those of its own answer, until these are not larger than
+        assumed.
         """
-        episodes = PLANNED * affordable_episodes(steps, self.episode)
-        sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
+        sd, length, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), float(np.median(self._lengths)), None
         for _ in range(SPREADS):
+            episodes = planned * affordable_episodes(steps, length)
             w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
             if w is None:
                 return None
-            spread = self._spread(w)[1:]
-            if np.all(spread <= sd):
+            spread, longer = self._spread(w)[1:], float(w @ self._lengths)
+            if np.all(spread <= sd) and longer <= length:
                 break
-            sd = np.maximum(sd, spread)
+            sd, length = np.maximum(sd, spread), max(length, longer)
         return w
 
     def _spread(self, w: Array) -> Array:

@@ -19,6 +19,7 @@ SHRUNK = 0.85  # share of the iterations over which κ shrinks
 QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
 ITERATIONS = 500  # at most, unless given
 EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at most so many rows; and for a rare cost
+ENOUGH = 125  # iterations that a run should have: with long episodes a batch has fewer of them
 
 
 class Sizes(Protocol):
@@ -45,10 +46,10 @@ class NaturalSteps:
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(
-        None, "steps per iteration; 8 episodes, more of short ones with rare costs, and what 500 iterations leave"
+        None, "steps per iteration: 8 episodes, fewer long ones, more short ones with rare costs, or 1/500 of all"
     )
     kl: tuple[float, float] = setting(
-        (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
+        (0.04, 0.015), "bound on the mean KL of one step, at the beginning and at the end"
     )
     eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
@@ -56,8 +57,8 @@ class NaturalSteps:
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
     kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
-    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first, at most")
-    std_least: float = setting(0.1, "a learned σ at any time, as a share of what it was at first, at least")
+    std_last: float = setting(0.05, "a learned σ at the end, as a share of what it was at first, at most")
+    std_least: float = setting(0.02, "a learned σ at any time, as a share of what it was at first, at least")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
     draw_kind: ClassVar[DrawKind] = "actor-critic"
@@ -82,11 +83,13 @@ class NaturalSteps:
         """Return the same method with the number of iterations K and the batch size N (in steps) decided.
 
         An episode has `episode` steps, and a batch at least `least` steps. The budget limits K, since κ, step sizes and
-        noise are planned for the actual number of iterations.
+        noise are planned for the actual number of iterations. If episodes are so long that batches of eight would leave
+        fewer than ENOUGH iterations, a batch has fewer episodes: many rough steps learn more than a few precise ones.
 
         rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """
         few, many, rows = EPISODES
+        few = float(np.clip(budget / (ENOUGH * episode), 1, few))
         episodes = np.clip(SEEN / max(rare, 1e-12), few, max(few, min(many, rows // episode)))
         N = max(int(max(episodes * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
         most = max(1, int(budget / N))

@@ -5,7 +5,7 @@
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
 If the first policy breaks limits, these are first relaxed to its values and then tightened to the true limits over the
-first 30 % of the iterations. Otherwise a rare reward could be given up before it is found. Certificates are about the
+first 20 % of the iterations. Otherwise a rare reward could be given up before it is found. Certificates are about the
 true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for
 long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
 
@@ -71,9 +71,9 @@ class Course(NamedTuple):
 class PracticalCNPGPD(NaturalSteps):
     """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
+    eta2: float = setting(0.3, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
-    relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
+    relax: float = setting(0.2, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
     turn: float = setting(1.0, "share of the iterations after which a run that breaks limits returns to it; 1: never")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
