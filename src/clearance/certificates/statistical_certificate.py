@@ -29,11 +29,15 @@ def certificate_from(
     more   other fields of the certificate
     """
     chance = f"with probability at most {delta:g}"
-    words = {
-        "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
-        "VIOLATED": f"a limit is broken; a policy that meets all gets this verdict {chance}",
-        "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
-    }[seen.verdict]
+    words = (
+        "there are no limits, so none is broken"
+        if not len(b)
+        else {
+            "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
+            "VIOLATED": f"a limit is broken; a policy that meets all gets this verdict {chance}",
+            "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
+        }[seen.verdict]
+    )
     facts: dict[str, Any] = {"interval": (seen.interval[0].tolist(), seen.interval[1].tolist())}
     return build_certificate(
         seen.verdict,

@@ -27,16 +27,18 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
+def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = (), *, limited: bool = True) -> str:
     """Return the scope of a certificate in words: the problem, the limited sum and the policy.
 
     subject  the problem, in words
     what     the criterion, which defines the limited sum
     policy   the policy, in words
     tails    phrases that explain `Chance` and `CVaR` limits
+    limited  whether there are limits at all
     """
-    limited = "; ".join([f"the {sum_words(what)}", *tails])
-    return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
+    sums = "; ".join([f"the {sum_words(what)}", *tails])
+    about = f"What is limited: {sums}" if limited else f"What is counted: the {sum_words(what, 'the reward')}"
+    return f"Holds for: {subject}. {about}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
@@ -125,9 +127,10 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     for name, numbers in (("slack", said.get("slack")), ("price", prices(said))):
         if numbers is not None:
             found[name] = float(numbers[i])
-    if "relax_each" in said:
-        amount = said["relax_each"][i]
-        found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
+    for key, name in (("relax_each", "relaxed_alone"), ("relax_together", "relaxed_together")):
+        if key in said:
+            amount = None if said[key] is None else said[key][i]
+            found[name] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
     return found
 
 

@@ -11,7 +11,9 @@ import numpy as np
 
 from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.cli import run_flags, tables
-from clearance.cli.diagnosis import diagnosis_of
+from clearance.cli.diagnosis import explain_infeasible
+from clearance.cli.import_notes import import_notes
+from clearance.core.arrays import Array
 from clearance.core.errors import InputError, infeasible_message, no_room_message
 from clearance.exact.feasibility import Feasibility, decide_feasibility
 from clearance.exact.never import never_words
@@ -52,22 +54,28 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "horizon": cmdp.horizon,
         "sparse": cmdp.is_sparse,
         "transitions": int(P.nnz if cmdp.is_sparse else np.count_nonzero(P)),
-        "r_range": [cmdp.r.min(), cmdp.r.max()],
-        "g_range": [[g.min(), g.max()] for g in cmdp.g],
+        "r_range": _range(cmdp, cmdp.r),
+        "g_range": [_range(cmdp, g) for g in cmdp.g],
         "b": cmdp.b,
         "names": list(cmdp.names),
         "costs": list(cmdp.costs),
         "slater": slater,
-        "message": never_words(cmdp) or _message(found),
+        "message": never_words(cmdp) or _message(cmdp, found),
     }
-    result |= {} if feasible else diagnosis_of(cmdp)
-    notes = _meaning(cmdp) if feasible else []
+    result = result if feasible else explain_infeasible(result, cmdp)
+    notes = [*_meaning(cmdp), *import_notes(args.problem, cmdp)] if feasible else []
     if args.json:
         result["notes"] = notes
     elif notes:
         result["message"] = [f"{result['message']}.", *notes]
     tables.answer(args, result, args.problem, names=cmdp.names)
     return 0 if feasible else INFEASIBLE
+
+
+def _range(cmdp: CMDP, signal: Array) -> list[float]:
+    """Return the smallest and the largest step of a signal [S, A], over the actions that exist."""
+    steps = signal[cmdp.available]
+    return [float(steps.min()), float(steps.max())]
 
 
 def _meaning(cmdp: CMDP) -> list[str]:
@@ -85,10 +93,13 @@ def _meaning(cmdp: CMDP) -> list[str]:
     ]
 
 
-def _message(found: Feasibility) -> str:
+def _message(cmdp: CMDP, found: Feasibility) -> str:
+    if cmdp.I == 0:
+        return "the model is well formed; it has no limits"
     if found.verdict == "feasible":
         return "the model is well formed and feasible"
-    return infeasible_message(found.slater) if found.verdict == "infeasible" else no_room_message(found.slater)
+    infeasible = found.verdict == "infeasible"
+    return infeasible_message(found.slater, cmdp.I) if infeasible else no_room_message(found.slater)
 
 
 def _check_simulator(args: argparse.Namespace, simulator: Simulator) -> int:

@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace) -> int:
         try:
             return args.run(args)
         except InfeasibleError as e:
-            from clearance.cli.diagnosis import diagnosis_of
+            from clearance.cli.diagnosis import explain_infeasible
 
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
             given = vars(args)
@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
                 tables.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, on)
                 return NOT_CERTIFIED
             names = () if e.cmdp is None else e.cmdp.names
-            tables.answer(args, result | diagnosis_of(e.cmdp), on, names=names)
+            tables.answer(args, explain_infeasible(result, e.cmdp), on, names=names)
             return INFEASIBLE
         except Exception:
             if interrupts.was_interrupted():  # a library has made another error of it

@@ -32,14 +32,19 @@ def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
 def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
     """Return a table with one row per constraint: its limit, whether it is in conflict, and how far to relax it alone.
 
-    `result` holds the fields of a command's answer.
+    `result` holds the fields of a command's answer. If relaxing one limit alone never helps, the last column has limits
+    that can be met together.
     """
+    together = result.get("relax_together")
     rows = []
-    for name, b, cost, amount in zip(names, result["b"], result["costs"], result["relax_each"], strict=True):
-        enough = None if amount is None else round_up(amount)
-        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _relaxed(b - enough, cost=cost))
-        rows.append([visible(name), _cell("b", b, cost=cost), "yes" if name in result["conflict"] else "no", *help])
-    return ["constraint", "limit", "in conflict", "relax alone by", "relaxed limit"], rows
+    for i, (name, b, cost) in enumerate(zip(names, result["b"], result["costs"], strict=True)):
+        amount = result["relax_each"][i] if together is None else together[i]
+        alone = "cannot help" if result["relax_each"][i] is None else f"{round_up(amount):.6g}"
+        relaxed = "—" if amount is None else _relaxed(b - amount, cost=cost)
+        conflict = "yes" if name in result["conflict"] else "no"
+        rows.append([visible(name), _cell("b", b, cost=cost), conflict, alone, relaxed])
+    last = "relaxed limit" if together is None else "met together"
+    return ["constraint", "limit", "in conflict", "relax alone by", last], rows
 
 
 def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:

@@ -32,7 +32,19 @@ if TYPE_CHECKING:
 INTERRUPTED = 128  # and a signal: an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
+IN_TABLES = (
+    "J_g",
+    "b",
+    "slack",
+    "J_g_lower",
+    "lam",
+    "complementarity",
+    "relax_each",
+    "relax_together",
+    "names",
+    "costs",
+    "g_range",
+)
 USUAL = ("done", "optimal")  # statuses that go without saying
 IN_SENTENCES = (
     "policy",
@@ -86,6 +98,7 @@ def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
+    keys |= {"relax_together": None if found.helps_alone else list(found.relax_together), "advice": found.advice}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 
@@ -148,6 +161,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
+    hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes none
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
     facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
     found = []
@@ -290,6 +304,7 @@ def with_flags(message: str) -> str:
     >>> with_flags("give criterion='average', or horizon=H for the first H steps")
     'give --criterion average, or --horizon H for the first H steps'
     """
+    message = re.sub(r"\bgive gamma below 1\b", "give --gamma below 1", message)
     message = re.sub(r"\bcriterion='(\w+)'", r"--criterion \1", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 

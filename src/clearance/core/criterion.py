@@ -132,14 +132,17 @@ def check_horizon(H: Any) -> int | None:
     return int(H)
 
 
-def sum_words(c: Criterion) -> str:
-    """Return the limited quantity in words, such as "long-run mean of each cost or utility per step"."""
+def sum_words(c: Criterion, of: str = "each cost or utility") -> str:
+    """Return what the criterion defines in words, such as "long-run mean of each cost or utility per step".
+
+    of  the signal that is summed
+    """
     discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:g})"
     return {
-        "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:g}, infinite horizon)",
-        "average": "long-run mean of each cost or utility per step",
-        "total": "expected undiscounted sum of each cost or utility until absorption",
-        "horizon": f"expected sum of each cost or utility over one episode of at most {c.horizon} steps{discount}",
+        "discounted": f"expected discounted sum of {of} (gamma = {c.gamma:g}, infinite horizon)",
+        "average": f"long-run mean of {of} per step",
+        "total": f"expected undiscounted sum of {of} until absorption",
+        "horizon": f"expected sum of {of} over one episode of at most {c.horizon} steps{discount}",
     }[c.kind]
 
 

@@ -49,6 +49,18 @@ def plain_cell(value: Any) -> Any:
     return FORMULA.sub(r"\1'", visible(value))
 
 
+def other_separator(header: Sequence[str], needed: str) -> str:
+    """Return the separator that a file seems to have in place of the comma, as text; "" if it is none.
+
+    header  the first row, split at commas;  needed: a column that every such file has
+
+    >>> other_separator(["state;action"], "state"), other_separator(["states", "action"], "state")
+    ("';'", '')
+    """
+    line = ",".join(header)
+    return next((repr(sep) for sep in (";", "\t", "|") if needed in [x.strip() for x in line.split(sep)]), "")
+
+
 def read_cell(text: str) -> str:
     """Return the text of a cell without the apostrophe that `plain_cell` may have put in front.
 

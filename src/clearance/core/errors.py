@@ -93,13 +93,18 @@ class SolverError(RuntimeError):
     """Raised when a solver gives up or an iteration leaves the finite numbers. The message says what to change."""
 
 
-def infeasible_message(slater: float, among: str = "policy") -> str:
+# How an infeasible message ends if there are several limits: a common amount mixes their units.
+ASK_DIAGNOSE = "cl.diagnose says which ones to relax, and how far"
+
+
+def infeasible_message(slater: float, limits: int, among: str = "policy") -> str:
     """Return the error message for limits that no policy can meet.
 
-    `slater` is the Slater margin, which is negative. `among` names a class of policies if only that class was searched.
+    `slater` is the Slater margin, which is negative, and `limits` the number of limits. `among` names a class of
+    policies if only that class was searched.
     """
-    enough = round_up(-slater)
-    return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
+    advice = f"relax the limit by {round_up(-slater):.6g} or more" if limits == 1 else ASK_DIAGNOSE
+    return f"no {among} meets the limits (Slater margin {slater:.6g}); {advice}"
 
 
 def no_room_message(slater: float) -> str:

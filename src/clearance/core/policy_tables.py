@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from clearance.core.array_files import max_memory
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import load_json
-from clearance.core.csv_files import read_cell
+from clearance.core.csv_files import other_separator, read_cell
 from clearance.core.errors import InputError
 from clearance.core.text import suggest, visible
 
@@ -92,9 +92,13 @@ def _rows_of_csv(path: str | os.PathLike[str]) -> Iterator[_Entry]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
+        if "next_state" in header:
+            raise InputError(f"{path}, line 1: has transitions (next_state), it is a model and no policy")
         for name in NEEDED:
             if header.count(name) != 1:
                 there = ", ".join(header)[:80] or "none"
+                if sep := other_separator(header, name):
+                    there = f"{there}; the separator is probably {sep}: save the file with commas"
                 raise InputError(f"{path}, line 1: the column {name} must be there once; there are {there}")
         at = {name: header.index(name) for name in COLUMNS if name in header}
         for row in reader:

@@ -78,9 +78,8 @@ def read_numbers(name: str, x: Any, ndim: int) -> Array:
 def check_model(x: Any) -> None:
     """Raise InputError unless x is a finite model."""
     if not hasattr(x, "P"):
-        raise InputError(
-            f"this needs a finite model, a CMDP; got {type(x).__name__}: simulators have solve and certify"
-        )
+        way = "load it first: load_model(path, …)" if isinstance(x, str) else "simulators have solve and certify"
+        raise InputError(f"this needs a finite model, a CMDP; got {type(x).__name__}: {way}")
 
 
 def require_discounted(cmdp: Any, what: str) -> None:

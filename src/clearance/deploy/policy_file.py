@@ -97,7 +97,7 @@ def _load_table(path: Path, seed: int | None) -> RunningPolicy:
     said = None if found.certificate is None else parse_certificate(path, dict(found.certificate))
     kind = TimedTablePolicy if found.pi.ndim == 4 else TablePolicy
     policy = kind(found.weights, found.pi, said, seed, found.states, found.actions)
-    policy.names_only = True
+    policy.names_only, policy.certified_elsewhere = True, path.suffix.lower() == ".csv"
     _say_uncertified(path, policy.certificate)
     return policy
 

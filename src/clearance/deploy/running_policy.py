@@ -47,6 +47,7 @@ class RunningPolicy(ABC):
     memory: CostMemory | None = None
     tracker: CostTracker | None = None
     frames = 4  # between the caller and a warning
+    certified_elsewhere = False  # whether the file has no place for a certificate, as .csv files have none
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
@@ -166,13 +167,14 @@ class RunningPolicy(ABC):
 
     def _say_not_covered(self) -> None:
         """Warn once, if the policy samples actions, that its certificate does not cover the most likely actions."""
-        seen = self.certificate
-        if self._said or seen is None or not self.draws or seen.greedy_verdict == "CERTIFIED":
+        verdict = None if self.certificate is None else self.certificate.greedy_verdict
+        known = self.certified_elsewhere or self.certificate is not None
+        if self._said or not known or not self.draws or verdict == "CERTIFIED":
             return
         self._said = True
-        known = "" if seen.greedy_verdict is None else f" (the verdict on that is {seen.greedy_verdict})"
+        said = "" if verdict is None else f" (the verdict on that is {verdict})"
         text = (
-            f"the certificate is about actions that are drawn; always taking the most likely one is not covered{known}"
+            f"the certificate is about actions that are drawn; always taking the most likely one is not covered{said}"
         )
         warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=self.frames)
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from clearance.certificates.certificate import Certificate
-from clearance.certificates.verdict_words import join_some
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError, round_up
 from clearance.core.validation import check_model
@@ -51,6 +51,8 @@ class Infeasibility:
                 met
     relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
+    relax_together  [I] amounts by which to lower all limits so that they can be met: each the smallest, given the
+                ones before it
     relaxed, certificate  the best policy under limits relaxed by relax_all, and its certificate
     """
 
@@ -66,14 +68,38 @@ class Infeasibility:
 
     def __repr__(self) -> str:
         conflict = join_some([self.cmdp.limits_in_words[i] for i in self.conflict])
-        return (
-            f"<Infeasibility: cannot be met together: {conflict}; relax every limit by {round_up(self.relax_all):.6g}>"
-        )
+        together = "cannot be met together" if len(self.conflict) > 1 else "cannot be met"
+        return f"<Infeasibility: {together}: {conflict}; {self.advice}>"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the limits in conflict."""
         return tuple(self.cmdp.names[i] for i in self.conflict)
+
+    @property
+    def helps_alone(self) -> tuple[int, ...]:
+        """The indices of the limits that need only be relaxed alone."""
+        return tuple(i for i, amount in enumerate(self.relax_each) if amount is not None)
+
+    @property
+    def advice(self) -> str:
+        """What to relax, in words: one limit where that is enough, else several together."""
+        alone = [self._relaxed_in_words(i, self.relax_each[i]) for i in self.helps_alone]
+        if len(alone) == 1:
+            return f"relax this limit: {alone[0]}"
+        if alone:
+            return f"relax one of these limits: {'; or '.join(alone)}"
+        amounts = enumerate(self.relax_together)
+        return f"relax these limits together: {join_some([self._relaxed_in_words(i, t) for i, t in amounts if t > 0])}"
+
+    def _relaxed_in_words(self, i: int, amount: float | None) -> str:
+        assert amount is not None
+        b = -round_up(amount - float(self.cmdp.b[i]))
+        return bound_words(self.cmdp.names[i], b, cost=self.cmdp.costs[i])
+
+    @cached_property
+    def relax_together(self) -> tuple[float, ...]:
+        return _relax_in_order(self.cmdp)
 
     @cached_property
     def relaxed(self) -> Optimum:
@@ -101,7 +127,7 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
-        raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")
+        raise InputError("the limits can be met, or it is not proven that they cannot: there is nothing to diagnose")
     seen = bound_policy(cmdp, Mixture.of(policy))
     conflict = _irreducible(cmdp, lam)
     each = tuple(_alone(cmdp, i) if i in conflict else None for i in range(cmdp.I))
@@ -214,6 +240,22 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
     if best.status == "infeasible":
         return None
     return _enough(cmdp.b[[i]], lower_bounds(cmdp, best.policy)[[1 + i]])
+
+
+def _relax_in_order(cmdp: CMDP) -> tuple[float, ...]:
+    """Return amounts [I] by which to lower all limits: each the smallest for the limits before it as lowered.
+
+    The last policy proves that the lowered limits can be met. They are lower by a hair more than it is possible, since
+    a limit without any room leaves the solver none for the next one.
+    """
+    b, hair = cmdp.b.copy(), HAIRS[1] * Scaled.of(cmdp).g * scale_of(cmdp)
+    lower = b
+    for i in range(cmdp.I):
+        best = optimum(select_signals(cmdp, [1 + i, *range(1, 1 + i)], b[:i]))
+        lower = lower_bounds(cmdp, best.policy)[1:]
+        b[i] = min(b[i], lower[i] - hair[i])
+    met = np.minimum(b, lower)
+    return tuple(_enough(cmdp.b[[i]], met[[i]]) if met[i] < cmdp.b[i] else 0.0 for i in range(cmdp.I))
 
 
 def _enough(b: Array, lower: Array) -> float:

@@ -38,7 +38,7 @@ def constants_of(
     found = decide_feasibility(model)
     slater = found.slater
     if found.verdict == "infeasible":
-        raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(slater, model.I), slater, model, diagnose=diagnose)
     if slater <= 0:
         raise InputError(no_room_message(slater))
     features = None if policy.tabular else policy.features

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clearance.core.array_files import free_memory
 from clearance.core.arrays import Array
+from clearance.core.criterion import read_criterion
 from clearance.core.errors import InputError
 from clearance.core.text import find_name
 from clearance.core.validation import SUM_TOLERANCE, read_number
@@ -111,13 +112,27 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
-        raise InputError(f"{field} must say which number limits what: {{name: number}}, --limit NAME=NUMBER")
+        flag = "--limit" if field == "limits" else f"--{field}"
+        raise InputError(f"{field} must go by name: {{name: number}}, or {flag} NAME=NUMBER for each")
     return {str(name): read_number(f"{field}[{name!r}]", value) for name, value in limits.items()}
 
 
+def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> None:
+    """Raise InputError that names `source` if no criterion is given, or a wrong one: before a long file is read."""
+    if criterion is None or isinstance(criterion, str):
+        try:
+            read_criterion(criterion, gamma, horizon)
+        except InputError as e:
+            raise InputError(f"{source}: {e}") from None
+
+
 def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit."""
-    costs, limits = dict(costs or {}), check_limits("limits", limits)
+    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit.
+
+    The user may leave out a unit in the name of a limit.
+    """
+    costs = dict(costs or {})
+    limits = {find_name(name, costs) or name: value for name, value in check_limits("limits", limits).items()}
     for name in (*costs, *limits):
         if name not in costs or name not in limits:
             field = "limits" if name in costs else "costs"
@@ -215,7 +230,7 @@ def _index(model: ExplicitModel | CMDP, state: Any) -> int:
         return model.states.index(str(state))
     if model.states is None and str(state).isdecimal() and int(state) < model.S:
         return int(state)
-    known = ", ".join(model.states[:5]) + ", …" if model.states else f"0..{model.S - 1}"
+    known = f"0..{model.S - 1}" if model.states is None else ", ".join(model.states[:5]) + ", …" * (model.S > 5)
     raise InputError(f"initial: there is no state {state!r}; states are {known}")
 
 

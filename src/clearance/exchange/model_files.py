@@ -9,7 +9,7 @@ from typing import Any
 from clearance.core.errors import InputError
 from clearance.core.statement import read_lower_limits
 from clearance.exchange.drn_format import read_drn, write_drn
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, read_start
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_criterion, read_start
 from clearance.exchange.prism_format import read_prism
 from clearance.exchange.prism_source import read_prism_source
 from clearance.exchange.table_format import from_table, write_table
@@ -60,6 +60,8 @@ def load_model(
     how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
     how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
+        if Path(path).exists():  # what is missing on the command line comes before what is wrong in the file
+            check_criterion(str(path), gamma, criterion, horizon)
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":
         return from_table(path, **how)

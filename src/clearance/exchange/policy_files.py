@@ -23,6 +23,7 @@ from clearance.exact.exact_certificate import certify_exactly
 from clearance.exact.optimum import Optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
+from clearance.finite.named_policy import policy_by_names
 
 SUFFIXES = (".npz", ".csv", ".json")
 
@@ -32,7 +33,8 @@ def save_policy(
 ) -> None:
     """Write a policy of a finite model with the names of its states and actions, or with their numbers.
 
-    policy   probabilities [S, A], an action for each state [S], a Mixture, an Optimum or a Solution
+    policy   probabilities [S, A], an action for each state [S] or by name {state: action}, a Mixture, an Optimum or a
+             Solution
     path     .csv, .json or .npz; the columns of .csv are state, action and probability, for a mixture also component
              and weight, and with a horizon also time
     model    the model, for the names
@@ -67,7 +69,10 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
     if isinstance(policy, str | Path):
         policy = Mixture.load(policy, model)
     if not isinstance(policy, Mixture):
-        if model is not None and np.ndim(policy) == 1:
+        named = None if model is None else policy_by_names(policy, model)
+        if named is not None:
+            policy = named
+        elif model is not None and np.ndim(policy) == 1:
             policy = Mixture.of_actions(policy, model.S, model.A)
         else:
             policy = Mixture.single(policy)

@@ -165,4 +165,7 @@ def check_available(cmdp: CMDP, pi: Array) -> None:
     """Raise InputError if a policy [..., S, A] takes an action that does not exist in its state."""
     forbidden = np.argwhere(pi.reshape(-1, cmdp.S, cmdp.A).any(axis=0) & ~cmdp.available)
     if len(forbidden):
-        raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
+        s, a = (int(i) for i in forbidden[0])
+        state = s if cmdp.states is None else repr(cmdp.states[s])
+        action = a if cmdp.actions is None else repr(cmdp.actions[a])
+        raise InputError(f"policy takes action {action} at state {state}, which has no such action")

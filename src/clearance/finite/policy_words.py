@@ -23,8 +23,8 @@ from clearance.finite.support_graph import reachable
 HAIR = 1e-6
 SPELT = 1e-3  # actions below this probability are not listed by name
 NEVER = 1e-12  # the share of visits below which a state counts as never visited
-MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES = 8, 5, 3, 4  # that are spelt out
-SURE, UNSEEN = "never randomises.", "are never visited."
+MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES, MOST_NAMES = 8, 5, 3, 4, 5  # that are spelt out
+SURE, UNSEEN = "It never randomises.", "Never visited: "
 
 Names = Sequence[str] | None
 Flags = NDArray[np.bool_]
@@ -64,9 +64,7 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
     state, action = _namer("state", states), _namer("action", actions)
     random = visited & (pi.max(-1) < 1 - HAIR)
     found = [_certain(pi.argmax(-1), visited, random, state, action), _random(pi, random, state, action)]
-    never = int(np.sum(~visited))
-    found.append(f"{never:,} of {len(pi):,} states {UNSEEN}" if never else "")
-    return [line for line in found if line]
+    return [line for line in (*found, _unseen(visited, state)) if line]
 
 
 def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
@@ -85,12 +83,14 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
     found = []
     for part in stretches[:MOST_STRETCHES]:
         steps = f"Step {part.first}" if part.first == part.last else f"Steps {part.first} to {part.last}"
-        lines = [x for x in describe_table(part.table, part.visited, states, actions) if not x.endswith((SURE, UNSEEN))]
+        lines = [
+            x for x in describe_table(part.table, part.visited, states, actions) if not x.startswith((SURE, UNSEEN))
+        ]
         found.append(f"{steps}: {lines[0][:1].lower()}{' '.join(lines)[1:]}")
     more = len(stretches) - MOST_STRETCHES
     found += [f"After that it changes {more:,} more time{'s' * (more > 1)}."] if more > 0 else []
-    never = int(np.sum(~visited.any(0)))
-    return [*found, *([f"{never:,} of {pi.shape[1]:,} states {UNSEEN}"] if never else [])]
+    never = _unseen(np.asarray(visited.any(0)), _namer("state", states))
+    return [*found, *([never] if never else [])]
 
 
 class _Stretch(NamedTuple):
@@ -155,9 +155,10 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
     if len(runs) == 1:
         also = ", except where it randomises" if random.any() else ""
         return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
-    if len(runs) <= MOST_RUNS and len(runs) < len(sure):
+    if len(runs) <= MOST_RUNS and (len(runs) < len(sure) or len(sure) <= MOST_NAMES):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)
-        climbs = len({a for a, _ in runs}) == len(runs)  # no action comes back
+        # No action comes back, and some action is taken in more than one state.
+        climbs = len({a for a, _ in runs}) == len(runs) < len(sure)
         return f"Threshold policy: {parts}." if climbs else _upper(f"{parts}.")
     return _mostly(act[sure], action)
 
@@ -174,7 +175,7 @@ def _mostly(taken: NDArray[np.int64], action: Any) -> str:
 def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     at = np.flatnonzero(random)
     if not len(at):
-        return f"It {SURE}"
+        return SURE
     parts = []
     for s in at[:MOST_RANDOM].tolist():
         likely = [a for a in np.argsort(-pi[s], kind="stable")[:4].tolist() if pi[s, a] > SPELT]
@@ -185,14 +186,26 @@ def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     return f"It randomises in {len(at):,} of {len(pi):,} states: {'; '.join([*parts, *more])}."
 
 
+def _unseen(visited: Flags, state: Any) -> str:
+    """Return a sentence about the states that are never visited: their names if they are few, else how many."""
+    at = np.flatnonzero(~visited).tolist()
+    if len(at) > MOST_NAMES:
+        return f"{UNSEEN}{len(at):,} of {len(visited):,} states."
+    return f"{UNSEEN}{', '.join(state(s) for s in at)}." if at else ""
+
+
 def _span(part: list[int], state: Any) -> str:
-    if len(part) == 1:
-        return state(part[0])
+    """Return a phrase for states that follow each other: a range if their names are numbered, else all names.
+
+    Beyond `MOST_NAMES` names, only the first and the last one are given.
+    """
     first, last = state(part[0]), state(part[-1])
     (what, _, start), (same, _, end) = first.rpartition(" "), last.rpartition(" ")
-    if what == same != "":  # "queue 1" to "queue 3"
+    if len(part) > 1 and what == same != "" and start.isdecimal() and end.isdecimal():  # "queue 1" to "queue 3"
         return f"{'states' if what == 'state' else what} {start} to {end}"
-    return f"states {first} to {last}"
+    if len(part) > MOST_NAMES:
+        return f"{len(part):,} states, {first} to {last}"
+    return " and ".join(x for x in (", ".join(state(s) for s in part[:-1]), last) if x)
 
 
 def _upper(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import string
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -156,8 +157,10 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     {'energy': Chance(above=40.0, at_most=0.05), 'heat': 3.0}
     """
     parts = text.split(",")
+    _refuse_comparisons(parts)
     if "=" not in text:
-        return tuple(parse_real(part) for part in parts)
+        with contextlib.suppress(InputError):
+            return tuple(parse_real(part) for part in parts)
     found: dict[str, Any] = {}
     for part in parts:
         tail = parse_tail(part)
@@ -169,6 +172,23 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
             raise InputError(f"must be NUMBER,… or NAME=NUMBER,… with each name once, got {text!r}")
         found[name] = parse_real(value)
     return found
+
+
+# "energy<=70": NAME=NUMBER is meant, or one of the limits on single episodes.
+COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|<|>|≤|≥|:)\s*([-+.\deE]+)\s*")
+
+
+def _refuse_comparisons(parts: list[str]) -> None:
+    """Raise InputError for limits that are written with a sign other than "=", and show the right form."""
+    for part in parts:
+        found = None if parse_tail(part) else COMPARISON.fullmatch(part.strip())
+        if found is None:
+            continue
+        if found[1].startswith(("P(", "CVaR")):
+            raise InputError(f"must be P(NAME>C)<=P or CVaR0.9(NAME)<=C for single episodes, got {part!r}")
+        lower = found[2] in (">=", ">", "≥")
+        right = f"--b {found[1]}={found[3]} for a lower" if lower else f"--limit {found[1]}={found[3]} for an upper"
+        raise InputError(f"must be NAME=NUMBER: write {right} limit, got {part!r}")
 
 
 def parse_costs(text: str) -> tuple[str, ...]:

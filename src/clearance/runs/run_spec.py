@@ -116,14 +116,14 @@ class RunSpec:
     limits: tuple[float, ...] | Mapping[str, Any] | None = _flag(
         parse_limits,
         "limits",
-        'upper limits of the costs, in order or by name (also --limit); of single episodes "P(NAME>C)<=P" and '
-        '"CVaR0.9(NAME)<=C"',
+        "upper limits of the costs by name (also --limit), or in order if the problem is no imported model; of single "
+        'episodes "P(NAME>C)<=P" and "CVaR0.9(NAME)<=C"',
         "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
         parse_limits,
         "limits",
-        "lower limits of the utilities, in order or by name; write negative ones as --b=-5,-3",
+        "lower limits of the utilities, as --limits; write negative ones as --b=-5,-3",
         "B1,B2|NAME=B,…",
     )
     gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon)")

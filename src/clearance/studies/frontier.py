@@ -201,7 +201,9 @@ def model_frontier(
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
     best = optimum(cmdp)
     if best.status == "infeasible":
-        raise InfeasibleError(infeasible_message(best.attained_margin), best.attained_margin, cmdp, diagnose=diagnose)
+        raise InfeasibleError(
+            infeasible_message(best.attained_margin, cmdp.I), best.attained_margin, cmdp, diagnose=diagnose
+        )
     curve = _Curve(cmdp, i)
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()

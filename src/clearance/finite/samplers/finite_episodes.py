@@ -282,7 +282,8 @@ class RuleEpisodes:
         whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
         action = int(given.item()) if whole else -1
         if not (0 <= action < self.cmdp.A and self.cmdp.available[s, action]):
-            raise InputError(f"policy gave action {a!r} at state {s}, which has no such action")
+            name = f" ({self.cmdp.states[s]})" if self.cmdp.states else ""
+            raise InputError(f"policy gave action {a!r} at state {s}{name}, which has no such action")
         return action
 
     def _next(self, rng: np.random.Generator, s: int, a: int) -> int:

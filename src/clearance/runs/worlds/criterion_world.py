@@ -91,7 +91,7 @@ class CriterionWorld(FiniteWorld):
             return super().measure_margin(task)
         found = decide_feasibility(self.problem)
         if found.proof is not None:
-            why = never_words(self.problem) or infeasible_message(found.slater)
+            why = never_words(self.problem) or infeasible_message(found.slater, self.problem.I)
             raise InfeasibleError(why, found.slater, self.problem, diagnose=diagnose)
         safest = self.stand_in.forward(Mixture.of(found.policy)) if self.problem.I else None
         slater = found.slater if not zero_limits(self.problem) else self._room_besides(found.slater)

@@ -30,10 +30,11 @@ from clearance.exact.stand_ins import with_time
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
+from clearance.finite.named_policy import policy_by_names
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
 Rule = Callable[[int], Any]
-AS_SIMULATOR = "this model, used as a simulator,"  # in the scope of certificates from samples
+AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
 # A policy is random by more than a hair if it takes another than the most likely action more often than this: in so
@@ -176,7 +177,7 @@ def _certify_by_samples(
     scope = scope_of(cmdp, mixture, AS_SIMULATOR) + (assume(RULE) if mixture is None else "")
     facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope}
     found = certificate_from(seen, cmdp.b, delta, **facts)
-    certain = mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR)
+    certain = mixture is None or not cmdp.I or np.all(mixture.pi.max(-1) >= 1 - HAIR)
     if ledger is not None or certain or found.verdict != "CERTIFIED":
         return found
     again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
@@ -191,6 +192,9 @@ def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
         raise InputError("policy was loaded to act: give the path of its file, certify(model, 'policy.csv')")
     if callable(policy):
         return None
+    named = policy_by_names(policy, cmdp)
+    if named is not None:
+        return named
     return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
 
 

@@ -125,7 +125,7 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
     proven = found.proof is not None and (model is cmdp or holds_after_rounding(model, found.proof))
     if proven:
         among = "policy" if model is cmdp else "policy of this class"
-        raise InfeasibleError(infeasible_message(found.slater, among), found.slater, model, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(found.slater, model.I, among), found.slater, model, diagnose=diagnose)
     return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
