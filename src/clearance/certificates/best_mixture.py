@@ -45,13 +45,14 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
     """Return how much less than a mixture with reward J_r a single policy may earn and still be preferred.
 
-    It is a share of the difference between J_r and the reward of the safest mixture.
+    It is a share of the difference between J_r and the reward of the safest mixture of policies with values J [n, 1+I]
+    under the limits b.
     """
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """Return weights w [n] that select one policy: the one whose smallest slack is largest."""
+    """Return weights w [n] that select one policy: the one whose smallest slack J_gi − b_i is largest."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
@@ -76,7 +77,10 @@ def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | Non
 
 
 def safest_weights(J: Array, b: Array) -> Array:
-    """Return the weights w [n] of the mixture whose smallest slack is largest."""
+    """Return the weights w [n] of the mixture whose smallest slack is largest.
+
+    J [n, 1+I] are the values of the policies, and b [I] are the limits.
+    """
     n, slack = J.shape[0], J[:, 1:] - b
     size = max(float(np.abs(slack).max(initial=0.0)), 1e-300)
     answer = linprog(

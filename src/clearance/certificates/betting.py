@@ -49,11 +49,11 @@ ULP = 2.0**-53
 
 @dataclass(eq=False)
 class Bets:
-    """Bets on the hypothesis J > m: they test one limit m, and give lower confidence bounds of J.
+    """Bets that J > m, for one limit m; they test whether J > m, and give lower confidence bounds of J.
 
-    The bets are on samples X with |E X − J| ≤ `bias`; X and J lie in [low, high]. The capital at m is computed exactly.
-    The capital at other m is bounded from below by four moments of the samples, so that a bound does not need the
-    samples again.
+    The bets are placed on samples X with |E X − J| ≤ `bias`; X and J lie in [low, high]. The capital of the bets
+    against m is computed exactly. The capital against any other value is bounded from below by four moments of the
+    samples, so that a confidence bound does not need the samples again.
 
     likely  (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
             numbers; the bounds are valid whatever these numbers are
@@ -86,7 +86,7 @@ class Bets:
             self.log_prior = np.log(0.9 * near / near.sum() + 0.1 * prior / prior.sum())
 
     def _grid(self) -> Array:
-        """Return the bets c [n]: fixed bets up to 1, then larger bets up to the largest bet that m allows."""
+        """Return the bets c [n]: fixed ones up to 1, then larger ones up to the largest that the limit m allows."""
         most = (1 - 1e-12) * LARGEST_LOSS / max(self._loss(np.ones(1))[0], 1e-300)
         larger = LARGER[most > LARGER * CLOSE]
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
@@ -94,7 +94,7 @@ class Bets:
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
         """Return the largest share of its capital that each bet [n] can lose on one sample.
 
-        The bets are against m + shift·width, where width is high − low.
+        The bets are against the value m + shift·(high − low), where m is the tested limit.
         """
         return bets * (self.reach / self.width + shift)
 
@@ -116,7 +116,7 @@ class Bets:
 
     @property
     def log_capital(self) -> float:
-        """A lower bound of the log of the capital W_n(m) after n samples, without gains that may come from rounding.
+        """A lower bound of the log capital of the bets against the limit m, without gains that may be rounding.
 
         It is inf if m < low.
         """
@@ -148,9 +148,10 @@ class Bets:
         return max(found, self.given if self.rejects(delta) else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
-        """Return whether the capital of the bets against m + shift·width has provably reached 1/δ.
+        """Return whether the bets reject J ≤ x at level δ, for the value x = m + shift·(high − low).
 
-        The capital is bounded from below by four moments of the samples; width is high − low.
+        m is the tested limit. The capital of the bets against x is bounded from below by four moments of the samples;
+        x is rejected if this bound has reached 1/δ.
         """
         n, s1, s2, s3, s4 = self.sums
         m1 = s1 - n * shift
@@ -165,9 +166,9 @@ class Bets:
         return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
 
     def _total(self, wealth: Array) -> float:
-        """Return the log of the total capital from the log capital `wealth` of each bet.
+        """Return the log of the total capital, given `wealth`, the log capital of each bet.
 
-        A bound on the rounding error of at most 66 additions is subtracted.
+        A bound on the rounding error is subtracted.
         """
         return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
 
@@ -177,7 +178,7 @@ class Bets:
 
     @property
     def _absolute(self) -> Array:
-        """Upper bounds of the sums Σ |z|^k for k = 0..4 over all scaled samples z, by the Cauchy–Schwarz inequality."""
+        """Upper bounds of Σ |z|^k over all scaled samples z, for k = 0..4, by the Cauchy–Schwarz inequality."""
         n, _, s2, _, s4 = self.sums
         return np.array([n, np.sqrt(n * s2), s2, np.sqrt(s2 * s4), s4]) * (1 + 1e-9)
 
@@ -185,9 +186,8 @@ class Bets:
     def _wealth_error(self) -> Array:
         """A bound [n] on the rounding error of each bet's log capital Σ log(1 + c z), summed over the scaled samples z.
 
-        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100, where c is the bet. Since |log(1 +
-        x)| ≤ 4.7 |x| for x ≥ −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a
-        row.
+        c is the bet. Since 1 + c z ≥ 0.01, the logarithm magnifies the four roundings of c z by up to 100. The sizes of
+        the sums are bounded by |log(1 + x)| ≤ 4.7 |x| for x ≥ −0.99. At most 1024 logarithms are added in a row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates
@@ -196,7 +196,8 @@ class Bets:
     def _moment_error(self, shift: float) -> Array:
         """Return a bound [n] on the rounding error of each bet's log capital if it is computed from four moments.
 
-        The bets are against m ± shift·width. The errors come from NumPy's pairwise sums and from cancellation.
+        The bets are against values up to shift·(high − low) away from the tested limit m. The errors come from NumPy's
+        pairwise sums and from cancellation.
         """
         a0, a1, a2, a3, a4 = self._absolute
         m1, m2 = a1 + shift * a0, a2 + 2 * shift * a1 + shift**2 * a0

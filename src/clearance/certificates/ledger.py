@@ -42,7 +42,7 @@ FIXED = ("m", "low", "high")
 
 
 def share_of(number: int) -> float:
-    """Return the share of δ of test `number`, which starts at 1; all shares sum to 1.
+    """Return the share of δ that belongs to the test with this number: 1 for the first test. All shares sum to 1.
 
     >>> [round(share_of(n), 4) for n in (1, 2, 3)]
     [0.8, 0.0889, 0.0342]
@@ -66,7 +66,12 @@ class Trial:
 
 @dataclass(eq=False)
 class Share:
-    """A share of δ that is spent by one test of `certify`, or by all tests of one search."""
+    """A share of δ that is spent by one test of `certify`, or by all tests of one search.
+
+    kind   "certify" or "search"
+    delta  the error probability δ of the whole ledger
+    level  the part of δ that this share has
+    """
 
     kind: str
     delta: float
@@ -78,7 +83,8 @@ class Share:
 class Ledger:
     """All shares of δ that tests and searches were given, in order.
 
-    The function `keep` stores the ledger; it is called before episodes are drawn or results are shown.
+    The function `keep` stores the ledger; it is called before episodes are drawn or results are shown. `latest` is the
+    position of the share that was used last, from 1.
     """
 
     shares: list[Share] = field(default_factory=list)
@@ -95,7 +101,10 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return (number of the share, test) for the test of this subject at this δ; None if there is none."""
+        """Return (position, test) for the test of this subject at this δ; None if there is none.
+
+        The position is that of the test's share in the ledger, from 1.
+        """
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
                 if subject and trial.subject == subject and share.delta == delta:
@@ -103,10 +112,11 @@ class Ledger:
         return None
 
     def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
-        """Return (number of the share, test) for this subject at this δ; without an earlier test, a new one is added.
+        """Return (position, test) for this subject at this δ; without an earlier test, a new one is added.
 
-        A new test gets its own stream, derived from `key`. It must not get the episodes of an earlier test: the policy
-        may have been chosen after the result of that test was seen.
+        The position is that of the test's share in the ledger, from 1. A new test gets its own stream, derived from
+        `key`. It must not get the episodes of an earlier test: the policy may have been chosen after the result of that
+        test was seen.
         """
         found = self.find(subject, delta)
         if found is None:
@@ -141,7 +151,12 @@ class Ledger:
 
 
 class Tested(NamedTuple):
-    """The evidence `seen` of a test, the sum `spent` of all levels so far, and a note with the test's number."""
+    """The result of `run_test`.
+
+    seen   the evidence of the test
+    spent  the sum of the levels of all tests so far that share δ
+    note   a sentence with the position of the test in the ledger and its level; "" without a ledger
+    """
 
     seen: Evidence
     spent: float
@@ -153,8 +168,11 @@ def run_test(
 ) -> Tested:
     """Test one policy at level δ or, with a ledger, at the share of δ that the ledger gives to this test.
 
+    source    the episodes of the policy; b are the limits [I]
+    key       the random stream of a new test
     identity  a text that identifies problem and policy: an earlier test with the same text is continued. With None,
               every call is a new test
+    ledger    an object whose method `load` returns the `Ledger`
 
     With a ledger, `budget` counts from the first episode of the test, so it includes the steps of earlier calls. The
     checks come after fixed numbers of episodes, so the evidence is bit-identical whether the test was interrupted or

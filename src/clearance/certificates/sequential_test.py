@@ -50,8 +50,10 @@ class Component(NamedTuple):
 class Tally:
     """All bets on one policy, and the sums of its samples by component.
 
-    up    for every signal, bets that J is larger than the limit
-    down  for every signal, bets that J is smaller than the limit
+    up         for every signal, bets that J is larger than the limit
+    down       for every signal, bets that J is smaller than the limit
+    parts      the sums of the samples of each component of the mixture, by its index
+    one_sided  which limits [I] can be confirmed but not refuted; () if there are none
 
     The reward has no limit; its J is compared with the middle of its range.
     """
@@ -96,7 +98,7 @@ class Tally:
 
 
 class Standing(NamedTuple):
-    """The state in which a test stopped: its stream, the episodes and environment steps so far, and its bets."""
+    """The state in which a test stopped: its random stream, the episodes and environment steps so far, and its bets."""
 
     key: np.uint64
     episodes: int
@@ -106,7 +108,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The result of a test at level δ on the episodes of the stream `key`."""
+    """The result of a test at level δ on the episodes of the random stream `key`: the verdict, and the bets `tally`."""
 
     verdict: Verdict
     episodes: int
@@ -147,7 +149,10 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """The smallest (lower bound − limit) of all limits, in widths of the signal's range; ≥ 0 if the test passed."""
+        """The smallest difference between a lower bound of J_gi and its limit b_i, relative to the signal's range.
+
+        It is ≥ 0 if the test passed.
+        """
         return float(
             min(
                 ((x - bets.given) / bets.width for x, bets in zip(self.lower[1:], self.tally.up[1:], strict=True)),
@@ -179,6 +184,8 @@ def gather(
 ) -> Evidence:
     """Sample episodes until a verdict is reached or `budget` environment steps are spent; return the evidence.
 
+    source     the source of episodes of the tested policy; b are the limits [I]
+    delta      the level δ of the test; `key` is the random stream of its episodes
     likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; validity does not
                depend on them
     impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate

@@ -45,9 +45,9 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """The maximal end components: the number of each state's component [S], and a mask [S, A] of pairs inside one.
+        """The maximal end components: (label of each state's component [S], mask [S, A] of pairs inside a component).
 
-        The number is −1 for a state in no component. A pair is inside if it cannot leave the component of its state.
+        The label is −1 for a state in no component. A pair is inside if it cannot leave the component of its state.
         """
         return end_components(self.cmdp)
 
@@ -62,9 +62,9 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array) -> tuple[Labels, Array, Array]:
-        """Return (act, gain, bias), each [S], of a policy with the largest mean of h [S, A] in every end component.
+        """Return (act, gain, bias), each [S], of a policy that has the largest gain in every end component.
 
-        The gain is the long-run mean. Outside of components, gain and bias are 0 and have no meaning.
+        The gain is the long-run mean of h [S, A]. Outside of components, gain and bias are 0 and have no meaning.
         """
         label, pairs = self.components
         act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
@@ -128,8 +128,8 @@ class AverageOracle:
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
         """Return (V, rows), each [N]: the largest gain that each node of the quotient can reach, and its best row.
 
-        The row says whether to stay in the node or how to leave it. `gain` [S] is the gain of staying in the component
-        of each state.
+        The quotient collapses every end component to one node. A row is a choice at a node: to stay in it, or a pair
+        that leaves it. `gain` [S] is the gain of staying in the component of each state.
         """
         q = self.quotient
         worth = np.zeros(q.S)
@@ -157,7 +157,8 @@ class AverageOracle:
     def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
         """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
 
-        The proof is g and v [2, S] (see the module's head); act [S] is a best policy. Without a proof the bound is inf.
+        The proof is two vectors g and v [2, S] (see the module's head); act [S] is a best policy. Without a proof the
+        bound is inf.
         """
         weights = np.append(reward, lam)
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
@@ -174,8 +175,8 @@ class AverageOracle:
         """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
         It is proven that g ≥ P g and g + v ≥ h + P v for every pair; the proof is None if rounding prevents this. The
-        vector v of the proof is the given bias v [S] plus a multiple of the remaining steps. `rows` [N] are the rows of
-        the quotient that a best policy takes. `size` [S, A] bounds |h| before rounding.
+        vector v of the proof is the argument v [S], an approximate bias, plus a multiple of the remaining steps. `rows`
+        [N] are the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.components[1]
         left, lift = self._steps_left, 0.0
@@ -201,8 +202,8 @@ class AverageOracle:
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
         """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
 
-        g is the value V [N] of each state's node plus a multiple of the remaining steps. `leaving` [S, A] marks the
-        pairs that leave a component.
+        g is V [N] at each state's node of the quotient, plus a multiple of the remaining steps. `leaving` [S, A] marks
+        the pairs that leave an end component.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
@@ -229,7 +230,10 @@ class AverageOracle:
         return np.where(label >= 0, top[label], 0.0)
 
     def _excess(self, h: Array, size: Array, g: Array, v: Array) -> Array:
-        """Return an upper bound [S, A] of h + P v − v − g in real arithmetic; `size` bounds |h| before rounding."""
+        """Return an upper bound [S, A] of h + P v − v − g in real arithmetic, for h [S, A] and vectors g and v [S].
+
+        `size` [S, A] bounds |h| before rounding.
+        """
         drift, error = self.rows.drift(v)
         total = h + drift - g[:, None]
         return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])

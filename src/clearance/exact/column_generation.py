@@ -40,7 +40,8 @@ SMOOTHING = 0.5  # share of the best λ so far, once there is more than one cons
 class Columns:
     """The columns of the master program: the deterministic policies found so far, act [n, S] with values J [n, 1+I].
 
-    `price` is the oracle that adds more policies.
+    The method `price` is the oracle, which adds more policies. The other fields hold its last results: V [S] and the
+    visits x [S] of the last policy, and values from which the next call starts.
     """
 
     model: Operator
@@ -65,8 +66,8 @@ class Columns:
     def price(self, weights: Array, gap: float, tol: float) -> float:
         """Maximise weights·(J_r, J_g − b) over policies; add policies to the columns and return a bound on the maximum.
 
-        The upper bound is proven, but only as accurate as the current `gap` requires, so early calls are cheap. J of
-        each policy is accurate to tol/100, which the final gap requires.
+        This upper bound is proven, but only as accurate as the current `gap` requires, so early calls are cheap. J of
+        each new policy is accurate to tol/100, where `tol` is the final gap.
         """
         accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
         model = self.model
@@ -99,9 +100,9 @@ class Columns:
     ) -> tuple[Array, float]:
         """Run at most STEPS steps of policy iteration for h = weights·signals from `act`; return (V, max(TV − V)).
 
-        T is the Bellman operator. Each policy becomes a column. A factorisation gives the values of all signals at
+        T is the Bellman operator. Each policy becomes a column. `factor` gives the values of all signals of a policy at
         once, so the values of earlier policies are known for the new weights too. At each state, V starts from the
-        largest of these values. Later calls run more steps if they are needed.
+        largest of these values. The call stops early once TV − V varies by at most `tol`.
         """
         model, gain = self.model, np.inf
         V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
@@ -207,9 +208,10 @@ def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough:
 def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
     """Solve max J_r subject to the limits, from columns that already contain a feasible mixture.
 
-    The loop stops at a proven `gap` relative to the optimum, or relative to scale/1000 if that is larger. It also stops
-    if a repeated call gives the same answer and the remaining gap is small: at a large λ, rounding can make the proof
-    coarser than `gap`.
+    The loop alternates between the master program and the oracle (`columns.price`). It stops at a proven `gap` relative
+    to the optimum, or relative to scale/1000 if that is larger. It also stops if the oracle is called with the same λ
+    again, returns the same bound, and the remaining gap is small: at a large λ, rounding can make the bound coarser
+    than `gap`.
     """
     I = len(columns.b)
     master = Master(I)

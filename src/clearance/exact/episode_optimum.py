@@ -53,8 +53,8 @@ class EpisodeOptimum:
 def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
     """Return the best policy under limits on single episodes, for a model with a horizon or sums until absorption.
 
-    limits  by the name of a cost, such as {"energy": cl.Chance(above=40, at_most=0.05), "wear": [cl.CVaR(level=0.9,
-            at_most=12), 5.0]}; a plain number limits the mean
+    limits  a dict from the name of a cost to its limits, such as {"energy": cl.Chance(above=40, at_most=0.05),
+            "wear": [cl.CVaR(level=0.9, at_most=12), 5.0]}; a plain number limits the mean
 
     Costs must be whole multiples of some unit.
     """

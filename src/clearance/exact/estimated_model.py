@@ -79,10 +79,10 @@ class PolicyEstimate:
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error of Ĵ [1+I], which comes from finite counts.
+        """The standard error [1+I] of the estimated values Ĵ, which comes from finite counts.
 
-        Its square is Σ (γ x(s, a))² Var V̂(s')/n(s, a) with the discounted visits x, plus the variances of start states
-        and random signals.
+        Its square is Σ (γ x(s, a))² Var V̂(s')/n(s, a) over all pairs, plus the variances of start states and random
+        signals. Here x are the discounted visits, n the counts, and V̂(s') the value of the next state.
         """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
         by_pair = x**2 / np.maximum(self.model.n, 0.5)
@@ -92,9 +92,9 @@ class PolicyEstimate:
     def spread(self, power: float, base: Array | None = None) -> Array:
         """Return the standard deviation [1+I] of the estimate of J that one episode of a certificate gives.
 
-        The episode has a geometric horizon T with P(T > t) = q^t, where q = γ^power (`finite_episodes`). The control
-        variate of the estimate is V̂ or, if given, the table `base` [S, 1+I]. With V̂, the terms of the estimate are
-        martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
+        After each step the episode continues with probability q = γ^power (`finite_episodes`). The control variate of
+        the estimate is `base` [S, 1+I] or, by default, V̂. With V̂, the terms of the estimate are martingale
+        differences with weights (γ/q)^t, so visits at time t are weighted by (γ²/q)^t.
         """
         if power not in self._visits:
             rate = self.model.cmdp.gamma ** (2 - power)
@@ -107,14 +107,17 @@ class PolicyEstimate:
 
     @cached_property
     def _visits(self) -> dict[float, Array]:
-        """A cache of the sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A], by the exponent `power` in q = γ^power."""
+        """A cache: for each exponent `power`, the sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A] with q = γ^power.
+
+        q is the probability that an episode continues after a step.
+        """
         return {}
 
     def _second_moment(self, visits: Array, base: Array) -> Array:
-        """Return E X² [1+I] of one episode's estimate X on P̂ with the control variate `base` [S, 1+I].
+        """Return E X² [1+I] on the estimated model, where X is one episode's estimate of J (`finite_episodes`).
 
-        `visits` [S, A] is an entry of `_visits`. Let Z be the rest of the sum from a state on, and D = h + γ base(s') −
-        base(s). Then E[Z|s] = V̂(s) − base(s), and E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
+        `base` [S, 1+I] is the control variate of X, and `visits` [S, A] is the entry of `_visits` for the exponent in
+        use.
         """
         cmdp, gap = self.model.cmdp, self.V - base
         now = np.moveaxis(cmdp.h, 0, -1).reshape(cmdp.S * cmdp.A, -1) - np.repeat(base, cmdp.A, axis=0)

@@ -73,7 +73,7 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """Slacks [I] of the rescaled problem that stand for the same slack in every constraint of the original problem.
+        """The slacks [I] in the rescaled problem that correspond to equal slacks in the original problem.
 
         The largest entry is 1. Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
         """
@@ -164,7 +164,8 @@ def margin_of(cmdp: CMDP, J: Array) -> float:
 def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
     """Return a proof that no policy meets the limits; None if none was found.
 
-    The multipliers `lam` [I] are tried first, then those of the safest policy for slacks in each constraint's own unit.
+    The multipliers `lam` [I] are tried first. Then the problem is rescaled so that every signal has size 1, and the
+    multipliers of its safest policy are tried.
     """
     for candidate in _multipliers(cmdp, lam, method):
         bound, V, _ = enclose_farkas(cmdp, candidate)
@@ -239,7 +240,8 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
     """Yield the safest policy, then policies that may be slightly safer; this matters if the limits leave no room.
 
     The second candidate is the first without its tiny probabilities, which may be a solver's rounding. The last
-    candidate is deterministic and greedy for λ: if only one limit is in conflict, it attains the largest J_gi exactly.
+    candidate is deterministic: it is greedy for Σ_i λ_i J_gi with the multipliers λ of `safest`. If only one limit is
+    in conflict, it attains the largest J_gi exactly.
     """
     yield safest.policy
     if cmdp.I:
@@ -249,9 +251,10 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
 
 
 def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float = np.inf) -> Safest:
-    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or one that reaches `enough`.
+    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem `scaled`.
 
-    `measure` [I] are the units in which the slacks are compared.
+    `measure` [I] are the units in which the slacks are compared. The search stops early at a policy for which this
+    minimum reaches `enough`.
     """
     cmdp = scaled.cmdp
     if cmdp.I == 0:

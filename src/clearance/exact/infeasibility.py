@@ -1,6 +1,6 @@
 """The diagnosis of infeasible limits: the proof, which limits conflict, and the smallest relaxations that help.
 
-    φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
+    φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0 (Farkas)
 
 The limits with λ_i > 0 cannot be met together: the same λ proves it. From these, a deletion filter (Chinneck and
 Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: if any one of
@@ -51,8 +51,8 @@ class Infeasibility:
                 met
     relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
-    relax_together  [I] amounts by which to lower all limits so that they can be met: each the smallest, given the
-                ones before it
+    relax_together  [I] amounts by which to lower the limits so that they can be met. The limits are lowered in their
+                order, each as little as the limits before it allow
     relaxed, certificate  the best policy under limits relaxed by relax_all, and its certificate
     """
 
@@ -78,12 +78,12 @@ class Infeasibility:
 
     @property
     def helps_alone(self) -> tuple[int, ...]:
-        """The indices of the limits that need only be relaxed alone."""
+        """The indices of the limits for which it is enough to relax this one limit."""
         return tuple(i for i, amount in enumerate(self.relax_each) if amount is not None)
 
     @property
     def advice(self) -> str:
-        """What to relax, in words: one limit where that is enough, else several together."""
+        """A sentence that says what to relax: one limit if that is enough, else several together."""
         alone = [self._relaxed_in_words(i, self.relax_each[i]) for i in self.helps_alone]
         if len(alone) == 1:
             return f"relax this limit: {alone[0]}"
@@ -243,10 +243,10 @@ def _alone(cmdp: CMDP, i: int) -> float | None:
 
 
 def _relax_in_order(cmdp: CMDP) -> tuple[float, ...]:
-    """Return amounts [I] by which to lower all limits: each the smallest for the limits before it as lowered.
+    """Return amounts [I] by which to lower the limits so that they can be met.
 
-    The last policy proves that the lowered limits can be met. They are lower by a hair more than it is possible, since
-    a limit without any room leaves the solver none for the next one.
+    The limits are lowered in their order, each as little as the limits before it allow. A tiny amount is added, since
+    limits without any room could stop the solver. The last policy found proves that the lowered limits can be met.
     """
     b, hair = cmdp.b.copy(), HAIRS[1] * Scaled.of(cmdp).g * scale_of(cmdp)
     lower = b

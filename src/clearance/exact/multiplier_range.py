@@ -48,9 +48,10 @@ def _one(slack: Array, room: Array) -> Array:
 
 
 def _extreme(slack: Array, room: Array, i: int, sign: float) -> float:
-    """Return the smallest (sign 1) or the largest (sign −1) λ_i over λ ≥ 0 with slack·λ ≤ room.
+    """Return the smallest (sign 1) or the largest (sign −1) λ_i over all λ ≥ 0 with slack·λ ≤ room.
 
-    `slack` [n, I] and `room` [n] come from n known policies. If no bound exists, return 0 or inf.
+    `slack` [n, I] and `room` [n] come from n known policies. If the program has no solution, return 0 (sign 1) or inf
+    (sign −1).
     """
     c = np.zeros(slack.shape[1])
     c[i] = sign

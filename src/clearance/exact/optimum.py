@@ -70,19 +70,21 @@ class Optimum:
              rounding. No policy was found that provably meets them and is near the optimum, but it is not proven that
              there is none
     J        [1+I] of `policy`
-    lam      λ* [I], the price of each limit; if infeasible, the weights of the proof: Σλ = 1 and
-             max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
-    lam_range  [2, I], bounds between which every optimal multiplier lies (column generation); None for a linear
-             program, whose λ* is one of its vertices, and if there are no prices
-    policy   π [S, A], stationary; if infeasible or borderline, the least violating policy. With a horizon [H, S, A].
-             Under the average criterion it is a `Mixture`, drawn once, if no stationary policy is as good: see `note`
+    lam      λ* [I], the price of each limit. If the limits are infeasible, these are the weights λ ≥ 0 of the proof:
+             Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) is proven to be negative
+    lam_range  [2, I]: the lower and the upper end of an interval that contains every optimal λ_i. Only column
+             generation (large models) computes it, for the status "optimal"; otherwise it is None
+    policy   π [S, A], stationary, or [H, S, A] with a horizon. If the status is "infeasible" or "borderline", it is
+             the policy that violates the limits least. Under the average criterion it is a `Mixture`, drawn once, if
+             no stationary policy is as good: see `note`
     mixture  at most I + 1 deterministic policies with the same values (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
-    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf if infeasible
-    attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints. It is the Slater
-             margin for small models and if negative; `slater_margin` computes the Slater margin of any model
+    bound    D(λ*), a proven upper bound on the reward of every feasible policy; −inf if infeasible
+    attained_margin  a margin min_i (J_gi − b_i) that a known policy attains; inf without constraints. In small models
+             it is the Slater margin, the largest margin of any policy. In large models it is the Slater margin only if
+             it is negative; otherwise call `slater_margin`
     names, costs  the names of the constraints [I], and which of them are costs; for a cost, J_g and b have a minus sign
-    V        [S], the values of r + λ*·g (of λ·g if infeasible) whose Bellman residual proves the bound
+    V        [S], values whose Bellman residual proves the bound; their signal is r + λ*·g, or λ·g if infeasible
     """
 
     status: Literal["optimal", "borderline", "infeasible"]

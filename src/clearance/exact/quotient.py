@@ -78,14 +78,14 @@ class Quotient:
 
     @cached_property
     def first(self) -> Labels:
-        """The index of the first row of each node [N]; every node has a row."""
+        """The index of the first row of each node [N]; rows are ordered by node, and every node has at least one."""
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
-        """Return V [N] and the rows [N] that a best policy takes, where h [R] are the signals of all rows.
+        """Return V [N] and the index of the row that a best policy takes at each node [N].
 
-        Policy iteration starts from the policy with the rows `chosen` [N], which must stop with probability 1. With a
-        mask `usable` [R], only these rows are used.
+        h [R] are the signals of all rows. Policy iteration starts from the policy that takes the rows `chosen` [N],
+        which must stop with probability 1. With a mask `usable` [R], only these rows may be taken.
         """
         chosen = chosen.copy()
         for _ in range(1000):
@@ -105,14 +105,17 @@ class Quotient:
         raise SolverError("policy iteration did not end: bring r, g and b to the size of 1")
 
     def evaluate(self, h: Array, chosen: Labels) -> Array:
-        """Return V [N] (or [N, n]) of the policy that takes the rows `chosen` [N], for signals h [R] (or [R, n])."""
+        """Return the values V [N] of the policy that takes the row chosen[n] at node n, for signals h [R] of the rows.
+
+        For several signals, h is [R, n] and V is [N, n].
+        """
         return factorise(self, self.P[chosen], 1.0)[0](np.ascontiguousarray(h[chosen]))
 
     @cached_property
     def stopping(self) -> Labels:
-        """The rows [N] of a policy that stops with probability 1.
+        """A policy that stops with probability 1, as the index of the row that it takes at each node [N].
 
-        It stops in nodes where that is allowed; in others it takes a row that may lead closer to such a node.
+        It stops at nodes where that is allowed. At other nodes it takes a row that may lead closer to such a node.
         """
         chosen = np.full(self.S, -1)
         stop = np.flatnonzero(self.pair < 0)

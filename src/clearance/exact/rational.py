@@ -62,7 +62,7 @@ def _horizon(cmdp: CMDP, pi: Array) -> Matrix:
 def _chain(cmdp: CMDP, pi: Array) -> tuple[Matrix, Matrix, Labels]:
     """Return the Markov chain of a policy: P_π [S, S] with rows that sum to 1, h_π [S, 1+I], and class labels [S].
 
-    The label of a state is the number of its closed class, or −1 if the state is transient.
+    The label of a state is 0, 1, … for its closed class, or −1 if the state is transient.
     """
     P, weights = _rows(cmdp), to_fractions(pi)
     total, mass = P.sum(-1, keepdims=True), weights.sum(-1, keepdims=True)

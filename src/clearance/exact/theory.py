@@ -41,7 +41,13 @@ from clearance.learning import dual
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants that Theorem 1 assumes for a problem and a policy class; functions take them as argument `c`."""
+    """The constants that Theorem 1 assumes for a problem and a policy class; functions take them as argument `c`.
+
+    The numbers of constraints, parameters and actions are I, d and A. G and M bound ‖∇log π‖ and ‖∇²log π‖. mu_F is a
+    lower bound on the eigenvalues of the Fisher matrix, and `slater` the Slater margin φ. `kappa` is the largest margin
+    κ for which the bound Λ of the multipliers is valid. r_range is the range of the reward and h_max the largest
+    |signal|. eps_bias and eps_bias2 are approximation errors of the policy class; they are 0 for tabular softmax.
+    """
 
     gamma: float
     I: int
@@ -122,7 +128,10 @@ def mu_F(F: np.ndarray) -> float:
 
 
 def lam_max(c: Constants) -> float:
-    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the bound of λ while learning (Lemma 10, with φ − κ for φ)."""
+    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the bound of λ while learning (Lemma 10, with φ − κ for φ).
+
+    φ is the Slater margin, κ the margin `c.kappa`, and r⁺−r⁻ the range of the reward.
+    """
     return dual.lam_max_of(c.gamma, c.slater, c.kappa, c.r_range)
 
 
@@ -142,7 +151,7 @@ def L_J(c: Constants) -> float:
 def L_L(c: Constants) -> float:
     """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m).
 
-    m is `weight`.
+    m is `weight`, and L_J bounds the Hessian of a single J_h.
     """
     return weight(c) * L_J(c)
 
@@ -153,17 +162,26 @@ def grad_bound(c: Constants) -> float:
 
 
 def omega_star_bound(c: Constants) -> float:
-    """Return the bound mHG/(μ_F(1−γ)²) on the norm of the natural gradient ω* = F⁻¹∇J_L (Lemma 13); m is `weight`."""
+    """Return the bound mHG/(μ_F(1−γ)²) on the norm of the natural gradient ω* = F⁻¹∇J_L (Lemma 13).
+
+    The module's head explains the symbols.
+    """
     return _over(weight(c) * grad_bound(c), c.mu_F)
 
 
 def alpha(c: Constants) -> float:
-    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14)."""
+    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14).
+
+    ω is the update direction of θ, and G bounds ‖∇log π‖.
+    """
     return 1 / (4 * c.G**2)
 
 
 def eta1(c: Constants) -> float:
-    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ (Theorem 1, which omits m = `weight`); it is 0 if μ_F = 0."""
+    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ (Theorem 1, which omits m = `weight`); it is 0 if μ_F = 0.
+
+    The module's head explains the symbols.
+    """
     return c.mu_F**2 / (4 * c.G**2 * L_L(c))
 
 
@@ -182,7 +200,11 @@ def sgd_bracket(c: Constants) -> float:
 
 
 def sgd_error(c: Constants, N: float) -> float:
-    """Return the bound 4B²/(μ_F N) on the error E‖ω − ω*‖² of the SGD with N samples (Lemma 14); B is `sgd_bracket`."""
+    """Return the bound 4B²/(μ_F N) on the error E‖ω − ω*‖² of the SGD with N samples (Lemma 14).
+
+    ω is the estimated and ω* the exact natural gradient. B is `sgd_bracket`, and μ_F the smallest eigenvalue of the
+    Fisher matrix.
+    """
     B = sgd_bracket(c)
     return _over(4 * B * B / N, c.mu_F)
 
@@ -191,6 +213,7 @@ def first_order(c: Constants, K: float, N: float) -> float:
     """Return a bound on the mean over iterates of E‖∇J_L‖², the squared gradient of the Lagrangian (Lemma 4).
 
     The bound is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖²; the last factor is `sgd_error`.
+    The module's head explains the other symbols.
     """
     J = c.h_max / (1 - c.gamma)
     ascent = 2 * weight(c) * J / K + 2 * c.I * J**2 * eta2(K)
@@ -198,7 +221,11 @@ def first_order(c: Constants, K: float, N: float) -> float:
 
 
 def omega_norm(c: Constants, K: float, N: float) -> float:
-    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3)."""
+    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3).
+
+    The two expectations are bounded by `sgd_error` and `first_order`; μ_F is the smallest eigenvalue of the Fisher
+    matrix.
+    """
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
 
@@ -207,7 +234,8 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 
     ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ).
 
-    ΔJ_L is the gap of an iterate in the Lagrangian. The means over iterates come from `omega_norm` and `sgd_error`.
+    ΔJ_L is the gap of an iterate in the Lagrangian. The means over iterates come from `omega_norm` and `sgd_error`. The
+    module's head explains the other symbols.
     """
     if why_infinite(c):
         return math.inf
@@ -228,7 +256,8 @@ def class_gap(c: Constants) -> float:
 
     (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r.
 
-    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class.
+    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. The module's head explains the
+    other symbols.
     """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
@@ -239,7 +268,7 @@ def conservative_gap(c: Constants, kappa: float) -> float:
     κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ).
 
     π*_θ is the best policy of the class that meets the limits, and π*_θ,κ the best one that meets the tightened limits.
-    The bound is loose: the true slope in κ is about λ*.
+    φ is the Slater margin, and r⁺−r⁻ the range of the reward. The bound is loose: the true slope in κ is about λ*.
     """
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 
@@ -247,7 +276,7 @@ def conservative_gap(c: Constants, kappa: float) -> float:
 def kappa_explicit(c: Constants, K: float) -> float:
     """Return IΛ/√K + 4IH²/(Λ(1−γ)²√K): the terms of the margin κ without ε_KN, bias and noise.
 
-    If `c.kappa` = 0, these are the last two terms of κ in Theorem 1.
+    If `c.kappa` = 0, these are the last two terms of κ in Theorem 1. H bounds the signals, and Λ the multipliers.
     """
     return c.I * lam_max(c) * eta2(K) + 2 / lam_max(c) * dual_terms(c, K, math.inf)
 
@@ -257,8 +286,8 @@ def kappa(c: Constants, K: float, N: float) -> float:
 
     κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]
 
-    If the result is at most `c.kappa`, then E J_gi(π̄) ≥ 0: in expectation, the uniform mixture π̄ of the iterates
-    meets every limit.
+    Λ is `lam_max`; the other terms are functions of this module. If the result is at most `c.kappa`, then E J_gi(π̄) ≥
+    0: in expectation, the uniform mixture π̄ of the iterates meets every limit.
     """
     bias = math.sqrt(c.eps_bias) / (1 - c.gamma) + class_gap(c)
     return kappa_explicit(c, K) + 2 / lam_max(c) * (bias + epsilon_KN(c, K, N) + dual_terms(c, math.inf, N))
@@ -268,6 +297,8 @@ def objective_bound(c: Constants, K: float, N: float) -> float:
     """Return the bound of Theorem 1 on the gap E[J_r(π*_θ) − J_r(π̄)] of the uniform mixture π̄ of the iterates:
 
     √ε_bias/(1−γ) + ε_KN + dual_terms + conservative_gap(κ).
+
+    π*_θ is the best policy of the class that meets the limits. The terms are functions of this module.
     """
     learning = math.sqrt(c.eps_bias) / (1 - c.gamma) + epsilon_KN(c, K, N) + dual_terms(c, K, N)
     return learning + conservative_gap(c, kappa(c, K, N))
@@ -288,7 +319,8 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 def K_of(c: Constants, eps: float) -> float:
     """Return the smallest number of iterations K for which the terms with K in `objective_bound` are at most ε/2.
 
-    Bias is left out. K is O(I²/(φ⁴(1−γ)⁴ε²)), or inf.
+    The policy class is assumed to have no bias. K is O(I²/(φ⁴(1−γ)⁴ε²)), where φ is the Slater margin; it is inf if no
+    K is large enough.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
@@ -297,7 +329,8 @@ def K_of(c: Constants, eps: float) -> float:
 def N_of(c: Constants, eps: float) -> float:
     """Return the smallest number of samples N for which the terms with N in `objective_bound` are at most ε/2.
 
-    Bias is left out. N is O(I²Λ²/((1−γ)⁴ε²)), or inf.
+    The policy class is assumed to have no bias. N is O(I²Λ²/((1−γ)⁴ε²)), where Λ bounds the multipliers; it is inf if
+    no N is large enough.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
@@ -315,7 +348,7 @@ def trajectories(K: float, N: float) -> float:
 class Plan:
     """All numbers that Theorem 1 gives for one ε, or for one K and N; `verdict` explains them in sentences.
 
-    K is the number of iterations, N of samples per iteration, and ε the accepted gap.
+    K is the number of iterations, N the number of samples per iteration, and ε the accepted gap.
     """
 
     eps: float
@@ -338,8 +371,8 @@ class Plan:
 def plan(c: Constants, eps: float, K: float | None = None, N: float | None = None) -> Plan:
     """Return all numbers of Theorem 1 for a gap of ε; K and N default to `K_of` and `N_of`.
 
-    With these defaults and without bias, κ ≤ (1−γ)φε/(r⁺−r⁻). So `c.kappa` = φ/2 is enough for every ε up to half the
-    range of J_r.
+    With these defaults and without bias, κ ≤ (1−γ)φε/(r⁺−r⁻), where φ is the Slater margin and r⁺−r⁻ the range of the
+    reward. So `c.kappa` = φ/2 is enough for every ε up to half the range of J_r.
     """
     K_eps, N_eps = K_of(c, eps), N_of(c, eps)
     K, N = K_eps if K is None else K, N_eps if N is None else N

@@ -26,8 +26,11 @@ def constants_of(
 ) -> theory.Constants:
     """Return the constants of Theorem 1 for a model and a policy class.
 
-    G, M, the Slater margin φ and the ranges of the signals are computed. μ_F is computed at θ = 0 unless it is given;
-    ε_bias is given by the user. The theory is about J_g − b ≥ 0, so the size of b is added to the size of the signals.
+    mu_F                 the smallest eigenvalue of the Fisher matrix; by default it is computed at θ = 0
+    eps_bias, eps_bias2  approximation errors of the policy class
+
+    The other constants are computed from the model. The theory is about J_g − b ≥ 0, so the size of b is added to the
+    size of the signals.
     """
     require_discounted(cmdp, "the theory")
     if cmdp.I == 0:
@@ -61,9 +64,9 @@ def constants_of(
 
 
 def estimate_mu_F(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
-    """Return μ_F at θ = 0, an upper bound on the μ_F of Assumption 3, which must hold for all θ.
+    """Return the smallest eigenvalue μ_F of the Fisher matrix at θ = 0; for softmax with one-hot features it is 0.
 
-    For softmax with one-hot features it is 0.
+    Assumption 3 of the paper needs a μ_F that holds for all θ. The result is an upper bound on it.
     """
     draws = Exact(cmdp, policy).batch(np.uint64(0), None, policy.init(), 0)[0]
     return theory.mu_F(fisher(draws))

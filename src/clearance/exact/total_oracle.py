@@ -64,21 +64,21 @@ class TotalOracle:
 
     @cached_property
     def zero(self) -> tuple[Labels, Mask]:
-        """The zero components: the number of each state's zero component [S], and a mask [S, A] of pairs inside one.
+        """The zero components: end components in which no pair has a signal, so that a run may end there.
 
-        The number is −1 for a state in no zero component. A pair is inside if it cannot leave the component of its
-        state.
+        Return (label of each state's zero component [S], mask [S, A] of the pairs that cannot leave the zero component
+        of their state). The label is −1 for a state in no zero component.
         """
         return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
     @cached_property
     def ending(self) -> Mask:
-        """A mask of the states [S] from which some policy ends with probability 1."""
+        """A mask of the states [S] from which some policy reaches, with probability 1, a state where runs may end."""
         return surely_reaching(self.cmdp, self.zero[0] >= 0)
 
     @cached_property
     def pairs(self) -> Mask:
-        """A mask of the pairs [S, A] whose state and next states are all in `ending`."""
+        """A mask of the available pairs [S, A] whose state and next states are all in the mask `ending`."""
         leading_out = self.rows.leading_to(~self.ending)
         return self.cmdp.available & self.ending[:, None] & ~leading_out
 
@@ -200,9 +200,10 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps, with the first ε for which this provably bounds the sums of weights·h from above.
+        """Return V + ε·steps, which provably bounds the expected sum of weights·h from each state [S] from above.
 
-        Return None if no ε does. `steps` [S] are the remaining steps; the pairs in `inside` [S, A] need no proof.
+        Larger and larger ε are tried; return None if none gives a proof. `steps` [S] is the expected number of
+        remaining steps. Pairs in the mask `inside` [S, A] need no proof: V is constant there, and there are no signals.
         """
         asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
         over = self._excess(weights, V)
@@ -215,7 +216,7 @@ class TotalOracle:
         return None
 
     def _excess(self, weights: Array, V: Array) -> Array:
-        """Return an upper bound [S, A] of h_L + P V − V in real arithmetic, where h_L = weights·h."""
+        """Return an upper bound [S, A] of weights·h + P V − V in real arithmetic, where h are the signals."""
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
         drift, error = self.rows.drift(V)
         return h + drift + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift))

@@ -162,7 +162,7 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the smallest count from which on a limit treats all counts alike.
+    """Return the smallest count from which on a limit treats all larger counts alike, so that counting can stop.
 
     rule  the `Chance` or `CVaR` limit on the cost `name`
     unit  the cost that one count stands for
@@ -188,10 +188,10 @@ def find_unit(name: str, cost: Array) -> float:
 
 
 def signal(rule: Rule, counter: Counter, c: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
-    """Return φ(c + k) − φ(c): the change of the limited quantity φ of `rule` in a step.
+    """Return φ(c + k) − φ(c): the change, in one step, of the quantity φ that `rule` limits.
 
-    c is the count before the step and k the cost of the step, both in units. A count at the cap stands for all larger
-    counts.
+    c is the count before the step and k the cost of the step, both in units of the `counter`. A count at its cap stands
+    for all larger counts.
     """
     if isinstance(rule, Chance):
         first = math.floor(rule.above / counter.unit + WHOLE) + 1  # the least count above
@@ -257,8 +257,8 @@ def _constraint(
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
     """Return P of the whole product as CSR [(S·K)·A, S·K], with states s·K + k.
 
-    k numbers the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] is the number of the
-    combination after a step.
+    k is the index of one of the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] is the index of
+    the combination after a step.
     """
     width = np.diff(rows.indptr)
     pair = np.repeat(np.arange(S * A), width)  # of each entry of the model

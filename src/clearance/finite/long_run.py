@@ -57,7 +57,7 @@ def horizon_values(cmdp: CMDP, pi: Array) -> Array:
 class Chain:
     """The Markov chain of a policy: P_π [S, S] with normalised rows, and the signals h_π [1+I, S].
 
-    `label` [S] is the number of the closed class of each state, or −1 if the state is transient.
+    `label` [S] is the label 0, 1, … of the closed class of each state, or −1 if the state is transient.
     """
 
     cmdp: CMDP
@@ -77,7 +77,7 @@ class Chain:
 
     @cached_property
     def representatives(self) -> Labels:
-        """One state of each closed class, as an index [number of classes]."""
+        """The index of one chosen state of each closed class."""
         found = np.zeros(self.classes, np.int64)
         closed = np.flatnonzero(self.label >= 0)[::-1]
         found[self.label[closed]] = closed
@@ -155,8 +155,8 @@ class Chain:
     def _between_visits(self):
         """The solvers of (I − M) x = y and of its transpose, where M is P_π without steps into the representatives.
 
-        A representative is one chosen state of each closed class. The solvers sum over the steps until a run next
-        enters a representative: in a closed class, over one cycle.
+        A representative is one chosen state of each closed class. So x(s) is the expected sum of y over the steps of a
+        run from s until it next enters a representative.
         """
         S, enters = len(self.label), np.zeros(len(self.label), bool)
         enters[self.representatives] = True

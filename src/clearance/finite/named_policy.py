@@ -44,7 +44,7 @@ def _table(policy: Mapping[Any, Any], cmdp: CMDP) -> Any:
 
 
 def _find(kind: str, name: Any, names: Sequence[str] | None, n: int) -> int:
-    """Return the index of a state or action, given by its name or number."""
+    """Return the index of a state or action (`kind`), given by its name or by its index; there are n of them."""
     if isinstance(name, int | np.integer) and 0 <= name < n:
         return int(name)
     known = names or tuple(map(str, range(n)))

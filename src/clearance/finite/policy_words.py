@@ -33,7 +33,7 @@ Flags = NDArray[np.bool_]
 def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions: Names = None) -> list[str]:
     """Return sentences that describe the policy, a few for each component of the mixture.
 
-    States and actions are called by their names if these are given, otherwise by their numbers.
+    States and actions are called by their names if these are given, otherwise by their indices.
     """
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):

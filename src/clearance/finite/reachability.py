@@ -32,7 +32,7 @@ def limit_reach(
     """Return the model with one more constraint: the probability of ever entering these states, or starting in them.
 
     cmdp      a model with criterion="total", or with a horizon and no discount: then "within H steps"
-    states    numbers or names of states, or true and false for each [S]
+    states    indices or names of states, or a mask [S]
     at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
     at_least  a lower limit instead: the goal is reached with at least this probability
     name      name of the new constraint

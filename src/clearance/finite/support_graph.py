@@ -1,8 +1,10 @@
 """Properties that depend only on which transitions are possible. Rounding of probabilities cannot change them.
 
-reachable      states that a policy, or any policy, can reach from the start
-closed classes of P_π: the sets in which a run ends up; the other states are transient
-end components sets of states with actions that stay in the set and can reach all of it: runs can stay there for ever
+- The reachable states are those that some policy can reach from the start.
+- The closed classes of P_π are the sets of states in which a run of the policy π ends up. The other states are
+  transient.
+- An end component is a set of states with actions that stay in the set and can reach all of it. So a run can stay
+  there for ever.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def spread(source: Labels, target: Labels, start: Mask) -> Mask:
 
 
 def closed_classes(P_pi: Any) -> Labels:
-    """Return the number of each state's closed class [S] under P_π, from 0; −1 for transient states."""
+    """Return the label of each state's closed class [S] under P_π: 0, 1, …, or −1 for a transient state."""
     P: Any = sparse.coo_array(P_pi)
     row, column = (x[P.data > 0].astype(np.int64) for x in P.coords)
     S = int(P.shape[0])
@@ -72,9 +74,9 @@ def closed_classes(P_pi: Any) -> Labels:
 def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]:
     """Return the maximal end components of the state-action pairs in `pairs` [S, A] (default: all).
 
-    The result is (number of the component of each state [S], mask [S, A] of the pairs that stay inside a component).
-    Numbers start at 0; −1 means that the state is in no component. Pairs that may leave the strongly connected
-    component of their state are dropped, until no such pair is left.
+    The result is (label of each state's component [S], mask [S, A] of the pairs that stay inside a component). Labels
+    are 0, 1, …, or −1 if the state is in no component. Pairs that may leave the strongly connected component of their
+    state are dropped, until no such pair is left.
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()

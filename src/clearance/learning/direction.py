@@ -37,17 +37,22 @@ def lagrangian(A: Array, lam: Array) -> Array:
 class SGD:
     """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
-    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the form
-    printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. The printed form needs
-    1/(2(1−γ)²) times as many samples to forget its start, so that 100 samples are far too few. The theory requires α ≤
-    1/(4G²), where G bounds ‖score‖; this is 1/8 for one-hot features.
+    A draw has a score ∇ log π(a|s) and an advantage Â_L of the Lagrangian. With the step size α (`alpha`), each draw
+    updates w = (1−γ)ω or, with printed=True, ω itself:
+
+        w ← w − α (score·w − Â_L) score,                     ω = mean of all w, divided by 1−γ
+        ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score,          result: mean of all ω                printed=True
+
+    The second form is the one printed in the paper. It needs 1/(2(1−γ)²) times as many samples to forget its start, so
+    100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds ‖score‖; this is 1/8 for one-hot
+    features.
     """
 
     alpha: float = 0.05
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """Return (step, scale, out), with which one formula describes the default and the printed form of SGD.
+        """Return (step, scale, out) of a formula for both forms of SGD, the default one and the printed one:
 
         x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of the iterates x
         """
@@ -73,11 +78,14 @@ class SGD:
 class WeightedSGD:
     """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
-    In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
-    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The setting σ_F stands for the smallest eigenvalue of the Fisher matrix.
-    Step sizes are capped at 1/(2G²), above which the first steps diverge (G bounds ‖score‖); the paper projects on a
-    ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so the separate regressions on the same
-    draws add up exactly to one regression of Â_L.
+    score is ∇ log π(a|s), and Â the estimated advantage of one signal. From N draws,
+
+        w ← w − α_n (score·w − Â) score,   α_n = 2/(σ_F (n+1));        result of one signal: Σ_n 2(n+1) w_n/(N(N+1))
+        ω = (w_r + Σ_i λ_i w_gi)/(1−γ)                                 from the results for r and for every g_i
+
+    The setting σ_F stands for the smallest eigenvalue of the Fisher matrix. Step sizes are capped at 1/(2G²), where G
+    bounds ‖score‖, since the first steps would diverge; the paper projects on a ball instead. Without a projection the
+    result is linear in Â, so the separate regressions add up exactly to one regression of A_r + Σ_i λ_i A_gi.
     """
 
     sigma_F: float = 0.1
@@ -99,15 +107,17 @@ class WeightedSGD:
 class AcceleratedSGD:
     """Estimate ω by accelerated SGD (Mondal and Aggarwal 2024; Jain et al. 2018).
 
-    u = a·x + (1−a)·v;  ĝ = (score·u − Â_L/(1−γ)) score;  x = u − δĝ;  v = βu + (1−β)v − ξĝ;  ω = mean of the last half
-    of x, with a = 3√5G²/(μ_F + 3√5G²), β = μ_F/(9G²), ξ = 1/(3√5G²), δ = 1/(5G²). G bounds ‖score‖, and
-    `mu_F` is the assumed smallest eigenvalue μ_F of the Fisher matrix.
+        u = a·x + (1−a)·v,    ĝ = (score·u − Â_L/(1−γ)) score,    x = u − δĝ,    v = βu + (1−β)v − ξĝ
+        a = 3√5G²/(μ_F + 3√5G²),    β = μ_F/(9G²),    ξ = 1/(3√5G²),    δ = 1/(5G²)
+
+    score is ∇ log π(a|s), and Â_L the advantage of the Lagrangian. ω is the mean of the last half of all x. G bounds
+    ‖score‖, and `mu_F` is the assumed smallest eigenvalue μ_F of the Fisher matrix.
     """
 
     mu_F: float = 0.05
 
     def constants(self) -> tuple[float, float, float, float]:
-        """Return the coefficients (a, β, ξ, δ) of accelerated SGD, which the class's docstring defines."""
+        """Return the coefficients (a, β, ξ, δ) of accelerated SGD, which the docstring of the class defines."""
         root = 3 * np.sqrt(5) * G2
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 
@@ -124,12 +134,14 @@ class AcceleratedSGD:
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Compute ω by least squares, with the pseudo-inverse or a ridge.
+    """Compute ω by least squares, with the pseudo-inverse or, if `ridge` > 0, with a ridge.
 
-    F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
-    gradient. Softmax makes F singular, so usually the pseudo-inverse is used, which gives the shortest ω. If the policy
-    of a state has saturated beyond about 1e-18, the state falls below the cut-off of the pseudo-inverse, and its
-    parameters do not change; `Tabular` has no such limit.
+        F w = E[score A_L],    F = E[score scoreᵀ] + ridge·1,    ω = w/(1−γ)
+
+    score is ∇ log π(a|s), and A_L the advantage of the Lagrangian. With exact draws this is the exact natural gradient.
+    Softmax makes F singular, so usually the pseudo-inverse is used, which gives the shortest ω. If the policy has
+    saturated at a state (probabilities below about 1e-18), the pseudo-inverse ignores this state, and its parameters do
+    not change; `Tabular` has no such limit.
     """
 
     ridge: float = 0.0
@@ -165,10 +177,10 @@ def _shortest(X: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tabular:
-    """The closed form for tabular softmax: ω(s, a) is the mean of Â_L at (s, a), divided by 1−γ.
+    """The closed form of ω for tabular softmax: the mean of the advantage Â_L at each pair (s, a), divided by 1−γ.
 
-    Pairs without draws have ω = 0. With exact draws this is the exact natural gradient, however saturated the policy is
-    (Agarwal et al. 2021, Lemma 15).
+    Â_L is the advantage of the Lagrangian. Pairs without draws have ω = 0. With exact draws this is the exact natural
+    gradient, however saturated the policy is (Agarwal et al. 2021, Lemma 15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:

@@ -107,17 +107,16 @@ def iterate(
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
     """Return the number of iterations until the next progress report, after n iterations that took `elapsed` seconds.
 
-    Each iteration holds `numbers` numbers in memory. This number limits the result, so that the memory cannot overflow
+    `numbers` is how many floats one iteration holds in memory. It limits the result, so that the memory cannot overflow
     even if the clock stands still.
     """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 
 
 def _numbers_of(at: Position) -> int:
-    """Return roughly how many numbers one iteration needs in memory.
+    """Return roughly how many floats one iteration holds in memory, where `at` is the position of the run.
 
-    It is the size of θ or, if occupancies are recorded, of a linear system of S² numbers, whichever is larger. `at` is
-    the position of the run, which holds θ.
+    It is the size of θ or, if occupancies are recorded, the size S² of a linear system, whichever is larger.
     """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 

@@ -56,18 +56,21 @@ class Trace:
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """The numbers (from 0) of the iterates whose θ is stored, one for each row of `theta`."""
+        """The indices of the iterates whose θ is stored, one for each row of `theta`; the first iterate has index 0."""
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of `theta` that hold the iterates k.
+        """Return the rows of `theta` that hold the iterates with the indices k.
 
         If the θ of an iterate is not stored, its row is that of the last stored iterate before it.
         """
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """Return this stretch of a run, which starts at iteration `begin`, without the θ that long runs leave out."""
+        """Return this part of a run without the rows of θ that long runs do not store (see the module's head).
+
+        `begin` is the iteration at which this part starts.
+        """
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
@@ -104,9 +107,9 @@ class Trace:
         return make_frame(self.columns(names))
 
     def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
-        """Write this stretch of a run as one file; `theta` must be thinned already (see `thinned`).
+        """Write this part of a run as one file; `theta` must be thinned already (see `thinned`).
 
-        `begin` is the first iteration, and `run` the id of the run.
+        `begin` is the first iteration of the part, and `run` the id of the run.
         """
         shape, n = self.theta.shape[1:], len(self)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -73,13 +73,14 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of the estimate X, each [1+I]. They follow if the sum is written in another order:
+        """The bounds (low, high) of the estimate X, each [1+I].
 
-            X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t)
+        They follow from this form of X, which gives a much shorter range than bounds for each term of the sum:
 
-        This gives a much shorter range than bounds for each term. Since Σ_{0<t<T} (γ/q)^t = full·(γ/q − (γ/q)^T), X −
-        h_0 is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so every
-        range contains 0. The range allows for the rounding of X, but a bound of exactly 0 stays 0 if V̂ = 0.
+            X = h_0 + Σ_{0<t<T} (γ/q)^t (h_t − (1−q) V̂(s_t)) + q (γ/q)^T V̂(s_T)
+
+        Here h_t are the signals, V̂ is the control variate, T the length of the episode, and q the probability that it
+        continues. The bounds allow for the rounding of X, but a bound of exactly 0 stays 0 if V̂ = 0.
         """
         ratio, V = self.cmdp.gamma / self.q, self.table
         (low, high), (down, up) = self.signal_bounds, self._step_bounds
@@ -95,10 +96,10 @@ class MixtureEpisodes:
 
     @property
     def _step_bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I]; q is the probability that an episode continues.
+        """The bounds (low, high) of h(s, a) − (1−q) V̂(s), each [1+I]: a signal minus a share of the control variate V̂.
 
-        They hold for all signals h within the declared bounds or, if none were declared, for all pairs (s, a) that some
-        component of the mixture can take.
+        q is the probability that an episode continues. If bounds of h were declared, the result holds for all h within
+        them. Otherwise it holds for all pairs (s, a) that some component of the mixture can take.
         """
         rest = (1 - self.q) * self.table
         if self.declared is not None:
@@ -119,26 +120,25 @@ class MixtureEpisodes:
 
     @cached_property
     def term(self) -> Array:
-        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I], the size of a term in the estimate X."""
+        """The largest possible size |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I] of one term of the estimate X."""
         return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max((0, 1))
 
     @property
     def rounding(self) -> Array:
-        """A bound [1+I] on the difference between the computed X and the same sum in real arithmetic.
+        """A bound [1+I] on the rounding error of the estimate X of one episode.
 
-        Weights and partial sums are rounded in each of the T steps. T is drawn from a 53-bit number, so q^(T−1) ≥ 2⁻⁵⁴.
+        Every step of the episode adds a rounding error. The number of steps is bounded, since the length of an episode
+        is drawn from 53 random bits.
         """
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
         return 2.0**-52 * (longest + 8) * (np.abs(self.table).max((0, 1)) + self.full * self.term)
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on |E X − J|, the error of the mean of the estimate X that finite precision causes.
+        """A bound [1+I] on |E X − J|, the bias of the estimate X that finite precision causes.
 
-        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e times
-        the range of h. Rounding also changes the weights: P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t.
-        Here t·2⁻⁵² comes from the rounding of weights, and the other terms from the rounding of horizons, ours and
-        NumPy's.
+        It adds up three errors. States and actions are drawn with slightly wrong probabilities, which changes the mean
+        of all later signals. The lengths of episodes and the weights (γ/q)^t are rounded. The sum X is rounded.
         """
         cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
         first = draw_error(cmdp.rho.sum(), cmdp.S) + draw_error(mixture.weights.sum(), mixture.M)
@@ -211,9 +211,8 @@ def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Ar
     lowest  the smallest signals [S, 1+I] that the policy can get in each state
     share   the share, 0 to 1, of the possible gain that is taken [1+I]
 
-    The lower bound of X comes from the smaller of two numbers: a multiple of the smallest y = lowest − (1−q) V, and the
-    smallest V. Where y is small, V is lowered, at most until both numbers are equal. If such states are visited often,
-    the variance of X grows.
+    V is lowered in states where lowest − (1−q) V is small, since these states determine the lower bound of X. If they
+    are visited often, the variance of X grows; a smaller `share` avoids this.
     """
     q = gamma**power
     many = (gamma / q) / (1 - gamma / q)
