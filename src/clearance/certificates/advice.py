@@ -49,8 +49,9 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
     """Return the number of environment steps with which a whole run should certify the observed slack [I].
 
-    Return None if that takes more than `MOST` episodes. sd [I] is the standard deviation of one episode in the test
-    `seen`. The share of a run's steps that is used for the test, test/steps, is assumed to stay the same.
+    Return None if that takes more than `MOST` episodes. `seen` is a test in which one episode's estimate had the
+    standard deviation sd [I]. The whole run took `steps` steps and its last test `test` of them; this share is assumed
+    to stay the same.
     """
     width = np.array([bets.width for bets in seen.tally.up[1:]])
     n = float(max(seen.episodes, 1))

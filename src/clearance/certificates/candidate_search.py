@@ -60,7 +60,7 @@ class Candidates(Protocol):
         ...
 
     def episodes(self, mixture: Any) -> Episodes:
-        """Return a source of episodes of `mixture`, which the method `mixture` has returned."""
+        """Return a source of episodes of `mixture`, a policy made by the method `mixture`."""
         ...
 
 
@@ -94,7 +94,7 @@ class Search(Protocol):
         ...
 
     def episodes(self, policy: Any, /) -> Episodes:
-        """Return the source of episodes with which a policy was tested."""
+        """Return a source of episodes of `policy`, one of the policies that the search has tested."""
         ...
 
     @property
@@ -116,11 +116,12 @@ def least_episodes(candidates: int) -> int:
 class CandidateSearch:
     """The search by samples: it holds the candidates, estimates of their J that are refined as needed, and the budget.
 
-    b         the limits [I]
-    delta     the error probability δ of all tests together
+    b, delta  the limits [I], and the error probability δ of all tests together
+    budget    environment steps of the whole search; `key` is its random stream
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
     reserve   environment steps reserved for the test of the fallback
     single    whether one candidate is tested in place of a mixture (see `best_mixture`)
+    attempts  the tests so far; `weights` are those of the tested mixtures
     """
 
     candidates: Candidates
@@ -174,10 +175,9 @@ class CandidateSearch:
 
     @property
     def _lengths(self) -> Array:
-        """The environment steps per episode that plans assume, for each candidate [count].
+        """The assumed environment steps per episode of each candidate [count], for planning.
 
-        It is the mean so far, with a reserve, but at most the expected length that the problem states. If episodes end
-        early, a budget pays for more of them, and a smaller slack is enough.
+        It is the mean so far, with a reserve, but at most the expected length that the problem states.
         """
         longest = np.full(len(self.n), self.sources[0].episode_steps)
         if np.any(self.looked < GLANCE):
@@ -186,7 +186,7 @@ class CandidateSearch:
 
     @property
     def episode(self) -> float:
-        """The environment steps per episode of the candidate with the longest episodes, to plan with."""
+        """The assumed environment steps per episode of the candidate with the longest episodes."""
         return float(self._lengths.max())
 
     def _learn(self, m: int, seen: Component) -> None:
@@ -230,7 +230,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Test one more mixture as number j at level `delta` within `left` steps; return False if none seems useful."""
+        """Test one more mixture, as test j at level `delta` within `left` steps; return False if none seems useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -247,10 +247,10 @@ class CandidateSearch:
         return True
 
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
-        """Measure the mixture that looks safest again and again; return (weights, budget share) of a mixture to test.
+        """Find the mixture that looks safest, measure it again, and repeat; return (weights, budget share) for a test.
 
-        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. So it is measured
-        with a share of the `left` steps. If then no mixture should pass a test, the safest one is returned.
+        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. Measuring uses a
+        share of the `left` steps. The result is the best mixture that should pass a test; if none should, the safest.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         for _ in range(200):
@@ -278,8 +278,8 @@ class CandidateSearch:
         """Return (weights, share): the best mixture that should pass a test, and the share of the budget for this test.
 
         The weights are None if there is no such mixture. The shares in `parts` of the `left` steps are tried in order.
-        The mixture chosen by the linear program is measured again, until the steps reserved for this are spent. The
-        final choice uses pessimistic values, in which a policy with few samples looks bad.
+        Mixtures chosen by the linear program are measured again, until the steps reserved for this are spent. The final
+        choice uses pessimistic values, in which a policy with few samples looks bad.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
@@ -311,9 +311,9 @@ class CandidateSearch:
     def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
         """Return (weights, budget share) for a long test that leaves few steps; (None, 1) if no mixture should pass.
 
-        `low` [count, 1+I] are the assumed values. The mixture should pass even with bad luck in the test's own samples,
-        if any mixture can. Of the shares in `parts`, the smallest is taken with which at most 1 % of the reward is
-        lost. A shorter test needs more slack, and may have to mix in a policy that earns nothing.
+        `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with bad luck in the
+        samples. The share is the smallest one in `parts` that loses little reward: a shorter test may need a less
+        rewarding mixture.
         """
         for planned, errors in LUCK:
             found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]
@@ -329,9 +329,9 @@ class CandidateSearch:
     ) -> Array | None:
         """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
-        The mixture should pass within the share `planned` of the test, even if samples are off by `errors` standard
-        errors. `low` [count, 1+I] are the assumed values. Spread and length of episodes depend on the weights, so the
-        program is solved again with spread and length of its solution, until they are no larger than assumed.
+        It should pass within the share `planned` of the test, even if samples are off by `errors` standard errors.
+        `low` [count, 1+I] are the assumed values. Spread and length of episodes depend on the weights, so the program
+        is solved again with those of its solution, until they are no larger than assumed.
         """
         sd, length, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), float(np.median(self._lengths)), None
         for _ in range(SPREADS):
@@ -350,7 +350,7 @@ class CandidateSearch:
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw more episodes of candidates with positive weight w, half as many as so far, at most `affordable`."""
+        """Draw more episodes of the candidates with positive weight w: half as many as so far, at most `affordable`."""
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
         for m, extra in zip(used, add, strict=True):
@@ -363,9 +363,9 @@ class CandidateSearch:
         return float((w - best) @ self.J[:, 0]) > doubt
 
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
-        """Test the mixture with weights w on fresh episodes with `budget` steps, as test number j at level `delta`.
+        """Test the mixture with weights w on fresh episodes, as test j of the search, at level `delta`.
 
-        If the mixture should pass with up to `most` steps, the test is continued. Unless `patient` is true, it stops
+        The test takes `budget` steps, or up to `most` if it should pass with these. Unless `patient` is true, it stops
         when a pass has become unlikely. Its episodes also update the estimates of the components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)

@@ -22,7 +22,8 @@ class Certificate:
 
     verdict          CERTIFIED: J_gi ≥ b_i for all i. VIOLATED: J_gi < b_i for some i. UNDECIDED: neither is shown
     J_r, J_g, slack  values, and J_g − b
-    J_lower, J_upper lower and upper bounds of J [1+I]: an enclosure, or from samples confidence bounds at level δ each
+    J_lower, J_upper lower and upper bounds of J [1+I]: proven if the evidence is exact; from samples, confidence bounds
+                     that each hold at level δ
     bound, gap       proven upper bound on the reward of every feasible policy, and bound − J_r of a policy that is
                      CERTIFIED; None if not known
     lam, complementarity  the price λ_i of each limit, and λ_i · slack_i: at the margin, tightening limit i by one

@@ -170,10 +170,7 @@ def omega_star_bound(c: Constants) -> float:
 
 
 def alpha(c: Constants) -> float:
-    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14).
-
-    ω is the update direction of θ, and G bounds ‖∇log π‖.
-    """
+    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14); G bounds ‖∇log π‖."""
     return 1 / (4 * c.G**2)
 
 
@@ -202,8 +199,7 @@ def sgd_bracket(c: Constants) -> float:
 def sgd_error(c: Constants, N: float) -> float:
     """Return the bound 4B²/(μ_F N) on the error E‖ω − ω*‖² of the SGD with N samples (Lemma 14).
 
-    ω is the estimated and ω* the exact natural gradient. B is `sgd_bracket`, and μ_F the smallest eigenvalue of the
-    Fisher matrix.
+    ω is the estimated natural gradient, ω* the exact one; B is `sgd_bracket`, and μ_F is `c.mu_F`.
     """
     B = sgd_bracket(c)
     return _over(4 * B * B / N, c.mu_F)
@@ -223,8 +219,7 @@ def first_order(c: Constants, K: float, N: float) -> float:
 def omega_norm(c: Constants, K: float, N: float) -> float:
     """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3).
 
-    The two expectations are bounded by `sgd_error` and `first_order`; μ_F is the smallest eigenvalue of the Fisher
-    matrix.
+    The two expectations are bounded by `sgd_error` and `first_order`; μ_F is `c.mu_F`.
     """
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
@@ -256,8 +251,8 @@ def class_gap(c: Constants) -> float:
 
     (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r.
 
-    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. The module's head explains the
-    other symbols.
+    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. For r⁺−r⁻, Λ and H see the
+    module.
     """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
@@ -267,8 +262,8 @@ def conservative_gap(c: Constants, kappa: float) -> float:
 
     κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ).
 
-    π*_θ is the best policy of the class that meets the limits, and π*_θ,κ the best one that meets the tightened limits.
-    φ is the Slater margin, and r⁺−r⁻ the range of the reward. The bound is loose: the true slope in κ is about λ*.
+    π*_θ is the best policy of the class that meets the limits, π*_θ,κ the best one that meets the tightened limits, φ
+    the Slater margin, and r⁺−r⁻ the range of the reward. The bound is loose: the true slope in κ is about λ*.
     """
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 
@@ -319,8 +314,7 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 def K_of(c: Constants, eps: float) -> float:
     """Return the smallest number of iterations K for which the terms with K in `objective_bound` are at most ε/2.
 
-    The policy class is assumed to have no bias. K is O(I²/(φ⁴(1−γ)⁴ε²)), where φ is the Slater margin; it is inf if no
-    K is large enough.
+    No bias of the policy class is assumed. K is O(I²/(φ⁴(1−γ)⁴ε²)), where φ is the Slater margin, or inf.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
@@ -329,8 +323,7 @@ def K_of(c: Constants, eps: float) -> float:
 def N_of(c: Constants, eps: float) -> float:
     """Return the smallest number of samples N for which the terms with N in `objective_bound` are at most ε/2.
 
-    The policy class is assumed to have no bias. N is O(I²Λ²/((1−γ)⁴ε²)), where Λ bounds the multipliers; it is inf if
-    no N is large enough.
+    No bias of the policy class is assumed. N is O(I²Λ²/((1−γ)⁴ε²)), where Λ bounds the multipliers, or inf.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)

@@ -198,7 +198,7 @@ class CMDP:
 
     @property
     def length(self) -> float:
-        """The factor in J = length · ⟨h, d⟩, where d is the normalised occupancy of the policy."""
+        """The factor `length` in J = length · ⟨h, d⟩, where d is the normalised occupancy of the policy."""
         return self.full_criterion.length
 
     @property

@@ -45,7 +45,7 @@ class Evaluation:
 def evaluate(cmdp: CMDP, pi: ArrayLike) -> Evaluation:
     """Return V, Q, A, the occupancy d and J of the stationary policy π [S, A], by one factorisation.
 
-    V = (I − γ P_π)⁻¹ h_π;  Q = h + γ P V;  d(s) = (1−γ) (I − γ P_πᵀ)⁻¹ ρ;  J = ρ·V.
+    V = (I − γ P_π)⁻¹ h_π;  Q = h + γ P V;  A = Q − V;  d(s) = (1−γ) (I − γ P_πᵀ)⁻¹ ρ;  J = ρ·V.
     """
     pi = check_policy(cmdp, pi)
     if cmdp.kind != "discounted":

@@ -92,9 +92,9 @@ def _read(env: Any) -> _Table:
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
     """Return the start distribution ρ [S], and which states [S] end the episode.
 
-    A state ends the episode if every transition s → s_next into this state ends the episode (`over` is true) and, with
-    a given `rho`, no run starts there. Self-loops are ignored. If `rho` is None, ρ is uniform over the states that do
-    not end the episode.
+    s, s_next and over list the transitions: from s to s_next, and whether the episode ends then. A state ends the
+    episode if every transition from another state into it does and, with a given `rho`, no run starts there. If `rho`
+    is None, ρ is uniform over the states that do not end the episode.
     """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True

@@ -25,7 +25,7 @@ STUCK = "a linear system of the model is singular in float64: a state is left wi
 
 
 class Places(Protocol):
-    """A protocol for models with S states and an order in which to eliminate them (None if there is none)."""
+    """A protocol for models with S states; linear solves eliminate the states in the order `elimination`, or None."""
 
     @property
     def S(self) -> int: ...
@@ -60,9 +60,9 @@ def averager(pi: Array) -> sparse.csr_array:
 
 
 def factorise(model: Places, P_pi: Any, gamma: float):
-    """Return two functions that solve (I − γ P_π) x = y and the transposed system for x.
+    """Return two functions: the first solves (I − γ P_π) x = y for x, the second the transposed system.
 
-    P_π may have entries only where the model's P has entries for some action.
+    P_π may have entries only where the P of `model` has entries for some action.
     """
     P_pi = as_int32(P_pi) if sparse.issparse(P_pi) else P_pi
     if sparse.issparse(P_pi) and model.S > LU_STATES and model.elimination is not None:

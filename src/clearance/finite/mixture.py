@@ -206,9 +206,9 @@ def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, in
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """An object that follows one component of a mixture for one episode.
+    """An object that follows the policy `pi`, one component of a mixture, for one episode.
 
-    If the policy pi is time-dependent [H, S, A], the object counts the steps from 0.
+    If the policy is time-dependent [H, S, A], the object counts the steps from 0.
     """
 
     pi: Array

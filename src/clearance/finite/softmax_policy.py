@@ -27,7 +27,10 @@ DENSE = 10**6
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy:
-    """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩ with sparse features [S·A, d]; made by `softmax` or `linear_softmax`."""
+    """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩; objects are made by `softmax` or `linear_softmax`.
+
+    `matrix` [S·A, d] holds the features Φ, sparse. Actions that are not in the mask `available` have probability 0.
+    """
 
     S: int
     A: int
@@ -81,7 +84,10 @@ class SoftmaxPolicy:
         return self.log_pi(theta)[s, a]
 
     def score(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
-        """Return ∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa'; sparse if Φ is large."""
+        """Return ∇ log π_θ(a|s) [N, d] = Φ_sa − E_{a'~π(·|s)} Φ_sa' for states s [N] and actions a [N].
+
+        The result is sparse if the features Φ are large.
+        """
         pi = self.pi(theta)
         if self.S * self.A * self.d <= DENSE:
             return self.features[s, a] - np.einsum("sa,sad->sd", pi, self.features)[s]

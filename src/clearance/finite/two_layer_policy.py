@@ -26,7 +26,8 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 class TwoLayer:
     """The policy class of two-layer networks with m neurons and D inputs x [S·A, D] of norm at most 1.
 
-    θ is the weight matrix W [m, D], flattened. Objects are made by `two_layer`.
+    θ is the weight matrix W [m, D], flattened; its first value is drawn from `seed`. Actions that are not in the mask
+    `available` [S, A] have probability 0. Objects are made by `two_layer`.
     """
 
     S: int
@@ -55,11 +56,14 @@ class TwoLayer:
 
     @cached_property
     def sign(self) -> Array:
-        """The fixed output weights b_j/√m [m] of the neurons."""
+        """The fixed output weights b_j/√m [m] of the m neurons, where b_j is 1 or −1."""
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """Return random first weights W [m·D]: neurons of opposite output sign share their weights, so that f = 0."""
+        """Return random first weights W [m·D] for which the network's output f is 0.
+
+        Each neuron shares its weights with a neuron of opposite output sign.
+        """
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
 
@@ -83,7 +87,10 @@ class TwoLayer:
         return np.exp(self.log_pi(theta))
 
     def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
-        """Return ∇ log π_θ(a|s) [N, d] = ∂f(s, a) − E_{a'~π} ∂f(s, a')."""
+        """Return ∇ log π_θ(a|s) [N, d] = ∂f(s, a) − E_{a'~π} ∂f(s, a') for states s [N] and actions a [N].
+
+        ∂f is the gradient of the network's output with respect to θ.
+        """
         J = self.jacobian(theta).reshape(self.S, self.A, self.d)
         return J[s, a] - np.einsum("sa,sad->sd", self.pi(theta), J)[s]
 

@@ -27,7 +27,7 @@ class Draws(NamedTuple):
 class PairScore(LinearOperator):
     """The scores [N, S·A] of drawn pairs of a tabular softmax, as a linear operator.
 
-    The score of a pair is e_sa − Σ_a' π(a'|s) e_sa', with the unit vectors e_sa.
+    The score ∇ log π(a|s) of a pair is e_sa − Σ_a' π(a'|s) e_sa', with the unit vectors e_sa.
     """
 
     def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:

@@ -77,9 +77,9 @@ class Natural:
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
     """Return the step βω of θ, bounded in length and in KL.
 
-    β is at most `eta`. It is halved, up to ten times, until the mean KL divergence between old and new policy is at
-    most 1.5 `kl`. The module's head gives the formula; `quad` is ωᵀFω, and `rows` are the draws from which the Fisher
-    matrix F was estimated.
+    β starts at min(η, √(2 kl/quad)), where η is `eta` and `quad` is ωᵀFω. It is halved, up to ten times, until the mean
+    KL divergence between old and new policy is at most 1.5 `kl`. `rows` are the draws from which the Fisher matrix F
+    was estimated.
     """
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)

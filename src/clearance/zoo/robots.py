@@ -103,7 +103,8 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
     """Return CartPole with two costs: the cart in one of five zones, and the pole beyond 6° (Xu et al. 2021).
 
     The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
-    step is in a zone, or beyond the angle. The limits, 50 steps of 500 each, are choices of this library.
+    step is in a zone, or beyond the angle. The limits are on the number of such steps in an episode of `horizon` steps;
+    50 of 500 is a choice of this library. `num_envs` is the number of environments that run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
@@ -121,8 +122,8 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Return Acrobot with two costs (Xu et al. 2021).
 
-    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0. `num_envs` is the number of
-    environments that run in parallel.
+    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0. The limits are on the sums of
+    the costs in an episode of `horizon` steps. `num_envs` is the number of environments that run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 

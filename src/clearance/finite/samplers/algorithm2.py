@@ -49,7 +49,7 @@ class Table(FiniteSampler):
         return alias_tables(self.cmdp)
 
     def rows(self, theta: Array) -> Rows:
-        """Return the policy with parameters θ in the form that the kernels read, computed for all states."""
+        """Return the action probabilities of the policy with parameters θ, in the form that the compiled code reads."""
         pi = np.ascontiguousarray(self.policy.pi(theta))
         stamp = np.zeros(self.cmdp.S, np.int64)
         return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
@@ -107,7 +107,7 @@ def add_signal(tables: Tables, extra: Array | None) -> Tables:
 
 
 def alias_tables(cmdp: CMDP) -> Tables:
-    """Return the alias tables of a model in the form that the kernels read; they are computed once per model."""
+    """Return the alias tables of a model in the form that the compiled code reads; they are computed once per model."""
     found = cmdp.__dict__.get("_tables")
     if found is None or found[0] is not cmdp.h:  # `replace` shares P with the model it came from, but not h
         found = cmdp.h, _tables(cmdp)

@@ -40,7 +40,12 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkCritic(FiniteSampler):
-    """The sampler with a two-layer network as critic, for the method CRPO; it returns advantages at every (s, a)."""
+    """The sampler with a two-layer network as critic, for the method CRPO; it returns advantages at every (s, a).
+
+    m        the number of neurons of the network; `inputs` [S, A, D] are its inputs, by default one-hot
+    beta     the step size β of the critic, which takes `epochs` gradient steps in each batch
+    explore  the share of the actions that is uniform
+    """
 
     cmdp: CMDP
     policy: Policy
@@ -92,7 +97,7 @@ class NetworkCritic(FiniteSampler):
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
         """Return the weights W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A].
 
-        `weight` [S·A] is the weight of each pair in the squared error; `Weights` explains m and D.
+        `weight` [S·A] is the weight of each pair in the squared error. A network has m neurons and D inputs.
         """
         net = self.net
         rows = np.flatnonzero(weight)

@@ -52,6 +52,10 @@ class Critic(FiniteSampler):
     """The sampler with a TD critic, for the method `RegularisedCNPGPD`.
 
     It returns advantages at every pair (s, a), and Ĵ = ρ̂·V̂ from the observed shares ρ̂ of start states.
+
+    explore   the share of the actions that is uniform
+    gain      how fast the critic's step size falls with the visits of a pair (see the module's head)
+    counting  whether transitions are counted
     """
 
     cmdp: CMDP

@@ -36,7 +36,11 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory(FiniteSampler):
-    """The sampler of the method `PDNAC`; the critic's step size `beta` and the exploration `explore` are constant."""
+    """The sampler of the method `PDNAC`, which trains a critic along one trajectory.
+
+    beta     the critic's step size β
+    explore  the share ε of the actions that is uniform
+    """
 
     cmdp: CMDP
     policy: Policy

@@ -22,7 +22,8 @@ from clearance.finite.samplers.algorithm2 import alias_tables
 class TransitionCounts(NamedTuple):
     """Counts of transitions (`hits` [2·cells]) and of start states (`starts` [S]).
 
-    hits[2·i] counts draws of the own entry of alias cell i, hits[2·i + 1] draws of its alias.
+    Transitions are drawn from alias tables, in which each cell holds two next states: its own entry and its alias.
+    hits[2·i] counts draws of the own entry of cell i, hits[2·i + 1] draws of its alias.
     """
 
     hits: NDArray[np.uint32]

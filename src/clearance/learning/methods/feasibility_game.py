@@ -29,7 +29,8 @@ from clearance.learning.state import Info, State
 class Feasibility:
     """The method that finds the safest policy by a game between π and weights μ of the limits, with its settings.
 
-    `State.lam` holds log μ.
+    K is the number of iterations and N the number of walks in each. The module's head explains ν, η, and τ, which falls
+    from tau[0] to tau[1]. `State.lam` holds log μ.
     """
 
     K: int = 200

@@ -82,9 +82,9 @@ class NaturalSteps:
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
         """Return the same method with its number of iterations K and its batch size N (in steps) chosen.
 
-        An episode has `episode` steps, and a batch at least `least` steps. The budget limits K, since κ, step sizes and
-        noise are planned for the actual number of iterations. If episodes are so long that batches of eight would leave
-        fewer than ENOUGH iterations, a batch has fewer episodes: many rough steps learn more than a few precise ones.
+        An episode has `episode` steps, and a batch at least `least` steps. `budget` environment steps limit K. If
+        episodes are so long that batches of eight would leave fewer than ENOUGH iterations, a batch has fewer episodes:
+        many rough steps learn more than a few precise ones.
 
         rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """
@@ -107,7 +107,7 @@ class NaturalSteps:
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
-        """Return the margin of iteration k: κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², with the first margin κ_1."""
+        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ."""
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
@@ -115,7 +115,7 @@ class NaturalSteps:
     def margin(self, k: int, memory: Sizes) -> Array:
         """Return the margin [I] of iteration k: κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum.
 
-        The second amount is at most 3κ. `memory` holds the sampler's statistics.
+        `kappa_sd` cannot raise the margin above 3κ. `memory` holds the sampler's statistics.
         """
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
@@ -131,11 +131,12 @@ class NaturalSteps:
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (default: `kl_at`).
+        """Return θ after a natural step up the advantages A [N], and the norm ‖ω‖ of its direction.
 
-        A learned standard deviation σ starts at std and is limited to std · std_last^quiet, where `quiet` comes from
-        `quieter`. So the noise is small at the end of the run, and the limits are used for the task and not for the
-        noise. σ is at least std · std_least: without noise, a cost of 0 or 1 per step has no gradient.
+        `kl` bounds the step in KL (default: `kl_at`). If the policy has a learned standard deviation σ, it is limited
+        to std_last^quiet times its first value, where `quiet` comes from `quieter`. So the noise is small at the end of
+        the run. σ is at least `std_least` times its first value: without noise, a cost of 0 or 1 per step has no
+        gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)

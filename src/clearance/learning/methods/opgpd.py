@@ -51,7 +51,10 @@ class OPGPD:
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update π̂ (as logits) and λ̂, which the state's memory holds; the new state has the predicted θ and λ."""
+        """Update π̂ (as logits) and λ̂ in the state's memory; the new state has the predicted θ and λ.
+
+        The module's head gives the formulas.
+        """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         move = self.eta * (1 - limits.gamma) * Tabular()(draws, state.lam, limits.gamma)  # η A_L, as η ω (1−γ)

@@ -58,7 +58,8 @@ class PDNAC:
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Follow the trajectory for N steps, then update θ and λ once.
 
-        θ moves along the advantages Q̂ − V̂ instead of Q̂. V̂ is constant per state, so this gives the same policy.
+        θ moves along the estimated advantages Q̂ − V̂ instead of Q̂. The two differ by a constant per state, so the
+        policy is the same.
         """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

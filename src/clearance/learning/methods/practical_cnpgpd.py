@@ -97,7 +97,7 @@ class PracticalCNPGPD(NaturalSteps):
     def relaxed_at(self, k: int) -> float:
         """Return by which share of the first policy's violation the limits are relaxed in iteration k.
 
-        The share falls linearly to 0.
+        The share falls linearly from 1 to 0 during the first iterations (the setting `relax`).
         """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
@@ -129,7 +129,7 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖.
+        """Return θ and λ after one iteration of Algorithm 1, and the norm ‖ω‖ of the direction of θ.
 
         `slack` [I] is Ĵ_g − b of this batch, `memory` are the sampler's statistics, and `course` is the method's
         memory.
@@ -159,7 +159,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(quiet=np.asarray(quiet), met=met)
 
     def _aim(self, memory: Sizes, b: Array) -> Array:
-        """Return the slack [I] from which on a batch counts as safe: 2κ, or half way from κ to |b| if that is less."""
+        """Return the slack [I] from which on a batch counts as safe: 2κ, or half way from κ to |b| if that is less.
+
+        κ is the margin at the end of the run; `memory` holds the sampler's statistics. If |b| ≤ κ, the slack is κ.
+        """
         kappa = self.margin(self._K, memory)
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
