@@ -104,7 +104,10 @@ class Bets:
 
     @property
     def reach(self) -> float:
-        """The largest possible distance of a sample X below the tested limit m (bias included): m − low."""
+        """The largest distance by which a sample can lie below the tested limit m: m − low.
+
+        The bias is already added to m.
+        """
         return self.m - self.low
 
     def update(self, x: Array) -> None:

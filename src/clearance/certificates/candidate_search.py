@@ -80,7 +80,7 @@ class Attempt(NamedTuple):
 
 
 class Search(Protocol):
-    """A protocol for searches for the best certified policy.
+    """A protocol for objects that test policies on samples to find the best certified one.
 
     steps  environment steps of the search
     spent  environment steps that were spent on the candidates before the search

@@ -1,6 +1,6 @@
 """Draw the episodes for a certificate on many workers, with the same evidence, bit for bit, as on one worker.
 
-The stream of an episode depends on its number alone, and bets are placed in the order of these numbers:
+The stream of an episode depends on its index alone, and bets are placed in the order of the indices:
 `sequential_test.gather` requests the episodes begin .. begin + n − 1, decides, and requests the next episodes. Here the
 episodes are cut into blocks of fixed size, which any worker may draw, and joined in order. So the verdict does not
 depend on which worker draws a block or when it arrives. Only requested episodes are drawn, so none is discarded.

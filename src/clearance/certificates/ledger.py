@@ -42,7 +42,7 @@ FIXED = ("m", "low", "high")
 
 
 def share_of(number: int) -> float:
-    """Return the share of δ that belongs to the test with this number: 1 for the first test. All shares sum to 1.
+    """Return the share of δ that test `number` gets, where the first test has number 1; all shares sum to 1.
 
     >>> [round(share_of(n), 4) for n in (1, 2, 3)]
     [0.8, 0.0889, 0.0342]
@@ -69,8 +69,8 @@ class Share:
     """A share of δ that is spent by one test of `certify`, or by all tests of one search.
 
     kind   "certify" or "search"
-    delta  the error probability δ of the whole ledger
-    level  the part of δ that this share has
+    delta  the error probability δ that the user accepts for all tests together
+    level  the part of δ that this share may spend
     """
 
     kind: str

@@ -33,16 +33,20 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
 
 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
-    """Return the prices of the limits from the answer `said`, such as `Certificate.asdict()`; None if not known.
+    """Return the prices of the limits; None if they are not known.
 
-    Only multipliers that come with an upper bound on the optimum are prices; the multipliers of a learner are not.
+    `said` is a result as a dict, such as `Certificate.asdict()`. Only multipliers that come with an upper bound on the
+    optimum are prices; the multipliers of a learner are not.
     """
     learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
     return None if learned else said.get("lam")
 
 
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:
-    """Return one sentence on the price of each limit of the answer `said`; an empty list without exact prices."""
+    """Return one sentence on the price of each limit; an empty list without exact prices.
+
+    `said` is a result as a dict, such as `Certificate.asdict()`.
+    """
     lam = prices(said)
     if lam is None or said.get("evidence") != "exact":
         return []

@@ -28,7 +28,7 @@ GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 class WatchedRule:
     """A user's rule that is watched: the states of its random generators are recorded at the start of each episode.
 
-    Only episodes that use a generator count.
+    A generator that an episode did not use may keep its state; this is no fault.
     """
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
@@ -41,7 +41,7 @@ class WatchedRule:
     def begin(self) -> None:
         """Start an episode and call the rule's `reset`; raise InputError if `reset` seeds a random generator again.
 
-        Only generators that the rule uses count. If a generator is seeded again by other code, warn.
+        Generators that the rule does not use are ignored. If other code seeds a generator again, warn.
         """
         watched, self.episode = self.episode < EPISODES, self.episode + 1
         ended = generator_states(self.act) if watched else {}

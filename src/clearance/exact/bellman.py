@@ -71,7 +71,10 @@ class Operator:
         return np.arange(self.S) * self.A + act
 
     def occupancy(self, act: NDArray[np.int64], x: Array, tol: float) -> Array:
-        """Return the discounted visits (I − γ P_actᵀ)⁻¹ ρ [S] of a deterministic policy; x [S] is a first guess."""
+        """Return the discounted visits (I − γ P_actᵀ)⁻¹ ρ [S] of the deterministic policy `act`.
+
+        An iterative solver starts from x [S], which it overwrites, and stops at the accuracy `tol`.
+        """
         if self.elimination is not None:
             return Factor(self.elimination, self.gamma).update(self.P, self.A, act).solve_T(self.rho)
         M = transposed_rows(self.P.indptr, self.P.indices, self.P.data, act, self.A)

@@ -137,8 +137,8 @@ class Mixed:
 class Master:
     """The master program of column generation; new columns are added, and HiGHS starts each time from its last basis.
 
-    With `unit` [I] it is the program of phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, with Σ_i λ_i unit_i =
-    1. Here slack_ji is J_gi − b_i of column j.
+    With the argument `unit` [I] it is the program of phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, where
+    slack_ji is J_gi − b_i of column j. Its multipliers λ satisfy Σ_i λ_i unit_i = 1.
     """
 
     def __init__(self, I: int, unit: Array | None = None) -> None:

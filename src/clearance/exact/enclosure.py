@@ -105,7 +105,10 @@ def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Arra
 
 
 def _tail(cmdp: CMDP, x: Any, c: Any, n: int) -> Any:
-    """Return x / (1 − γc), rounded away from 0; c is the largest row sum of P_π, n the number of rounded terms."""
+    """Return x / (1 − γc), rounded away from 0, where c is the largest row sum of P_π.
+
+    The bound on the rounding error is that of a sum of n terms.
+    """
     rest = (1 - cmdp.gamma * c) - 4 * U
     if np.any(rest <= 0):
         raise InputError("gamma times the largest row sum of P reaches 1: no finite value can be proven")

@@ -1,9 +1,9 @@
 """The exact optimum of a finite model under limits on single episodes, and the exact tails of an episode's cost.
 
 A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). A CVaR
-is a minimum over ν of linear functions. If all costs are multiples of a unit, the minimum is attained at a ν that is a
-possible sum of costs. So one program is solved for each such ν, and the best of them gives the optimum. All policies of
-a mixture share one ν, since CVaR is not linear in the policies.
+is a minimum over a threshold ν of functions that are linear in the occupancy. If all costs are multiples of a unit, the
+minimum is attained at a ν that is a possible sum of costs. So one program is solved for each such ν, and the best of
+them gives the optimum. All policies of a mixture share one ν, since CVaR is not linear in the policies.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LEVELS = 1000  # of ν, at most
 class EpisodeOptimum:
     """The optimum under limits on single episodes: the optimum of the product model, the product itself, and ν.
 
-    The product adds the costs so far to the states of the model. `nu` is the ν chosen for a CVaR limit. It is None if
-    the user gave ν or if there is no CVaR.
+    The product adds the costs so far to the states of the model. `nu` is the threshold ν that was chosen for a CVaR
+    limit. It is None if the user gave ν or if there is no CVaR.
     """
 
     optimum: Optimum
@@ -71,7 +71,7 @@ def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
 def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
     """Return the model whose states include the costs so far, with the given limits on single episodes as constraints.
 
-    `limits` is as for `episode_optimum`. If a CVaR is given without ν, its best ν is used.
+    `limits` is as for `episode_optimum`. If a CVaR is given without its threshold ν (`at`), the best ν is used.
     """
     found = _without_level(split_limits(limits))
     return episode_optimum(model, limits).product if found else cost_product(model, limits)
@@ -82,7 +82,7 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Solve one program for each possible ν of a CVaR that has none; return the optimum of the best program.
+    """Solve one program for each possible threshold ν of a CVaR limit without ν; return the best optimum.
 
     The CVaR is limit k of `asked`, which lists (cost, limit). The values of ν are the multiples of the cost's unit from
     the CVaR's limit down to 0. The result is infeasible only if all programs are.
@@ -117,7 +117,7 @@ def _rank(found: EpisodeOptimum) -> tuple[int, float]:
 
 
 def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
-    """Return the limits of `asked` as {cost: [limits]}, with ν = `nu` for the CVaR at index k."""
+    """Return the limits of `asked` as {cost: [limits]}, with the threshold ν = `nu` for the CVaR at index k."""
     found: dict[str, list[Any]] = {}
     for i, (name, rule) in enumerate(asked):
         found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)
@@ -128,8 +128,8 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     """Return P(C > above) for a `Chance`, or the CVaR of C for a `CVaR`, where C is an episode's cost under `policy`.
 
     `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
-    with the cost so far. If a CVaR has no ν, its value is the minimum of E φ(C) over all ν that are multiples of the
-    cost's unit. E φ(C) is convex in ν, so the search ends where it rises.
+    with the cost so far. A CVaR of level α is E[ν + (C − ν)₊/(1 − α)] at its threshold ν. If it has none, the value is
+    the minimum over all ν that are multiples of the cost's unit. It is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

@@ -48,8 +48,8 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
     """Return an upper bound on the reward of every policy that meets the limits.
 
-    It is `best.bound`. Rounding can make the upper bound of a CERTIFIED policy larger than this; then it is that bound
-    (`seen` are the bounds of the policy).
+    This is `best.bound`. If the policy with the bounds `seen` is CERTIFIED, the upper bound of its own reward may be
+    larger because of rounding; then this larger number is returned.
     """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 

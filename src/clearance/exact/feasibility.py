@@ -80,7 +80,7 @@ class Scaled:
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
     def own_margin(self, J: Array) -> float:
-        """Return the smallest of (J_gi − b_i)/g[i], the slacks in units of their signals; inf without constraints."""
+        """Return the smallest of (J_gi − b_i)/g[i], where g[i] is the size of signal i; inf without constraints."""
         return float(np.min((J[1:] - self.cmdp.b) / self.g, initial=np.inf))
 
 

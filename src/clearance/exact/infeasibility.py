@@ -170,8 +170,9 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
     """Return the same as `_proof`, for constraints of such different scales that a solver's tolerance hides the margin.
 
-    This is Newton's method for the smallest t with J_gi ≥ b_i − t. Every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
-    − b_i). The λ of the problem relaxed by this t proves a larger t, and so on until the relaxed limits can be met.
+    Newton's method finds the smallest t for which the limits b_i − t can be met. Every λ with Σλ = 1 gives a lower
+    bound on t: −max_π Σ_i λ_i (J_gi − b_i). The limits are relaxed by this bound; the λ of the relaxed problem gives a
+    larger bound, and so on until the relaxed limits can be met.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
     policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))

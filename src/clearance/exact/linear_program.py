@@ -58,8 +58,8 @@ def _bounds(cmdp: CMDP) -> Array:
 def highs(c: Array, A_ub: Any, b_ub: Any, A_eq: Any, b_eq: Any, bounds: Any, method: str | None = None) -> Any:
     """Solve a linear program, whose arguments are those of SciPy's `linprog`; return the result of `linprog`.
 
-    Raise SolverError if that fails. Small programs use dual simplex, large ones interior point, since simplex would
-    take minutes.
+    Raise SolverError if the program is not solved. Small programs use dual simplex, large ones interior point, since
+    simplex would take minutes.
     """
     method = method or ("highs-ds" if len(c) <= 2000 else "highs-ipm")
     tolerances = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

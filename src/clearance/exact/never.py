@@ -94,7 +94,7 @@ class Never:
         return part
 
     def expand(self, lam: Array) -> Array:
-        """Return multipliers of all limits [I], given those of the remaining limits.
+        """Return multipliers of all limits [I], given `lam`, those of the remaining limits.
 
         Limits on costs that must never be paid get the multiplier 0.
         """
@@ -169,7 +169,10 @@ def decide_by_support(
 
 
 def never_words(cmdp: CMDP) -> str:
-    """Return a sentence that names the states from which a forbidden cost cannot be avoided; "" if it can be."""
+    """Return a sentence that names the states from which a cost with the limit 0 cannot be avoided.
+
+    Return "" if some policy avoids all such costs.
+    """
     found = never_of(cmdp)
     if found is None or not found.impossible:
         return ""

@@ -141,7 +141,11 @@ class Optimum:
 
     @property
     def complementarity(self) -> Array:
-        """The products λ*_i (J_gi − b_i) [I]. At an optimum they are 0, up to the small tightening of the limits."""
+        """The products λ*_i (J_gi − b_i) [I].
+
+        At an exact optimum they are 0. Here they may be slightly positive, since limits are tightened a little for the
+        proof.
+        """
         return self.lam * self.slack
 
 

@@ -22,7 +22,10 @@ from clearance.finite.cmdp import CMDP
 
 
 class Oracle(Protocol):
-    """A protocol for objects that solve a model under one criterion; a deterministic policy is `act`, [S] or [H, S]."""
+    """A protocol for objects that find the best deterministic policies of a model under its criterion.
+
+    A policy `act` holds the action in each state [S] or, with a horizon, at each step [H, S].
+    """
 
     cmdp: CMDP
 

@@ -71,7 +71,7 @@ class PairRows:
     def drift(self, V: Array) -> tuple[Array, Array]:
         """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) over next states t, and a bound on its error, each [S, A].
 
-        Rows of P̃ sum to 1.
+        P̃ is P with rows divided by their sums.
         """
         change = V[self.target] - V[self.source]
         up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
@@ -80,7 +80,10 @@ class PairRows:
         return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
 
     def expect(self, V: Array) -> Array:
-        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V over the next states t of each pair, in floating point."""
+        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V over the next states t of each pair, in floating point.
+
+        P̃ is P with rows divided by their sums.
+        """
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:

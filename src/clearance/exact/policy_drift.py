@@ -13,7 +13,7 @@ LIFTS = 12  # times that what is added to a vector, until it proves a bound, is 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:
     """Return bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)) in real arithmetic.
 
-    P̃ has rows that sum to 1 (`pair_rows`). The sum of π(·|s) may differ from 1 by rounding, which does not change the
+    P̃ is P with rows divided by their sums. The sum of π(·|s) may differ from 1 by rounding; this does not change the
     sign of the result. Each h(s, a) is a floating-point sum of `terms` terms.
     """
     drift, error = rows.drift(V)

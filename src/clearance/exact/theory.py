@@ -314,7 +314,7 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 def K_of(c: Constants, eps: float) -> float:
     """Return the smallest number of iterations K for which the terms with K in `objective_bound` are at most ε/2.
 
-    No bias of the policy class is assumed. K is O(I²/(φ⁴(1−γ)⁴ε²)), where φ is the Slater margin, or inf.
+    The policy class is taken to have no bias. K is O(I²/(φ⁴(1−γ)⁴ε²)), where φ is the Slater margin, or inf.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
@@ -323,7 +323,7 @@ def K_of(c: Constants, eps: float) -> float:
 def N_of(c: Constants, eps: float) -> float:
     """Return the smallest number of samples N for which the terms with N in `objective_bound` are at most ε/2.
 
-    No bias of the policy class is assumed. N is O(I²Λ²/((1−γ)⁴ε²)), where Λ bounds the multipliers, or inf.
+    The policy class is taken to have no bias. N is O(I²Λ²/((1−γ)⁴ε²)), where Λ bounds the multipliers, or inf.
     """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)

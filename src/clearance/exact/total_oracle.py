@@ -155,10 +155,10 @@ class TotalOracle:
         return np.bincount(quotient.node[part], x[part], quotient.S).astype(float)
 
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
-        """Return the policy act [S] that takes the rows `chosen` [N] of the quotient.
+        """Return the policy act [S] that takes the row chosen[n] at each node n of the quotient.
 
-        Inside a component, the policy goes to the state at which the chosen row leaves the component, or to states
-        where runs may end. It uses only pairs marked in `inside` [S, A].
+        A row is a pair that leaves the node, or it stops the run. Inside a component, the policy goes to the state at
+        which the chosen row leaves, or to states where runs may end. It uses only pairs marked in `inside` [S, A].
         """
         A, pair = self.cmdp.A, quotient.pair[chosen]
         act = np.argmax(self.cmdp.available, axis=1)
@@ -228,7 +228,7 @@ class TotalOracle:
 
 
 def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
-    """Return the names or numbers of the states as text for a message: the first `most` of them, and how many more."""
+    """Return the names or indices of the states as text for a message: the first `most` of them, and how many more."""
     names = [cmdp.states[s] if cmdp.states else str(s) for s in states[:most]]
     more = f" and {len(states) - most:,} more" if len(states) > most else ""
     return f"state{'s' if len(states) > 1 else ''} {', '.join(names)}{more}"

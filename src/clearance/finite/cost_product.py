@@ -122,7 +122,7 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
     """Return the model whose states contain the costs so far, with limits on the cost of single episodes.
 
     An example of `limits` is {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}. Constraints that are not named keep
-    their limits on the mean. A CVaR limit at its ν becomes the constraint E(C − ν)₊/(1 − α) ≤ at_most − ν on the
+    their limits on the mean. CVaR(level=α, at_most=m, at=ν) becomes the constraint E(C − ν)₊/(1 − α) ≤ m − ν on the
     episode's cost C; ν is part of the constraint's name.
     """
     asked = _asked(model, limits)

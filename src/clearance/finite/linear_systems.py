@@ -25,7 +25,7 @@ STUCK = "a linear system of the model is singular in float64: a state is left wi
 
 
 class Places(Protocol):
-    """A protocol for models with S states; linear solves eliminate the states in the order `elimination`, or None."""
+    """A protocol for models with S states; `elimination` is their order of elimination in linear solves, or None."""
 
     @property
     def S(self) -> int: ...

@@ -131,8 +131,8 @@ class Chain:
     def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
         """Return V [S] with ±∞ in the states from which a run can reach one of the closed `classes`.
 
-        The signal h [S] adds up for ever in these classes; its sign there is the sign of ∞. Raise InputError if it has
-        both signs.
+        The signal h [S] adds up for ever in these classes; its sign there is the sign of ∞. Raise InputError if h has
+        both signs in one class.
         """
         for k in classes:
             inside = self.label == k

@@ -44,7 +44,11 @@ def _table(policy: Mapping[Any, Any], cmdp: CMDP) -> Any:
 
 
 def _find(kind: str, name: Any, names: Sequence[str] | None, n: int) -> int:
-    """Return the index of a state or action (`kind`), given by its name or by its index; there are n of them."""
+    """Return the index of the state or action `name`, which is given by its name or by its index.
+
+    kind   "state" or "action", for messages
+    names  all names in their order; None stands for "0", "1", …, "n−1"
+    """
     if isinstance(name, int | np.integer) and 0 <= name < n:
         return int(name)
     known = names or tuple(map(str, range(n)))

@@ -137,7 +137,7 @@ def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -
 
 
 def _namer(what: str, names: Names) -> Any:
-    """Return a function from an index to its name; without names it returns `what` and the index, as in "state 3"."""
+    """Return a function from an index to a name; without `names`, the name is `what` and the index, as in "state 3"."""
     return (lambda i: f"{what} {i}") if names is None else [visible(name) for name in names].__getitem__
 
 

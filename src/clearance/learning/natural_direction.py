@@ -49,7 +49,7 @@ class NaturalScore(Protocol):
 
 @dataclass(frozen=True)
 class Natural:
-    """The settings of the computation of the natural direction ω.
+    """The settings with which the natural direction ω, the update direction of θ, is computed.
 
     iterations  number of conjugate-gradient iterations
     damping     the number added to the diagonal of the Fisher matrix F

@@ -16,7 +16,7 @@ class Position(NamedTuple):
     state  θ, λ, k, and the memories of sampler and method
     d_sum  the sum of the occupancies of the iterates [S, A], if they are recorded
     steps  environment steps so far
-    each   environment steps of one iteration, on average over the last chunk
+    each   environment steps of one iteration, on average over the last ones
     """
 
     state: State

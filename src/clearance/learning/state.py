@@ -26,9 +26,12 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The information that iteration k reports: Ĵ [1+I], ‖ω‖ and the environment steps taken.
+    """The information that iteration k reports.
 
-    counts  the weight of θ^k in the mixture that the method returns: 1, or 0 if the method leaves this iterate out
+    J_hat       the estimated values Ĵ [1+I]
+    omega_norm  the norm of the update direction ω of θ
+    steps       environment steps taken in this iteration
+    counts      the weight of θ^k in the mixture that the method returns: 1, or 0 if the method leaves this iterate out
     """
 
     J_hat: Array

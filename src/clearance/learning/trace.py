@@ -32,7 +32,7 @@ class Trace:
 
     theta, lam  θ [K, d] and λ [K, I] before step k; in long runs theta has only the rows of the iterates `kept`
     J_hat       Ĵ [K, 1+I], sampled at θ^k
-    omega_norm  ‖ω^k‖ [K]
+    omega_norm  the norm of the update direction ω^k of θ [K]
     steps       environment steps [K]
     counts      the weight of θ^k in the mixture that the method returns [K]
     J           the exact values of θ^k [K, 1+I] if they were recorded, else no rows

@@ -51,7 +51,7 @@ def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: 
 
     robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d; each has its own threshold of speed
     num_envs   number of environments that run in parallel
-    processes  0: all environments in this process;  p: in p side processes
+    processes  number of side processes that run the environments; with 0, all run in this process
     """
     from clearance.simulator.gymnasium_envs.env_client import SideProcess
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium

@@ -50,7 +50,10 @@ class CRPO:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take a natural step θ ← θ + α ω that raises J_r, or the J_gi that is violated most; `lam_max` is not used."""
+        """Take a natural step θ ← θ + α ω; `lam_max` is not used.
+
+        The step raises J_r if all limits are met up to the tolerance, else the J_gi that is violated most.
+        """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - limits.b - kappa_value(self.kappa)

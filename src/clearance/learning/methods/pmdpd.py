@@ -48,9 +48,9 @@ class PMDPD:
         return State(theta, np.zeros(I), 0, memory, np.zeros(I))
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Compute the multiplier λ̃_k from Ĵ at π_k, then take T (`inner`) natural steps from π_k.
+        """Compute the optimistic multiplier λ̃_k from Ĵ at π_k, then take T (`inner`) natural steps from π_k.
 
-        `lam_max` is not used.
+        `lam_max` is not used. The module's head gives the formulas.
         """
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)

@@ -31,7 +31,10 @@ class PracticalCRPO(NaturalSteps):
         check_non_negative("tolerance", self.tolerance)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take one step of θ that raises J_r, or the J_gi that is violated most; `lam_max` is not used."""
+        """Take one step of θ; `lam_max` is not used.
+
+        The step raises J_r if all limits are met up to margin and tolerance, else the J_gi that is violated most.
+        """
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - sampler.statement.b - self.margin(state.k, memory)

@@ -116,7 +116,8 @@ def _links(state: Any, torque: Any) -> Any:
 def _swing(state: Any, torque: Any) -> Any:
     """Return the time derivatives of the state (two angles, two speeds) of two links under a torque.
 
-    Each link has 1 kg, 1 m, its centre at .5 m and inertia 1; g = 9.8 (Sutton and Barto, "book" form).
+    Each link has 1 kg, 1 m, its centre at .5 m and inertia 1; g = 9.8. The equations are those of the book by Sutton
+    and Barto.
     """
     a, b, v, w = state
     cos, sin = jnp.cos(b), jnp.sin(b)
