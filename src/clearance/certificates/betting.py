@@ -218,7 +218,7 @@ def check_bets(m: float, low: float, high: float, bias: float) -> None:
 
 
 def check_within(x: Array, low: float, high: float) -> None:
-    """Raise InputError if a sample lies outside its bounds, since the test would be invalid."""
+    """Raise InputError if a sample in x lies outside [low, high], since the test would be invalid."""
     if len(x) and not (x.min() >= low and x.max() <= high):
         raise InputError(
             f"a sample lies outside its declared bounds [{low:.17g}, {high:.17g}]: {x.min():.17g} .. {x.max():.17g}"

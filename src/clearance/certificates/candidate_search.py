@@ -108,7 +108,7 @@ class Search(Protocol):
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the smallest number of episodes for a search: two measurements of each candidate, and one test."""
+    """Return the smallest number of episodes for a search: two measurements of all `candidates`, and one test."""
     return 2 * GLANCE * candidates + SMALLEST
 
 
@@ -312,8 +312,8 @@ class CandidateSearch:
         """Return (weights, budget share) for a long test that leaves few steps; (None, 1) if no mixture should pass.
 
         `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with bad luck in the
-        samples. The share is the smallest one in `parts` that loses little reward: a shorter test may need a less
-        rewarding mixture.
+        samples. The share of the `left` steps is the smallest one in `parts` that loses little reward: a shorter test
+        may need a mixture that earns less.
         """
         for planned, errors in LUCK:
             found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]

@@ -121,7 +121,7 @@ def build_certificate(
     parts       the values [1+I] of the components of a mixture
     components  the number of components
     lam, bound  the prices of the limits, and an upper bound on the optimum, if known
-    more        other fields of the certificate
+    more        other fields of the certificate, which `Certificate` explains like the remaining arguments
     """
     slack = J[1:] - b
     return Certificate(

@@ -37,7 +37,10 @@ class Episodes(Protocol):
 
 
 def blocks(begin: int, n: int, size: int) -> list[tuple[int, int]]:
-    """Return (begin, length) of the blocks into which the episodes begin .. begin + n − 1 are cut."""
+    """Return (begin, length) of the blocks of `size` episodes into which the episodes begin .. begin + n − 1 are cut.
+
+    The last block may be shorter.
+    """
     return [(b, min(size, begin + n - b)) for b in range(begin, begin + n, size)]
 
 

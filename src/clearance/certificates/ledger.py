@@ -140,7 +140,7 @@ class Ledger:
         return share
 
     def close_search(self, share: Share, tests: list[tuple[str, Evidence]]) -> None:
-        """Store the states in which the tests of a search stopped, so that they can be continued.
+        """Store in `share` the states in which the tests of a search stopped, so that they can be continued.
 
         `tests` lists (subject, evidence). If states are stored already, nothing changes.
         """

@@ -242,7 +242,8 @@ def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> boo
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
     """Return whether every limit should pass within `most` episodes in total.
 
-    Each limit is assumed to keep the slack observed in the n episodes so far, increased by `errors` standard errors.
+    `tally` holds the n episodes so far. Each limit is assumed to keep the slack observed in them, increased by `errors`
+    standard errors.
     """
     bets = tally.up[1:]
     mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))

@@ -86,8 +86,8 @@ class AverageOracle:
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
         """Give the policy act [S] a single closed class in each end component; return (act, gain, bias), each [S].
 
-        Of the closed classes in a component, the one with the largest gain stays. In all other states of the component,
-        the actions are changed so that runs reach this class.
+        Of the closed classes in a component, the one with the largest gain of h [S, A] stays. In all other states of
+        the component, the actions are changed so that runs reach this class.
         """
         label, pairs = self.components
         chain, gain, v = self._evaluate(act, h)
@@ -252,7 +252,7 @@ def largest_gains(cmdp: CMDP, h: Array) -> Array:
 def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
     """Return the Markov chain in which state s takes the pair chosen[s] = s·A + a, with the signal h [S, A].
 
-    A state with chosen[s] = −1 stays in place with signal 0.
+    A state with chosen[s] = −1 stays in place with signal 0. `rows` are the transitions of the model.
     """
     S, stays = cmdp.S, chosen < 0
     at = np.full(S * cmdp.A, -1)
@@ -300,7 +300,8 @@ def _prove_below(
     """Return g and v [2, S] that prove the lower bound ρ·g on the long-run mean of h [S, A] under π.
 
     It is proven that g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`). All entries are −∞ if rounding
-    prevents this. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π.
+    prevents this. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π. `rows` are the
+    transitions of the model, and `chain` is the Markov chain of π.
     """
     closed, zero = chain.label >= 0, np.zeros(pi.shape)
     low = average_drift(rows, pi, v, h, 1)[0]

@@ -185,9 +185,9 @@ class Master:
 def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
     """Solve max_π min_i (J_gi − b_i)/unit_i to the gap `tol`; stop early once the value reaches `enough`.
 
-    In the result, `bound` is an upper bound on the maximum. If it is negative, no policy meets the limits, and `lam`
-    (with Σ λ_i unit_i = 1) is the proof. If the sign of the maximum is not known at the gap `tol`, the loop continues
-    down to tol/100.
+    `unit` [I] are the units in which the slacks are compared. In the result, `bound` is an upper bound on the maximum.
+    If it is negative, no policy meets the limits, and `lam` (with Σ λ_i unit_i = 1) is the proof. If the sign of the
+    maximum is not known at the gap `tol`, the loop continues down to tol/100.
     """
     I = len(columns.b)
     master = Master(I, unit)
@@ -243,7 +243,7 @@ def columns_of(cmdp: CMDP) -> Columns:
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """Return the M ≤ I + 1 policies with positive weight in a solved master program.
+    """Return the M ≤ I + 1 policies with positive weight in a solved master program `mixed`.
 
     The result is (weights [M], π [M, S, A], occupancies d [M, S, A]).
     """

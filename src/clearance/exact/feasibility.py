@@ -177,7 +177,8 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
 def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
     """Return a proof that a cost with the limit 0 cannot be avoided.
 
-    The proof is by multipliers or, if that fails, by the possible transitions (`never`).
+    The multipliers of the safest policy (`safest`) are tried first. If they prove nothing, the proof is by the possible
+    transitions (`never`).
     """
     proof = prove_infeasible(cmdp, safest.lam, method)
     if proof is not None:

@@ -48,7 +48,7 @@ def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
 
 
 def pack(x: Array) -> dict[str, Any]:
-    """Return an array as JSON data: its shape, and its numbers as base64 of float64."""
+    """Return the array x as JSON data: its shape, and its numbers as base64 of float64."""
     return {"shape": list(x.shape), "float64": base64.b64encode(np.ascontiguousarray(x, "<f8").tobytes()).decode()}
 
 
@@ -59,7 +59,7 @@ def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
 
 
 def is_proof(x: Any, I: int) -> bool:
-    """Return whether data has the form of a proof for a certificate with I limits.
+    """Return whether the data x has the form of a proof for a certificate with I limits.
 
     This does not check that the data prove anything.
     """
@@ -84,7 +84,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of an array in the form of `pack`; None if the data are malformed or do not fit the shape."""
+    """Return the shape of an array that is given in the form x of `pack`; None if x is malformed or does not fit it."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

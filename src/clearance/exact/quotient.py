@@ -51,6 +51,7 @@ class Quotient:
     def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
         """Build the quotient of a model.
 
+        rows   the transitions of the model
         node   the node of each state [S]
         pairs  a mask [S, A] of the pairs that leave their node, or that stay in it and have signals
         stops  the nodes in which runs may stop
@@ -134,7 +135,7 @@ class Quotient:
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
     """Change the policy act [S] so that runs reach `goal` [S] from all states from which this is possible.
 
-    Only the pairs in the mask `pairs` [S, A] may be used to get there.
+    `rows` are the transitions of the model. Only the pairs in the mask `pairs` [S, A] may be used to get there.
     """
     done, used = goal.copy(), pairs.ravel()[rows.pair]
     pair, target = rows.pair[used], rows.target[used]

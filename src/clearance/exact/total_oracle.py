@@ -267,7 +267,8 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mask) -> Array:
     """Return U = V + ε w, with an ε for which U ≥ h_π + P_π U provably holds at the states in `moving` [S].
 
-    w [S] bounds the remaining steps of the policy π. The result is ∞ if rounding prevents the proof.
+    `rows` are the transitions of the model, and w [S] bounds the remaining steps of the policy π. The result is ∞ if
+    rounding prevents the proof.
     """
     if not np.all(np.isfinite(V[moving])):
         return V

@@ -152,7 +152,7 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """Return the counter of the cost `name`, with a cap large enough for all `Chance` and `CVaR` limits on it."""
+    """Return the counter of the cost `name`, with a cap large enough for all limits on it (`rules`)."""
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")
@@ -243,7 +243,7 @@ def _constraint(
     """Return (name, b, utility [S', A]) of one constraint in the product.
 
     name, rule  the constraint of the model, and its limit: a number, or a `Chance` or `CVaR`
-    s, counts   the model's state [S'] and the counts [S', k] of each product state
+    s, counts   the model's state [S'] and the counts [S', k] of each product state; k is the number of `counters`
     """
     j = model.names.index(name)
     if not isinstance(rule, Rule):

@@ -195,9 +195,9 @@ def _unseen(visited: Flags, state: Any) -> str:
 
 
 def _span(part: list[int], state: Any) -> str:
-    """Return a phrase for states that follow each other: a range if their names are numbered, else all names.
+    """Return a phrase for successive states (`part`): a range if their names are numbered, else all names.
 
-    Beyond `MOST_NAMES` names, only the first and the last one are given.
+    Beyond `MOST_NAMES` names, only the first and the last one are given. `state` is a function from an index to a name.
     """
     first, last = state(part[0]), state(part[-1])
     (what, _, start), (same, _, end) = first.rpartition(" "), last.rpartition(" ")

@@ -100,13 +100,13 @@ class SoftmaxPolicy:
 
 
 def softmax(S: int, A: int, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Return the tabular softmax class, one parameter per (s, a); unavailable actions have probability 0."""
+    """Return the tabular softmax class, one parameter per (s, a); actions not in `available` have probability 0."""
     mask = read_available(available, S, A)
     return SoftmaxPolicy(S, A, sparse.eye_array(S * A, format="csr"), tabular=True, available=mask)
 
 
 def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> SoftmaxPolicy:
-    """Return the log-linear softmax class with features Φ [S, A, d]; unavailable actions have probability 0."""
+    """Return the log-linear softmax class with features Φ [S, A, d]; actions not in `available` have probability 0."""
     phi = read_numbers("features", features, ndim=3)
     S, A, d = phi.shape
     if min(S, A, d) == 0:

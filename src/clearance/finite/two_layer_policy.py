@@ -100,8 +100,9 @@ def two_layer(
 ) -> TwoLayer:
     """Return the policy class of two-layer ReLU networks of even width m.
 
-    inputs  the inputs [S, A, D] of the network; one-hot codes of state and action by default
-    seed    the seed of the random first weights
+    inputs     the inputs [S, A, D] of the network; one-hot codes of state and action by default
+    available  a mask [S, A] of the actions that exist in each state; by default all
+    seed       the seed of the random first weights
     """
     if m < 2 or m % 2:
         raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")

@@ -65,7 +65,7 @@ class Natural:
         return max(1, round(1 / self.share))
 
     def __call__(self, score: NaturalScore, A_L: Array) -> tuple[Array, float, FisherRows]:
-        """Return (ω, ωᵀFω, rows): the natural direction ω [d] for the advantages A_L [N].
+        """Return (ω, ωᵀFω, rows): the natural direction ω [d] for the scores [N, d] and the advantages A_L [N].
 
         F is the Fisher matrix, and `rows` are the draws from which it was estimated.
         """

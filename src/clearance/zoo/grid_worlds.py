@@ -52,7 +52,10 @@ def grid_obstacles(
 
 
 def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
-    """Return a vector [size²] with 1 for each cell with an obstacle, else 0; start and goal are always free."""
+    """Return a vector [size²] with 1 for each cell with an obstacle, else 0.
+
+    A cell has an obstacle with probability `density`; start and goal are always free.
+    """
     blocked = (np.random.default_rng(seed).random((size, size)) < density).astype(float)
     blocked[-1, 0] = blocked[0, -1] = 0.0
     return blocked.ravel()

@@ -15,7 +15,7 @@ DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
 
 
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
-    """Return FrozenLake (4×4 or 8×8, slippery) with a budget on falls: E Σγ^t 1{enter a hole at t} ≤ budget.
+    """Return FrozenLake (slippery, `size` 4 or 8) with a budget on falls: E Σγ^t 1{enter a hole at t} ≤ budget.
 
     The reward is 1 for entering the goal. Holes and goal are absorbing with zero signals; the start is state 0.
     """

@@ -167,7 +167,7 @@ class PracticalCNPGPD(NaturalSteps):
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
-        """Return whether the search for a safe policy ends in iteration k.
+        """Return whether the search for a safe policy ends in iteration k; `course` is the method's memory.
 
         It ends if the first batch was safe, if two batches in a row were safe, or if the iterations reserved for the
         search are used up.
@@ -186,7 +186,7 @@ class PracticalCNPGPD(NaturalSteps):
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the method's memory at the end of the search for a safe policy, when Algorithm 1 begins.
+        """Return the updated memory `course` of the method when the search for a safe policy ends and Algorithm 1 begins.
 
         If there was a search and it found no safe policy, the limits are not relaxed. If it found one, the run
         continues with the first policy.
@@ -199,7 +199,7 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the θ with which the run continues, and the method's memory.
+        """Return the θ with which the run continues, and the updated memory `course` of the method.
 
         Directly after a search that found a safe policy, θ is that of the first policy. If the run still breaks limits
         late, θ is that of the safest policy so far. Otherwise θ is the given `theta`.

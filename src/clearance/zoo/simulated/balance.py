@@ -17,8 +17,9 @@ def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lan
     """Return CartPole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
 
     The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
-    step is in a zone, or beyond the angle. Each limit is on the number of such steps per episode of up to 500 steps,
-    undiscounted. The episode ends when |x| > 2.4 or the angle exceeds 12°. `lanes` is the number of parallel episodes.
+    step is in a zone, or beyond the angle. Each of the `limits` is on the number of such steps per episode of up to
+    `horizon` steps, undiscounted. The episode ends when |x| > 2.4 or the angle exceeds 12°. `lanes` is the number of
+    parallel episodes.
     """
     zones = np.array(ZONES, np.float32)
 
@@ -65,8 +66,8 @@ def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lane
     """Return Acrobot, reward −1 per step until the double pendulum is above the line, with two costs.
 
     The first cost is 1 if a torque is applied while θ̇₁ < 0, the second if one is applied while θ̇₂ < 0; the speeds are
-    those before the step. Limits: 50 per episode of up to 500 steps, undiscounted. `lanes` is the number of parallel
-    episodes.
+    those before the step. The `limits` are on the sums of the costs per episode of up to `horizon` steps, undiscounted.
+    `lanes` is the number of parallel episodes.
     """
 
     def reset(key: Any) -> Any:

@@ -119,9 +119,10 @@ def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> En
 
 
 def linear_policy(policy: NetworkPolicy, theta: Any, normaliser: Normaliser) -> LinearPolicy:
-    """Return a Gaussian policy network as the linear policy u = −Kx + c + ξ with normal noise ξ.
+    """Return a Gaussian policy network as the linear policy u = −Kx + c + ξ of observations x, with normal noise ξ.
 
-    The network must have no hidden layers, and a scale that does not depend on the state.
+    The network must have no hidden layers, and a scale that does not depend on the state. The normaliser must leave the
+    observations unchanged.
     """
     if policy.design.hidden or policy.design.scale == "state":
         raise InputError("exact values need a linear policy: gaussian(hidden=()), with scale 'free' or 'fixed'")
