@@ -55,8 +55,12 @@ class Bets:
     against m is computed exactly. The capital against any other value is bounded from below by four moments of the
     samples, so that a confidence bound does not need the samples again.
 
-    likely  (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
-            numbers; the bounds are valid whatever these numbers are
+    likely     (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
+               numbers; the bounds are valid whatever these numbers are
+    bets       the sizes c of the bets [n]; each starts with a share of the capital (`log_prior` is its log)
+    wealth     the log of the growth of each bet's capital so far [n]
+    sums       the sums of z^k, k = 0..4, over all scaled samples z
+    given      the limit before the bias is added to it
     """
 
     m: float

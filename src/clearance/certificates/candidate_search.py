@@ -121,7 +121,7 @@ class CandidateSearch:
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
     reserve   environment steps reserved for the test of the fallback
     single    whether one candidate is tested in place of a mixture (see `best_mixture`)
-    attempts  the tests so far; `weights` are those of the tested mixtures
+    attempts  the tests so far, of mixtures with these `weights`; `steps` and `spent` are as in `Search`
     """
 
     candidates: Candidates

@@ -30,7 +30,9 @@ class Certificate:
                      unit costs at least λ_i reward; loosening it gains at most λ_i
     worst_component_slack  the smallest slack of any single component of a mixture: one episode follows one component,
                      which may violate a limit on its own
+    components       the number of components of the mixture; 1 for a single policy
     scope            the problem, criterion and policy that the verdict holds for
+    delta            δ, the error probability (samples); the test took `episodes` episodes and `env_steps` steps
     interval         bounds (low, high) of J [1+I] that hold together at level δ (samples)
     level, spent     shares of δ: the level of the test that gave this verdict, and the sum of the levels of all tests
                      so far that share δ with it, in its folder or in its run (samples)

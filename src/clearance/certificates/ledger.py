@@ -68,9 +68,10 @@ class Trial:
 class Share:
     """A share of δ that is spent by one test of `certify`, or by all tests of one search.
 
-    kind   "certify" or "search"
-    delta  the error probability δ that the user accepts for all tests together
-    level  the part of δ that this share may spend
+    kind    "certify" or "search"
+    delta   the error probability δ that the user accepts for all tests together
+    level   the part of δ that this share may spend
+    trials  the tests that spend it
     """
 
     kind: str

@@ -28,6 +28,7 @@ class SteadyEpisodes:
     source  the source from which the episodes are drawn; `name` is its name for the warning
     names   the names of the reward and the constraints [1+I]
     seen    the estimates of J of all episodes so far, one array for each call of `draw`
+    looks   the number of comparisons so far
     """
 
     source: Episodes

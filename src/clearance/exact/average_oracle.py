@@ -34,7 +34,10 @@ BETTER = 1e-12  # relative to the values, what an action must gain to be taken i
 
 @dataclass(eq=False)
 class AverageOracle:
-    """An oracle that finds a deterministic policy act [S] with the largest long-run mean, and proves upper bounds."""
+    """An oracle that finds a deterministic policy act [S] with the largest long-run mean, and proves upper bounds.
+
+    `last` is the policy of the last call, from which the next call starts.
+    """
 
     cmdp: CMDP
     last: Labels | None = None

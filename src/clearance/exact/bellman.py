@@ -25,7 +25,10 @@ from clearance.finite.cmdp import CMDP
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """A finite model in the form that the sweeps read: CSR over rows s·A + a, and the signals h [1+I, S·A]."""
+    """A finite model in the form that sparse solvers read: P as CSR with rows s·A + a, and the signals h [1+I, S·A].
+
+    `elimination` is an order in which linear solves eliminate the states; None if the model has no local structure.
+    """
 
     P: Any
     h: Array

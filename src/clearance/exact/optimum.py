@@ -152,8 +152,8 @@ class Optimum:
 class Found(NamedTuple):
     """A candidate for the optimum: a policy, also in the form of a mixture, its proven bounds `seen`, and λ [I].
 
-    λ are the multipliers. V [S] (None if not known) and act [S] are the values and the greedy actions for the signal r
-    + λ·g.
+    λ are the multipliers of the limits. act [S] are the greedy actions for the signal r + λ·g, and V [S] its values, if
+    they are known.
     """
 
     policy: Any  # an array in all cases but one: see above

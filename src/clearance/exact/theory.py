@@ -341,7 +341,8 @@ def trajectories(K: float, N: float) -> float:
 class Plan:
     """All numbers that Theorem 1 gives for one ε, or for one K and N; `verdict` explains them in sentences.
 
-    K is the number of iterations, N the number of samples per iteration, and ε the accepted gap.
+    K is the number of iterations, N the number of samples per iteration, and ε the accepted gap. The other numbers are
+    those of the functions with the same names.
     """
 
     eps: float

@@ -46,7 +46,10 @@ class Collapsed(NamedTuple):
 
 @dataclass(eq=False)
 class TotalOracle:
-    """An oracle that finds a best deterministic policy act [S] for sums until absorption, and proves upper bounds."""
+    """An oracle that finds a best deterministic policy act [S] for sums until absorption, and proves upper bounds.
+
+    `last` and `collapsed` keep policies and models of earlier calls; their keys say which signals had nonzero weight.
+    """
 
     cmdp: CMDP
     last: dict[tuple[bool, ...], Labels] = field(default_factory=dict)

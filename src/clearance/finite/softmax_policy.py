@@ -29,7 +29,8 @@ DENSE = 10**6
 class SoftmaxPolicy:
     """The policy class π_θ(a|s) ∝ exp⟨Φ_sa, θ⟩; objects are made by `softmax` or `linear_softmax`.
 
-    `matrix` [S·A, d] holds the features Φ, sparse. Actions that are not in the mask `available` have probability 0.
+    `matrix` [S·A, d] holds the features Φ, sparse; `tabular` says that it is the identity. Actions that are not in the
+    mask `available` have probability 0.
     """
 
     S: int

@@ -186,10 +186,10 @@ class PracticalCNPGPD(NaturalSteps):
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the updated memory `course` of the method when the search for a safe policy ends and Algorithm 1 begins.
+        """Return the updated memory `course` of the method, at the end of the search for a safe policy.
 
-        If there was a search and it found no safe policy, the limits are not relaxed. If it found one, the run
-        continues with the first policy.
+        Algorithm 1 begins then. If there was a search and it found no safe policy, the limits are not relaxed. If it
+        found one, the run continues with the first policy.
         """
         if not course.searching:
             return course
