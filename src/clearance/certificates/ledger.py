@@ -9,7 +9,7 @@ The same test (same policy, statement and δ) is not repeated but continued: its
 inequality (`betting`) it may be checked at any time without cost. A policy that cannot be identified, such as a Python
 function, gets a new share each time.
 
-The search of `solve` takes one share for all of its tests and divides it by its own fixed shares (`candidate_search`).
+The search of `solve` takes one share for all of its tests and splits it among them (`candidate_search`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Then each component is collapsed to one node (`quotient`), in which staying is w
     upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
     of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g
 
-Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the number
-of remaining steps is added to g and v, as in `total_oracle`.
+Both bounds hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the
+number of remaining steps is added to g and v, as in `total_oracle`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The exact optimum of large models: Dantzig–Wolfe column generation over deterministic policies.
 
-The occupancy polytope is the convex hull of deterministic policies, so a mixture of a few of them solves the linear
-program:
+The set of all occupancies is the convex hull of those of deterministic policies, so a mixture of a few such policies
+solves the linear program:
 
     master    max Σ_j w_j J_r(π_j)   s.t.   Σ_j w_j (J_gi(π_j) − b_i) ≥ 0,   Σ_j w_j = 1,   w ≥ 0   (I + 1 rows, HiGHS)
     oracle    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)                    (policy iteration, λ from the master)
@@ -209,9 +209,9 @@ def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> 
     """Solve max J_r subject to the limits, from columns that already contain a feasible mixture.
 
     The loop alternates between the master program and the oracle (`columns.price`). It stops at a proven `gap` relative
-    to the optimum, or relative to scale/1000 if that is larger. It also stops if the oracle is called with the same λ
-    again, returns the same bound, and the remaining gap is small: at a large λ, rounding can make the bound coarser
-    than `gap`.
+    to the optimum, or relative to scale/1000 if that is larger; `scale` is the typical size of J. It also stops if two
+    calls of the oracle in a row have the same λ and the same result, and the remaining gap is small: at a large λ,
+    rounding can make the proven bound coarser than `gap`.
     """
     I = len(columns.b)
     master = Master(I)

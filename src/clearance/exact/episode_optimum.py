@@ -128,8 +128,9 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     """Return P(C > above) for a `Chance`, or the CVaR of C for a `CVaR`, where C is an episode's cost under `policy`.
 
     `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
-    with the cost so far. A CVaR of level α is E[ν + (C − ν)₊/(1 − α)] at its threshold ν. If it has none, the value is
-    the minimum over all ν that are multiples of the cost's unit. It is convex in ν, so the search ends where it rises.
+    with the cost so far. A CVaR of level α is E[ν + (C − ν)₊/(1 − α)] at its threshold ν. If `rule` gives no ν, the
+    value is the minimum over all ν that are multiples of the cost's unit. The expectation is convex in ν, so the search
+    ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

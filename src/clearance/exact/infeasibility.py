@@ -49,7 +49,7 @@ class Infeasibility:
     policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
     conflict    indices of limits that provably cannot be met together; if any one of them is dropped, the others can be
                 met
-    relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
+    relax_all   the smallest amount by which all limits must be lowered so that they can be met; at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
     relax_together  [I] amounts by which to lower the limits so that they can be met. The limits are lowered in their
                 order, each as little as the limits before it allow

@@ -3,10 +3,11 @@
     N samples of every pair (s, a) → the empirical model P̂;   on it, with limits b + κ, κ = Θ(ε(1−γ)φ):
     π_k = argmax_π Ĵ_r + λ_k Ĵ_g,     λ_{k+1} = P_[0,Λ](λ_k − η (Ĵ_g(π_k) − b − κ))          solver="primal-dual"
 
-The output is the uniform mixture of the π_k, or the solution of the linear program on P̂ (solver="lp"). The method
-needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples give zero violation, which no method
-can improve except for constants and logarithms. The paper rounds λ to a grid as a device of the proof; this is left
-out. Iteration 1 draws all samples and the others only plan, so the iterates that count are π_k with k ≥ 2.
+Here φ is the Slater margin and ε the accepted gap. The output is the uniform mixture of the π_k, or the solution of the
+linear program on P̂ (solver="lp"). The method needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²))
+samples give zero violation, which no method can improve except for constants and logarithms. The paper rounds λ to a
+grid as a device of the proof; this is left out. Iteration 1 draws all samples and the others only plan, so the iterates
+that count are π_k with k ≥ 2.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     """Yield candidates for limits that leave no room for any policy beyond rounding.
 
     `scaled` is the rescaled problem, and `safest` its safest policy. The candidates come from slightly lowered limits,
-    so that rounding does not stop a solver. The best policy for lowered limits takes actions that break the limits with
-    tiny probabilities; without these actions it may meet the limits exactly.
+    so that rounding does not stop a solver. The best policy for lowered limits takes, with tiny probabilities, actions
+    that break the true limits; without these actions it may meet them exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)

@@ -1,9 +1,9 @@
 """Exact results for undiscounted sums until absorption.
 
 A run may end in a zero component: an end component whose pairs have no signals, usually a terminal state. Only policies
-with finite sums count: those that end in zero components with probability 1. An error is raised if there is a state
-from which no policy does so, or an end component in which a run can gain for ever. Components that cost for ever are
-allowed, since no good policy stays there.
+with finite sums count: those that end in zero components with probability 1. An error is raised if no policy does so
+from some start state, or if a run can gain for ever in an end component. Components that cost for ever are allowed,
+since no good policy stays there.
 
     upper bound     V ≥ h + P V for every pair, V ≥ 0 on zero components:  J ≤ ρ·V for every policy that ends
     of one policy   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where it ends, and w ≥ 1 + P_π w elsewhere: it ends, and

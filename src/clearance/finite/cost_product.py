@@ -2,9 +2,9 @@
 
     (s, c)  --a-->  (s', min(c + cost(s, a), cap)),     signal of a limit: φ(c + cost(s, a)) − φ(c)
 
-Here c is the cost so far, and φ is defined in `core.tail_limits`. Costs must be whole multiples of one unit, so that
-finitely many sums occur. Counting stops at the cap: from there on a chance limit counts the episode as exceeded, and φ
-of a CVaR grows by the whole cost.
+Here c is the cost so far, and φ is the limited function of an episode's cost (`core.tail_limits`). Costs must be whole
+multiples of one unit, so that finitely many sums occur. Counting stops at the cap: from there on a chance limit counts
+the episode as exceeded, and φ of a CVaR grows by the whole cost.
 """
 
 from __future__ import annotations

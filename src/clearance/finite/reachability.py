@@ -31,7 +31,7 @@ def limit_reach(
 ) -> CMDP:
     """Return the model with one more constraint: the probability of ever entering these states, or starting in them.
 
-    cmdp      a model with criterion="total", or with a horizon and no discount: then "within H steps"
+    cmdp      a model with criterion="total", or with a horizon and no discount; then only the first H steps count
     states    indices or names of states, or a mask [S]
     at_most   an upper limit (a cost); 0 means never, which is proven from the possible transitions alone
     at_least  a lower limit instead: the goal is reached with at least this probability

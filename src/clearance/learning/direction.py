@@ -84,8 +84,8 @@ class WeightedSGD:
         ω = (w_r + Σ_i λ_i w_gi)/(1−γ)                                 from the results for r and for every g_i
 
     The setting σ_F stands for the smallest eigenvalue of the Fisher matrix. Step sizes are capped at 1/(2G²), where G
-    bounds ‖score‖, since the first steps would diverge; the paper projects on a ball instead. Without a projection the
-    result is linear in Â, so the separate regressions add up exactly to one regression of A_r + Σ_i λ_i A_gi.
+    bounds ‖score‖, since larger first steps would diverge; the paper projects on a ball instead. Without a projection
+    the result is linear in Â, so the separate regressions add up exactly to one regression of A_r + Σ_i λ_i A_gi.
     """
 
     sigma_F: float = 0.1

@@ -2,10 +2,11 @@
 
     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
 
-The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm 2, but need no reset to a chosen
-state and no second rollout: every step updates all signals. A share `explore` of the actions is uniform, so that
-actions which π has given up are still seen; this keeps the softmax from staying saturated for ever. The critic does not
-need the transitions; with `counting` they are counted (`transition_counts`) for a plan after learning.
+n(s, a) counts the visits of a pair. The walks start from ρ and stop with probability 1−γ at each step, as in Algorithm
+2, but need no reset to a chosen state and no second rollout: every step updates all signals. A share `explore` of the
+actions is uniform, so that actions which π has given up are still seen; this keeps the softmax from staying saturated
+for ever. The critic does not need the transitions; with `counting` they are counted (`transition_counts`) for a plan
+after learning.
 
 The draws are biased as long as the critic has not converged. Certificates never use them.
 """

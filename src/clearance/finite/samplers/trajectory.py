@@ -3,7 +3,8 @@
     a ~ (1−ε)π(·|s) + ε/|A|;     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a))
 
 If a state ends the episode (every action stays there, with no signal), the next state is drawn from ρ, as in a
-simulator. Ĵ = Σ_s ρ(s) V̂(s) with known ρ, as in the paper: a trajectory without resets draws from ρ only once.
+simulator. Ĵ = Σ_s ρ(s) V̂(s) with known ρ, as in the paper: a trajectory without resets draws from ρ only once. ε is
+the exploration and β the step size of the critic.
 """
 
 from __future__ import annotations

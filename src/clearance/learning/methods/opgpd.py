@@ -3,10 +3,10 @@
     π̂ ← P(π̂ + η A(π_t, λ_t)),     λ̂ ← P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))          the step
     π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   a prediction of the next step
 
-Here η is the step size. `geometry="euclidean"` (OPG-PD): π is the table itself and P the projection on the simplex at
-each state. "entropic" (OMWU-PD): logits take the place of π̂, without a projection. Guarantee of the paper: the last
-iterate of OPG-PD converges linearly once it is near the set of optima, for exact gradients and tabular policies. The
-prediction keeps the pair (π, λ) from oscillating.
+Here η is the step size and A the advantage of the Lagrangian. `geometry="euclidean"` (OPG-PD): π is the table itself
+and P the projection on the simplex at each state. "entropic" (OMWU-PD): logits take the place of π̂, without a
+projection. Guarantee of the paper: the last iterate of OPG-PD converges linearly once it is near the set of optima, for
+exact gradients and tabular policies. The prediction keeps the pair (π, λ) from oscillating.
 """
 
 from __future__ import annotations
