@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the best policy
 
-    def best(self, weights: Array) -> tuple[Labels, float, Array]:
+    def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Labels, float, Array]:
         """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
@@ -166,7 +166,7 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the proof
 
-    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
+    def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Labels]:
         """Return D(λ) = max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and a greedy policy.
 
         The bound is +∞ if no lift of V proves a finite one.
