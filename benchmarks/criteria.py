@@ -15,9 +15,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from finite import torus
+
 import clearance as cl
 from clearance.zoo import garnet
-from finite import torus
 
 FAMILIES = {"random": lambda S: garnet(S, I=1), "grid": lambda S: torus(int(S**0.5), I=1)}
 

@@ -60,20 +60,29 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """The maximal end component of each state [S], and the pairs that stay inside their component."""
-        return end_components(self.cmdp)
+        """The maximal end component of each state [S], and the pairs that stay inside their component.
+
+        If only some pairs may be taken for ever (`CMDP.recurring`), these are the components that they form.
+        """
+        return end_components(self.cmdp, self.cmdp.recurring)
+
+    @cached_property
+    def blocks(self) -> tuple[Labels, Mask]:
+        """The maximal end components of all pairs, numbered as `components`; the same unless `CMDP.recurring` is set.
+
+        Within a block every state can reach every other, so all its states can have the largest gain of its components.
+        """
+        return self.components if self.cmdp.recurring is None else end_components(self.cmdp)
 
     @cached_property
     def quotient(self) -> Quotient:
-        label, inside = self.components
-        node, alone = label.copy(), label < 0
-        node[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
-        stops = np.arange(label.max(initial=-1) + 1)
-        return Quotient.of(self.rows, node, self.cmdp.available & ~inside, stops)
+        label, inside = self.blocks
+        stops = np.unique(label[self.components[0] >= 0])
+        return Quotient.of(self.rows, _number_all(label), self.cmdp.available & ~inside, stops)
 
     @cached_property
     def gains(self) -> ComponentGains:
-        return ComponentGains(self.cmdp, self.rows, self.quotient.node, self.components[1])
+        return ComponentGains(self.cmdp, self.rows, _number_all(self.components[0]), self.components[1])
 
     # ------------------------------------------------------------------------------------------------ inside components
 
@@ -110,11 +119,11 @@ class AverageOracle:
         pairs, inside = self.components[1], self.components[0] >= 0
         found = self.gains.evaluate(act, self._taken(act, h))
         if not found.single:
-            act, node, gain = act.copy(), self.quotient.node, found.gain[:, 0]
+            act, node, gain = act.copy(), self.gains.node, found.gain[:, 0]
             closed = (found.label >= 0) & inside
-            top = np.full(self.quotient.S, -np.inf)
+            top = np.full(int(node.max()) + 1, -np.inf)
             np.maximum.at(top, node[closed], gain[closed])
-            winner = np.full(self.quotient.S, -1)
+            winner = np.full(len(top), -1)
             good = np.flatnonzero(closed & (gain >= top[node]))[::-1]
             winner[node[good]] = found.label[good]
             walk_to(self.rows, closed & (found.label == winner[node]), pairs, act)
@@ -126,7 +135,7 @@ class AverageOracle:
         """Return the signal h [S, A] of the policy act as [S, 1], or with all signals of the model as [S, 2+I] if they
         cost little; 0 for states in no component.
         """
-        whole = self.gains.has_factors and self.quotient.S == 1
+        whole = self.gains.has_factors and not np.any(self.gains.node)
         signals = np.concatenate([h[None], self.cmdp.h]) if whole else h[None]
         chosen = signals[:, np.arange(len(h)), act].T
         return np.where(self.components[0][:, None] >= 0, chosen, 0.0)
@@ -141,7 +150,7 @@ class AverageOracle:
         self.last = self.last if start is None else self._stay(start)
         found = self.inside(np.tensordot(weights, self.cmdp.h, 1), accuracy)
         V, chosen = self._leave(found.upper)
-        act, J = self._act(found.act, chosen), found.J
+        act, J = self._act(found.act, chosen, found.upper), found.J
         if J is None:
             chain = self._chain(act)
             J = np.einsum("s,hs->h", chain.frequencies(), chain.h)
@@ -152,25 +161,31 @@ class AverageOracle:
 
         `gain` [S] is the gain of staying in the component of each state.
         """
-        q = self.quotient
-        worth = np.zeros(q.S)
-        inside = self.components[0] >= 0
-        worth[q.node[inside]] = gain[inside]
+        q, worth = self.quotient, self._worth(gain)
         h = np.where(q.pair < 0, worth[q.source], 0.0)
         V, chosen = q.maximise(h, q.stopping)
-        stays = np.unique(q.source[q.pair < 0])
+        stays = q.source[q.pair < 0]
         V[stays] = np.maximum(V[stays], worth[stays])  # policy iteration leaves what rounding could explain
         return V, chosen
 
-    def _act(self, stay: Labels, chosen: Labels) -> Labels:
-        label, inside = self.components
+    def _worth(self, gain: Array) -> Array:
+        """Return the largest gain [N] of staying in each node of the quotient; −∞ if it has no component."""
+        found, inside = np.full(self.quotient.S, -np.inf), self.components[0] >= 0
+        np.maximum.at(found, self.quotient.node[inside], gain[inside])
+        return found
+
+    def _act(self, stay: Labels, chosen: Labels, gain: Array) -> Labels:
+        """Return the policy that takes the rows `chosen` [N] of the quotient and stays as `stay` [S] says; `gain` [S]
+        tells which components of a node are worth staying in.
+        """
+        node, inside = self.quotient.node, self.components[0] >= 0
         pair, A = self.quotient.pair[chosen], self.cmdp.A
-        act = np.where(label >= 0, stay, np.argmax(self.cmdp.available, axis=1))
+        act = np.where(inside, stay, np.argmax(self.cmdp.available, axis=1))
         leaves = pair[pair >= 0]
         act[leaves // A] = leaves % A
-        goal = np.isin(self.quotient.node, np.flatnonzero(pair < 0))  # those who stay need not walk
+        goal = inside & (pair[node] < 0) & (gain >= self._worth(gain)[node])  # those who stay need not walk
         goal[leaves // A] = True
-        walk_to(self.rows, goal, inside, act)
+        walk_to(self.rows, goal, self.blocks[1], act)
         return act
 
     def _chain(self, act: Labels) -> Chain:
@@ -196,7 +211,7 @@ class AverageOracle:
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
         best = self.inside(h)
         found, chosen = self._prove(h, size, best.v)
-        act = self._act(best.act, chosen)
+        act = self._act(best.act, chosen, best.gain)
         if found is None:
             return np.inf, np.zeros((2, self.cmdp.S)), act
         rho, b = self.cmdp.rho, self.cmdp.b
@@ -207,10 +222,10 @@ class AverageOracle:
         """Return g and v [2, S] that prove an upper bound on the long-run mean of h [S, A] for every policy,
         and the rows [N] of the quotient that a best policy takes; None in place of g and v if rounding prevents it.
 
-        Proven are g ≥ P g and g + v ≥ h + P v for every pair. `size` [S, A] bounds |h| before rounding; the given v is
-        a bias, which the proof lifts outside of components.
+        Proven are g ≥ P g for every pair and g + v ≥ h + P v for every pair that may be taken for ever. `size` [S, A]
+        bounds |h| before rounding; the given v is a bias, which the proof lifts outside of components.
         """
-        leaving = self.cmdp.available & ~self.components[1]
+        leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0
         chosen = self.quotient.stopping
         for _ in range(LIFTS):
@@ -220,7 +235,7 @@ class AverageOracle:
             if g is None:
                 return None, chosen
             over = self._excess(h, size, g, moved)
-            if not np.any((over > 0) & self.cmdp.available):
+            if not np.any((over > 0) & (self.cmdp.available if self.cmdp.recurring is None else self.components[1])):
                 return np.stack([g, moved]), chosen
             lift = 4 * lift + 2 * float(np.max(over, where=leaving, initial=0.0)) + hair(moved)
         return None, chosen
@@ -262,6 +277,13 @@ class AverageOracle:
         drift, error = self.rows.drift(v)
         total = h + drift - g[:, None]
         return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])
+
+
+def _number_all(label: Labels) -> Labels:
+    """Return the numbers of components with those of the states in no component (−1) after them."""
+    found, alone = label.copy(), label < 0
+    found[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
+    return found
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:

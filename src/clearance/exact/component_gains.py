@@ -109,9 +109,10 @@ class ComponentGains:
         """Return a function that solves (I − M) x = y without the steps into references, from a first guess of x."""
         keeps = np.ones(self.cmdp.S)
         keeps[self.references] = 0.0
-        if self.has_factors:
+        order = self.cmdp.elimination
+        if self.has_factors and order is not None:
             if self._cut is None:
-                self._cut = _without_columns(self.P, keeps), Factor(self.cmdp.elimination, 1.0)
+                self._cut = _without_columns(self.P, keeps), Factor(order, 1.0)
             factor = self._cut[1].update(self._cut[0], self.cmdp.A, act)
             return lambda y, _: factor.solve(y)
         cut = _without_columns(M, keeps)
