@@ -39,8 +39,8 @@ class Certificate:
     origin           the policy from which learning started, if it was given (`init` of `solve`)
     neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
                      safest one (simulators)
-    nu               the threshold ν of each CVaR limit [I], fixed before the test; None for other limits. The mean excess
-                     over ν bounds the CVaR (samples)
+    nu               the threshold ν of each CVaR limit [I], fixed before the test; None for other limits. The mean
+                     excess over ν bounds the CVaR (samples)
     proof            the data for an independent checker, tools/check_certificate.py (exact evidence)
     """
 
