@@ -280,7 +280,7 @@ def with_flags(message: str) -> str:
     >>> with_flags("give criterion='average', or horizon=H for the first H steps")
     'give --criterion average, or --horizon H for the first H steps'
     """
-    message = re.sub(r"\bcriterion='(\w+)'", r"--criterion \1", message)
+    message = re.sub(r"\b(criterion|evidence)='(\w+)'", r"--\1 \2", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 
 

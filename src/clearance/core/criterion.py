@@ -129,9 +129,9 @@ def check_horizon(H: Any) -> int | None:
 
 def sum_words(c: Criterion) -> str:
     """Return a phrase that says which sum of a cost or utility the criterion limits."""
-    discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:g})"
+    discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:.12g})"
     return {
-        "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:g}, infinite horizon)",
+        "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:.12g}, infinite horizon)",
         "average": "long-run mean of each cost or utility per step",
         "total": "expected undiscounted sum of each cost or utility until absorption",
         "horizon": f"expected sum of each cost or utility over one episode of at most {c.horizon} steps{discount}",
@@ -141,5 +141,5 @@ def sum_words(c: Criterion) -> str:
 def short_words(c: Criterion) -> str:
     """Return the criterion in a few words, for the first line of a problem's description."""
     if c.horizon is not None:
-        return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:g}")
-    return f"gamma = {c.gamma:g}" if c.name == DISCOUNTED else f"criterion: {c.name}"
+        return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:.12g}")
+    return f"gamma = {c.gamma:.12g}" if c.name == DISCOUNTED else f"criterion: {c.name}"

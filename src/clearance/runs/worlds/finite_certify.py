@@ -33,7 +33,7 @@ from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
 Rule = Callable[[int], Any]
-AS_SIMULATOR = "this model, used as a simulator,"  # in the scope of certificates from samples
+AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
 # A policy is random by more than a hair if it takes another than the most likely action more often than this: in so
@@ -92,9 +92,9 @@ def certify_finite(
 
 NO_SAMPLES = {
     "average": "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
-    "use evidence='exact', or state a horizon",
+    "use evidence='exact', or horizon=H for the first H steps",
     "total": "sums until absorption cannot be certified from samples without a bound on the length of episodes: use "
-    "evidence='exact', or state a horizon",
+    "evidence='exact', or horizon=H for the first H steps",
 }
 
 
