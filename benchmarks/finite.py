@@ -117,7 +117,10 @@ def sampling() -> None:
     say("|---|---|---|---|")
     whole, bare = algorithm_rate(), bare_rate()
     say(f"| (a) whole Algorithm 1, one core | {whole / 1e6:.1f} M steps/s ({2e9 / whole:.1f} µs per iteration) | | |")
-    say(f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | (a) is {whole / bare:.2f} of it | ≥ 0.5 |")
+    say(
+        f"| bare random walk, one at a time | {bare / 1e6:.1f} M steps/s | "
+        f"(a) has {whole / bare:.2f} of this speed | ≥ 0.5 |"
+    )
     plain = plain_seconds()
     times = f"(a) is {plain * whole / 2000:.0f}× faster"
     say(f"| (b) plain Python and NumPy | {plain * 1e3:.1f} ms per iteration | {times} | ≥ 1000× |")
@@ -154,7 +157,7 @@ def walking(sizes: list[int]) -> None:
     say()
     say(
         "(d) The speed of the same compiled sampler depends on the number of states. The models are random, with 5 "
-        "actions and 10 successors\nof each state and action, γ = 0.8 and one thread:"
+        "actions, 10 successors of\neach state and action, and γ = 0.8. The sampler uses one thread:"
     )
     say()
     say("| states | M steps/s | relative to 10 states |")
@@ -177,9 +180,9 @@ def walking(sizes: list[int]) -> None:
         say(f"| {S:,} | {rates[S] / 1e6:.1f} | {rates[S] / rates[sizes[0]]:.2f} |")
     say()
     say(
-        "The target is at least 0.2 at 10⁵ states. The tests check that the results are bit-identical for any number of"
+        "The target is a relative speed of at least 0.2 at 10⁵ states. The tests check that the results are "
+        "bit-identical\nfor any number of interleaved rollouts or threads."
     )
-    say("interleaved rollouts or threads.")
 
 
 def torus(n: int, I: int = 3, gamma: float = 0.99, seed: int = 0) -> cl.CMDP:
@@ -329,7 +332,7 @@ def main() -> None:
     say("    python benchmarks/finite.py --write")
     say()
     say(
-        f"Measured on two cores that other work shared: {cpu}, {platform.system()}, "
+        f"Measured on two cores, which other programs used at the same time: {cpu}, {platform.system()}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}."
     )
     say()

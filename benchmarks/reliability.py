@@ -133,8 +133,9 @@ def _refused_by_library(call: Callable[[], object], message: str, work: Path) ->
 
 
 def kills(work: Path, quick: bool) -> str:
-    """The study kills processes that are at work with kill -9 at random instants. Then it gives the same command
-    again, until the run ends by itself. The table counts the kills by what the process was doing.
+    """The study kills processes that are at work with kill -9 at random instants. After each kill, the study
+    gives the same command again, until the run ends by itself. The table counts the kills by what the process was
+    doing at the time.
     """
     wanted, rng, hits, same, begun = (12 if quick else 120), random.Random(2023), Counter(), 0, 0
     whole, lasts = {}, {}
@@ -160,7 +161,7 @@ def kills(work: Path, quick: bool) -> str:
     rows = [(phase, n) for phase, n in sorted(hits.items())]
     rows.append(("all", sum(hits.values())))
     end = f"{begun} runs were killed and resumed until they ended. {same} of them have the trace, policy and "
-    return f"{table(('killed while', 'instants'), rows)}\n\n{end}certificate of an undisturbed run, bit for bit."
+    return f"{table(('killed while', 'kills'), rows)}\n\n{end}certificate of an undisturbed run, bit for bit."
 
 
 MINE = """
@@ -220,11 +221,14 @@ def simulators(work: Path, quick: bool) -> str:
     for kind, seen in hits.items():
         where = ", ".join(f"{phase}: {n}" for phase, n in sorted(seen.items()))
         rows.append((kind, sum(seen.values()), where, f"{sum(ends[kind])} of {len(ends[kind])}"))
-    killed = table(("simulator", "instants", "killed while", "bit-identical to an undisturbed run"), rows)
+    killed = table(("simulator", "kills", "killed while", "bit-identical to an undisturbed run"), rows)
     faults = [_mended(work, fault, how, whole["Gymnasium"][0]) for fault in ("raises", "gives NaN")]
     heads = ("fault of the environment", "message (exit status 2)", "iterations saved", "resumed after the fix")
-    note = "Each process is a new one, because JAX must not be forked. It is killed only after it has opened the run "
-    return f"{killed}\n\n{note}folder.\n\n{table(heads, faults)}"
+    note = (
+        "Each run starts in a new process, because JAX must not be forked. The process is killed only after it has "
+        "opened\nthe run folder."
+    )
+    return f"{killed}\n\n{note}\n\n{table(heads, faults)}"
 
 
 def _undisturbed(folder: Path, flags: str, how: dict[str, Any]) -> tuple[dict[str, str], float]:
@@ -358,7 +362,9 @@ def _goes_on(folder: Path, flags: str, whole: dict[str, str]) -> str:
 
 
 def writers(work: Path, quick: bool) -> str:
-    """A second process tries twenty times to write to the folder of a running process. Then the first one is killed."""
+    """A second process tries twenty times to write to the folder of a running process. Then the first process is
+    killed.
+    """
     flags = "two-state --K 100000000 --N 10 --checkpoint-every 1000"
     first = begin(work / "run", flags)
     while not (work / "run" / "checkpoint").exists():
@@ -377,7 +383,7 @@ def writers(work: Path, quick: bool) -> str:
     free = second.poll() is None
     second.kill()
     second.communicate()
-    rows = [("second writers", n, f"{refused} refused, with the number of the first"),
+    rows = [("second writers", n, f"{refused} refused, with the number of the first process"),
             ("readers meanwhile", 1, "can read" if readable else "CANNOT READ"),
             ("writer after the first was killed", 1, "resumes the run" if free else "CANNOT")]  # fmt: skip
     return table(("two processes on one folder", "tried", "what happens"), rows)

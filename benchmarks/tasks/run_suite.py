@@ -75,7 +75,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         print(f"| {name} | {sure}/{len(own)} | {J} | {costs} | {steps:.3g} | {cpu:.0f} |")
     sure = [row for row in rows if row["verdict"] == "CERTIFIED"]
     false = sum(map(false_certificate, rows))
-    print(f"\n{len(sure)} of {len(rows)} CERTIFIED; {false} of them contradicted by fresh episodes")
+    print(f"\n{len(sure)} of {len(rows)} are CERTIFIED. Fresh episodes contradict {false} of these certificates.")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

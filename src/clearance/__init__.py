@@ -1,5 +1,6 @@
-"""Constrained reinforcement learning and MDP solving:
-policies that are proven, or statistically certified, to meet their limits in expectation.
+"""Constrained reinforcement learning and MDP solving, with certificates.
+
+Policies are proven, or statistically certified, to meet their limits in expectation.
 
 >>> import clearance as cl
 >>> best = cl.optimum(cl.zoo.two_state())

@@ -378,7 +378,9 @@ def test_one_kappa_for_each_constraint(evidence: str) -> None:
     s = cl.solve(cmdp, cl.RegularisedCNPGPD(kappa=(0.0, 0.3)), evidence=evidence, budget=1.5e6, delta=0.05)  # type: ignore[arg-type]
     assert np.array_equal(s.kappa, [0.0, 0.3]) and s.certificate.verdict == "CERTIFIED"
     late = s.trace.J_hat[-len(s.trace) // 10 :, 1:].mean(0) - cmdp.b
-    assert np.all(late > np.array([0.0, 0.3]) - 0.2), "the limits that are aimed at are b + κ"
+    # From samples the deviation has a standard deviation of 0.15 and 0.09 over eight seeds; exactly it is 0.03.
+    allowed = 0.1 if evidence == "exact" else 0.5
+    assert np.all(late > np.array([0.0, 0.3]) - allowed), "the limits that are aimed at are b + κ"
 
 
 @pytest.mark.parametrize("evidence", ["exact", "samples"])

@@ -13,7 +13,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A search whose candidates have values J [n, 1+I] that are known exactly, with so much spread and reach."""
 
     def make(J: list[list[float]], b: list[float], sd: list[float], reach: list[float], **how: Any) -> CandidateSearch:
-        monkeypatch.setattr(CandidateSearch, "episode", 10.0)
+        monkeypatch.setattr(CandidateSearch, "_lengths", np.array(how.get("lengths", [10.0] * len(J))))
         search, values = CandidateSearch.__new__(CandidateSearch), np.array(J)
         search.b, search.reach, search.single = np.array(b), np.array(reach), how.get("single", "never")
         search.fallback, search.attempts = how.get("fallback"), []
@@ -48,6 +48,27 @@ def test_a_long_test_is_planned_for_bad_luck(known: Any) -> None:
     assert known([bold], *case)._best(0.01, 1.1 * steps, (1.0,), 0.0)[0].tolist() == [1.0]
     safe = known([bold, careful], *case, fallback=np.array([0.0, 1.0]))
     assert safe._best(0.01, 1.1 * steps, (1.0,), 0.0)[0][0] > 0.9
+
+
+def steps_for_the_first(search: Any, planned: float) -> float:
+    """The steps of a test from which on the first policy alone should pass it."""
+    found = ((s, search._best_for(search.J, s, 0.01, 0.0, planned)) for s in 10 ** np.arange(2, 8, 0.01))
+    return float(next(s for s, w in found if w is not None and w[0] > 0.99))
+
+
+def test_a_test_without_luck_may_need_all_of_its_episodes(known: Any) -> None:
+    """Costs that hardly vary: the rich policy passes for sure, but late in the test. It is not given up for that."""
+    search = known([[10.0, -2.0], [0.0, 0.0]], [-10.0], [0.01], [1000.0])
+    steps = 1.05 * steps_for_the_first(search, 0.95)
+    assert search._best_for(search.J, steps, 0.01) is None
+    assert search._best(0.01, steps, (0.6, 1.0), 0.0)[0][0] > 0.99
+
+
+def test_a_test_is_planned_with_the_length_of_its_own_episodes(known: Any) -> None:
+    """Episodes of the rich policy end early, so a test has more of them than one of the policy that idles."""
+    J, case = [[10.0, -6.0], [10.0, -6.5], [0.0, 0.0]], ([-10.0], [1.0], [1000.0])
+    steps = steps_for_the_first(known(J, *case, lengths=[10.0, 10.0, 100.0]), 0.7)
+    assert 5 * steps < steps_for_the_first(known(J, *case, lengths=[100.0, 100.0, 100.0]), 0.7)
 
 
 def test_slack_counts_in_units_of_what_a_test_needs(known: Any) -> None:

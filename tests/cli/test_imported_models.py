@@ -82,7 +82,22 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("optimum plant.umb", "plant.umb: gamma is missing"),
         ("optimum plant.umb --gamma 0.9 --reward gain", "plant.umb: reward: there is no 'gain'"),
         ("optimum plant.umb --gamma 0.9 --limit energy=4", "plant.umb: limits: there is no 'energy'"),
-        ("optimum plant.umb --gamma 0.9 --limit 4", "plant.umb: limits must say which number limits what"),
+        (
+            "optimum plant.umb --gamma 0.9 --limit 4",
+            "plant.umb: limits must go by name: {name: number}, or --limit NAME",
+        ),
+        ("optimum plant.csv --gamma 0.9 --limits 4,5", "for each; the columns are reward, breakdowns"),
+        ("optimum plant.csv --gamma 0.9 --b 4", "plant.csv: b must go by name: {name: number}, or --b NAME=NUMBER"),
+        ("optimum plant.csv --limits 4,5", "plant.csv: gamma is missing: give --gamma below 1"),
+        ("optimum plant.csv --reward gain", "plant.csv: gamma is missing"),
+        ("optimum plant.drn --reward gain", "plant.drn: gamma is missing"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdown=1", "is missing; there are state, action, next_state, proba"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdown=1", "did you mean breakdowns?"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdowns<=1", "write --limit breakdowns=1 for an upper limit, got"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdowns≥1", "write --b breakdowns=1 for a lower limit, got"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdowns:1", "write --limit breakdowns=1 for an upper limit, got"),
+        ("optimum plant.csv --gamma 0.9 --limit breakdowns", "must be NUMBER,… or NAME=NUMBER,… with each name once"),
+        ("optimum plant.csv --gamma 0.9 --limit P(breakdowns>1)<0.1", "must be P(NAME>C)<=P or CVaR0.9(NAME)<=C"),
         ("optimum plant.umb --gamma 0.9 --initial worn-99", "plant.umb: initial: there is no state 'worn-99'"),
         ("optimum plant.umb --gamma 0.9 --limit breakdowns=1 --limit breakdowns=2", "must be given once for each name"),
         ("optimum none.drn --gamma 0.9", "none.drn: no such file"),
@@ -225,3 +240,39 @@ def test_units_stand_behind_the_numbers(tmp_path: Path, capsys: pytest.CaptureFi
     assert cl.frontier(model, "energy", points=2).name == "energy [kWh]"
     with pytest.raises(cl.InputError, match="'heat' is no constraint"):
         model.replace(limit={"heat": 4})
+
+
+def test_missing_actions_do_not_count_as_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every step of this model costs at least 3 and earns at least 2; action `b` exists in state `y` only."""
+    text = "state,action,next_state,probability,reward,energy\nx,a,y,1,2,3\ny,a,x,1,4,5\ny,b,x,1,6,7\n"
+    (tmp_path / "m.csv").write_text(text)
+    status, out, _ = cli(f"check {tmp_path / 'm.csv'} --gamma 0.9 --limit energy=50 --json", capsys)
+    found = json.loads(out)
+    assert status == 0 and found["r_range"] == [2, 6] and found["g_range"] == [[-7, -3]]
+
+
+def test_files_without_limits_say_how_to_give_and_to_store_them(
+    plant: cl.CMDP, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = "clearance export plant.csv --to plant.npz with"
+    for command, words in (
+        ("check", "the model is well formed; it has no limits."),
+        ("optimum", "there are no limits,"),
+    ):
+        status, out, _ = cli(f"{command} plant.csv --gamma 0.95", capsys)
+        out = " ".join(out.split())
+        assert status == 0 and words in out and "every limit" not in out and store in out
+        assert "stores none: add --limit NAME=NUMBER for each cost in every command" in out
+    shown = {file: " ".join(cli(f"check {file} {HOW}", capsys)[1].split()) for file in ("plant.csv", "plant.npz")}
+    assert f"repeat these flags in every command, or store them once: {store} the same" in shown["plant.csv"]
+    assert "every command" not in shown["plant.npz"]
+
+
+def test_certify_judges_the_policy_where_no_policy_is_good_enough(
+    plant: cl.CMDP, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli(f"optimum plant.csv {HOW} --out best.csv", capsys)[0] == 0
+    status, out, _ = cli("certify plant.csv best.csv --gamma 0.95 --limit breakdowns=-1 --limit reward=-99", capsys)
+    out = " ".join(out.split())
+    assert status == 4 and "VIOLATED: limits broken: breakdowns by 1.2, reward by " in out
+    assert "; no policy meets the limits: see clearance check." in out

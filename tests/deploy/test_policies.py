@@ -127,9 +127,17 @@ def test_what_is_no_observation_is_an_error(head: str, wrong: Any, said: str) ->
             call(wrong)
 
 
-@pytest.mark.parametrize("wrong", [5, -1, 1.0, np.nan, True, "a", [[0]], [0, 7], {"s": 0}])
-def test_what_is_no_state_is_an_error(wrong: Any) -> None:
-    with pytest.raises(cl.InputError, match=r"the observation must|has no names of states"):
+NUMBER = r"the observation must be the number of a state, 0 \.\. 4, got "
+SHAPE = r"the observation must have shape \(\), or \(n\), got "
+
+
+@pytest.mark.parametrize("wrong, said", [
+    (5, NUMBER + r"\[5\]$"), (-1, NUMBER + r"\[-1\]$"), (1.0, NUMBER + r"\[1\.0\]$"), (np.nan, NUMBER + r"\[nan\]$"),
+    (True, NUMBER + r"\[True\]$"), ([0, 7], NUMBER + r"\[0, 7\]$"), ([[0]], SHAPE + r"\(1, 1\)"),
+    ({"s": 0}, SHAPE + "a dict"), ("a", "^this policy has no names of states: give the number of a state$"),
+])  # fmt: skip
+def test_what_is_no_state_is_an_error(wrong: Any, said: str) -> None:
+    with pytest.raises(cl.InputError, match=said):
         running(table_mixture(1)).act(wrong)
 
 

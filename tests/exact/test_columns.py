@@ -264,3 +264,41 @@ def test_ragged_mistakes_are_named() -> None:
         cl.solve(cmdp, cl.CNPGPD(K=1), policy=cl.softmax(7, 4))
     with pytest.raises(cl.InputError, match="available must be true or false"):
         cl.CMDP(cmdp.P, cmdp.r, gamma=0.9, available=np.ones((7, 3), bool))
+
+
+# ---------------------------------------------------------------------------------------- the accuracy of multipliers
+
+
+def priced(signals: list[tuple[float, ...]], limit: list[float], units: tuple[float, ...]) -> cl.CMDP:
+    """One state for ever, γ = 1/2: action n earns and costs 2·signals[n] = (reward, costs …), in these units."""
+    r, *costs = np.array(signals).T * np.array(units)[:, None]
+    P, cost = np.ones((1, len(r), 1)), np.array(costs)[:, None]
+    return cl.CMDP(P, r[None], cost=cost, limit=np.array(limit) * units[1:], gamma=0.5)
+
+
+@pytest.mark.parametrize("units", [(1.0, 1.0), (1e3, 1e-2)])
+@pytest.mark.parametrize("limit, lowest, highest", [(1.0, 3.0, 3.0), (3.0, 1.0, 1.0), (2.0, 1.0, 3.0), (5.0, 0.0, 0.0)])
+def test_lam_range_encloses_the_price_by_hand(
+    limit: float, lowest: float, highest: float, units: tuple[float, float]
+) -> None:
+    """J_r over the limit l is 3l up to 2, then 4 + l up to 4, then 8: its slopes are the prices, both at the kink."""
+    best = cl.optimum(priced([(0, 0), (3, 1), (4, 2)], [limit], units), method="columns")
+    assert best.lam_range is not None and best.lam_range.shape == (2, 1)
+    (low,), (high,) = best.lam_range * units[1] / units[0]
+    assert (
+        low <= lowest + 1e-9
+        and highest - 1e-9 <= high
+        and low - 1e-9 <= best.lam[0] * units[1] / units[0] <= high + 1e-9
+    )
+    assert low == pytest.approx(lowest, abs=1e-5) and high == pytest.approx(highest, abs=1e-5)
+
+
+def test_lam_range_of_two_limits_by_hand() -> None:
+    """Two switches, 3 and 5 per unit of cost, both costs limited: each has its own price, whatever the other's is."""
+    model = priced([(0, 0, 0), (3, 1, 0), (5, 0, 1), (8, 1, 1)], [1.0, 0.5], (1.0, 1.0, 1.0))
+    best = cl.optimum(model, method="columns")
+    assert best.lam_range is not None
+    low, high = best.lam_range
+    assert np.all(low <= [3, 5]) and np.all(high >= [3, 5])
+    assert low == pytest.approx([3, 5], abs=1e-4) and high == pytest.approx([3, 5], abs=1e-4)
+    assert cl.optimum(model, method="lp").lam_range is None

@@ -79,7 +79,7 @@ def test_a_hundred_feasible_problems(seed: int) -> None:
     best = cl.optimum(cmdp)
     assert best.status == "optimal" and decide_feasibility(cmdp).verdict == "feasible"
     assert cl.certify(cmdp, best.policy, best=best).verdict == "CERTIFIED"
-    with pytest.raises(cl.InputError, match="b can be met"):
+    with pytest.raises(cl.InputError, match="the limits can be met"):
         cl.diagnose(cmdp)
 
 
@@ -215,5 +215,32 @@ def test_the_amount_that_is_printed_is_enough(capsys: pytest.CaptureFixture[str]
     path, cmdp = str(tmp_path / "m.npz"), cl.zoo.two_state().replace(b=[2.0])
     cmdp.save(path)
     assert main(["check", path, "--json"]) == 3
-    amount = float(json.loads(capsys.readouterr().out)["message"].split("relax every limit by ")[1].split()[0])
+    amount = float(json.loads(capsys.readouterr().out)["message"].split("relax the limit by ")[1].split()[0])
     assert 1 / 3 < amount < 1 / 3 + 1e-5 and feasible(lowered(cmdp, amount))
+
+
+def test_each_limit_is_relaxed_in_its_own_unit(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Two limits, each impossible alone: energy at least 60, leaks at least 0.2. A common amount would be 50."""
+    both = one_step([[-30, -40], [-0.1, -0.05]], [-10.0, -0.01], names=["energy [kWh]", "leaks"])
+    both = cl.CMDP(both.P, both.r, cost=-both.g, limit=-both.b, gamma=both.gamma, names=both.names)
+    found = cl.diagnose(both)
+    assert found.relax_each == (None, None) and found.helps_alone == ()
+    assert found.relax_together == pytest.approx([50.0, 0.19], abs=1e-4)
+    assert feasible(both.replace(b=both.b - np.array(found.relax_together)))
+    energy, leaks = (float(x) for x in re.findall(r"≤ ([\d.]+)", found.advice))
+    assert 60 <= energy < 60.001 and 0.2 <= leaks < 0.2001 and "together: energy ≤ 60" in found.advice
+    assert feasible(both.replace(limit=[energy, leaks]))
+    both.save(tmp_path / "m.npz")
+    for command in ("check", "optimum", "solve"):
+        assert main([command, str(tmp_path / "m.npz")]) == 3
+        shown = capsys.readouterr().out
+        assert found.advice in " ".join(shown.split()) and "met together" in shown
+    with pytest.raises(cl.InfeasibleError, match=r"cl\.diagnose says which ones to relax"):
+        cl.solve(both)
+
+
+def test_one_limit_is_relaxed_where_that_is_enough() -> None:
+    model = one_step([[1, 0], [0, 1], [1, 1]], [1.5, 1.5, 1.0], names=["a", "b", "c"])
+    said = repr(cl.diagnose(model)).split("; relax ")
+    assert said[0] == "<Infeasibility: cannot be met together: a ≥ 1.5; b ≥ 1.5"
+    assert re.fullmatch(r"one of these limits: a ≥ 0\.(5|499999); or b ≥ 0\.(5|499999)>", said[1])

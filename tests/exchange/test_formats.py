@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -354,7 +355,7 @@ def test_policies_by_name(tmp_path: Path) -> None:
 def test_a_policy_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     model = machine()
     for wrong, words in (
-        (np.eye(3), "takes action 1 at state 1, which has no such action"),
+        (np.eye(3), "takes action 'fix' at state 'worn out', which has no such action"),
         (np.eye(2), "policy has shape"),
         (np.array([0, 5, 1]), r"actions are 0\.\.2"),
         (np.full((3, 3), 0.5), "sums to"),
@@ -385,3 +386,36 @@ def test_the_page_is_as_short_as_it_says() -> None:
     assert "save_policy" in python and len(python.splitlines()) <= 10
     shell = next(block for block in found if "optimum plant.csv" in block.text)
     assert len(lines_of(shell)) == 2
+
+
+def test_the_start_of_a_table_is_in_every_row_of_a_state() -> None:
+    table = {
+        "state": ["a", "a", "b"],
+        "action": ["x", "y", "x"],
+        "next_state": ["b", "a", "a"],
+        "probability": [1, 1, 1],
+    }
+    table |= {"reward": [1, 2, 3]}
+
+    def start(column: Sequence[float], **how: Any) -> list[float]:
+        return cl.from_table(table | {"initial": column}, gamma=0.9, **how).rho.tolist()
+
+    assert start([0.25, 0.25, 0.75]) == [0.25, 0.75]
+    assert start([9, 8, 7], initial="b") == [0, 1], "the argument stands in place of the column"
+    assert start([0, 0, 0], limits={"initial": 5}) == [0.5, 0.5], "a cost of that name is no start"
+    for wrong, words in (([1, 0, 0], "table, row 1: initial is 0.0, and 1.0 in a row above"),
+                         ([0.5, 0.5, 1], "table: initial sums to 1.5 over the states, must be 1")):  # fmt: skip
+        with pytest.raises(cl.InputError, match=words):
+            start(wrong)
+
+
+def test_drn_leaves_out_units_where_names_stay_apart(tmp_path: Path) -> None:
+    base = cl.zoo.two_state()
+    for names, limits in ((["heat [K]", "wear"], {"heat": 1, "wear": 1}), (["heat [K]", "heat"], None)):
+        model = cl.CMDP(base.P, base.r, cost=np.stack([base.r, base.r]), limit=[1, 1], gamma=0.9, names=names)
+        if limits is None:
+            with pytest.raises(cl.InputError, match=r"DRN has no reward 'heat \[K\]' with spaces or brackets"):
+                cl.save_model(model, tmp_path / "m.drn")
+        else:
+            cl.save_model(model, tmp_path / "m.drn")
+            assert cl.load_model(tmp_path / "m.drn", gamma=0.9, limits=limits).names == ("heat", "wear")

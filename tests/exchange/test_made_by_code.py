@@ -314,3 +314,9 @@ def test_states_may_be_anything_that_can_be_a_key() -> None:
 def test_wrong_functions_are_refused(how: dict[str, Any], words: str) -> None:
     with pytest.raises(cl.InputError, match=words):
         shop(**how)
+
+
+def test_limits_may_leave_out_the_units_of_costs() -> None:
+    how: Any = {"states": ["a"], "actions": ["x"], "transitions": lambda s, a: {"a": 1}, "reward": lambda s, a: 1}
+    model = cl.model(**how, costs={"wear [mm]": lambda s, a: 1}, limits={"wear": 20}, gamma=0.9)
+    assert model.names == ("wear [mm]",) and model.limits_in_words == ["wear ≤ 20 mm"]

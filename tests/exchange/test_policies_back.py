@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,21 @@ def test_policies_act_by_the_names_of_states(suffix: str, tmp_path: Path) -> Non
     assert policy.act("new") == "run" and policy.act("b, c") == "-fix"
     assert list(policy.act(["new", "=worn"])) == ["run", "-fix"]
     assert policy.actions_at("=worn") == {"-fix": 1.0}
-    for wrong, words in (("neww", "did you mean new"), (3, r"0 \.\. 2|give the name")):
+    number = r"the number of a state, 0 \.\. 2, got \[3\]" if suffix == ".npz" else "give the name of a state, or load"
+    for wrong, words in (("neww", "'neww' is no state of this policy; did you mean new"), (3, number)):
         with pytest.raises(cl.InputError, match=words):
             policy.act(wrong)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_most_likely_action_is_another_policy_in_every_format(suffix: str, tmp_path: Path) -> None:
+    model, path = machine(), tmp_path / f"best{suffix}"
+    cl.save_policy(cl.optimum(model), path, model)
+    policy = cl.load_policy(path)
+    with pytest.warns(cl.NotCertifiedWarning, match="always taking the most likely one is not covered") as said:
+        policy.act("new", deterministic=True)
+        policy.act("new", deterministic=True)
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
@@ -143,6 +156,7 @@ BAD_CSV = {
     "above one": (CSV.replace("run,1", "run,1.5"), "line 2: probability must be a number in [0, 1]"),
     "empty state": (CSV.replace("new,run", ",run"), "line 2: state is empty"),
     "empty action": (CSV.replace("new,run", "new,"), "line 2: action is empty"),
+    "semicolons": (CSV.replace(",", ";"), "the separator is probably ';': save the file with commas"),
     "open quote": (CSV.replace("new", '"new'), "text is no CSV"),
     "time as text": ("time," + CSV.replace("\n", "\nnow,").removesuffix("now,"), "line 2: time must be a whole number"),
     "time with a gap": ("time," + CSV.replace("\n", "\n1,").removesuffix("1,"), "must be 0, 1, … without gaps"),
@@ -193,3 +207,51 @@ def test_a_table_that_would_not_fit_is_not_allocated(tmp_path: Path, monkeypatch
     monkeypatch.setenv("CLEARANCE_MAX_MEMORY", "1MB")
     with pytest.raises(cl.InputError, match="does not fit into memory"):
         cl.load_policy(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("policy", [
+    {"b, c": "-fix", "new": "run", "=worn": {"run": 0.25, "-fix": 0.75}},
+    {2: 1, 0: 0, 1: {0: 0.25, "-fix": 0.75}},
+])  # fmt: skip
+def test_a_policy_may_be_given_by_names(policy: Any, tmp_path: Path) -> None:
+    model, table = machine(), [[1.0, 0.0], [0.25, 0.75], [0.0, 1.0]]
+    assert cl.certify(model, policy).J_r == cl.certify(model, table).J_r
+    cl.save_policy(policy, tmp_path / "p.csv", model)
+    assert cl.certify(model, tmp_path / "p.csv").J_r == cl.certify(model, table).J_r
+    assert cl.actions_at(model, policy, "=worn") == {"run": 0.25, "-fix": 0.75}
+    assert cl.certify(model, ["run", "-fix", "-fix"]).J_r == cl.certify(model, [0, 1, 1]).J_r
+
+
+@pytest.mark.parametrize("policy, words", [
+    ({"new": "run", "=worn": "run"}, "policy has no action for state 'b, c'; give one for each of 3 states"),
+    ({"neww": "run"}, "policy: 'neww' is no state of this model; did you mean new?"),
+    ({"new": "rnu"}, "policy: 'rnu' is no action of this model"),
+    ({0: 0, 1: 0, 2: {0: 0.5}}, "sums to 0.5"),
+    (["run", "run"], "policy must be one action for each of 3 states"),
+])  # fmt: skip
+def test_names_that_do_not_fit_are_refused(policy: Any, words: str) -> None:
+    for asked in (lambda: cl.certify(machine(), policy), lambda: cl.actions_at(machine(), policy, 0)):
+        with pytest.raises(cl.InputError, match=re.escape(words)):
+            asked()
+
+
+def test_models_and_policies_are_told_apart(tmp_path: Path) -> None:
+    model = machine()
+    cl.save_model(model, tmp_path / "m.csv")
+    cl.save_policy(cl.optimum(model), tmp_path / "p.csv", model)
+    with pytest.raises(cl.InputError, match="it is a model and no policy"):
+        cl.certify(model, tmp_path / "m.csv")
+    with pytest.raises(cl.InputError, match="it is a policy and no model"):
+        cl.from_table(tmp_path / "p.csv", gamma=0.9)
+    for verb in (cl.optimum, cl.solve):
+        with pytest.raises(cl.InputError, match="got str: load it first: load_model"):
+            verb(str(tmp_path / "m.csv"))  # type: ignore[call-overload]
+
+
+def test_missing_actions_are_named() -> None:
+    table = {"state": ["up", "down"], "action": ["run", "wait"], "next_state": ["down", "up"], "probability": [1, 1]}
+    model = cl.from_table(table | {"reward": [1, 0]}, gamma=0.9)
+    with pytest.raises(cl.InputError, match="takes action 'run' at state 'down', which has no such action"):
+        cl.certify(model, ["run", "run"])
+    with pytest.raises(cl.InputError, match=r"gave action 0 at state 1 \(down\), which has no such action"):
+        cl.certify(model, lambda state: 0)

@@ -51,14 +51,29 @@ def test_states_that_are_never_visited_do_not_break_a_threshold() -> None:
     pi, visited = table([0, 2, 0, 1, 1]), np.array([True, False, True, True, True])
     first, _, never = describe_table(pi, visited)
     assert first == "Threshold policy: action 0 in states 0 to 2, action 1 in states 3 to 4."
-    assert never == "1 of 5 states are never visited."
+    assert never == "Never visited: state 1."
 
 
 def test_names_are_used_and_escaped() -> None:
     pi = np.array([[1.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.0, 1.0], [0.0, 1.0]])
     first, random = describe_table(pi, all_of(pi), ["new", "good", "worn", "bad", "ri\x1bsky"], ["run", "repair"])
-    assert first == "Threshold policy: run in states new to good, repair in states bad to ri\\x1bsky."
+    assert first == "Threshold policy: run in new and good, repair in bad and ri\\x1bsky."
     assert random == "It randomises in 1 of 5 states: worn (repair with 0.75, run with 0.25)."
+
+
+def test_names_without_numbers_are_listed_and_never_stand_for_others() -> None:
+    """A range of names would seem to contain `bad`, which is never visited."""
+    pi, visited = table([1, 0, 0, 2, 0]), np.array([True, True, True, False, True])
+    first, _, never = describe_table(pi, visited, ["new", "used", "worn", "bad", "off"], ["fast", "slow", "fix"])
+    assert first == "Threshold policy: slow in new, fast in used, worn and off." and never == "Never visited: bad."
+    first, _ = describe_table(table([0] * 9 + [1]), np.ones(10, bool), list("abcdefghij"))
+    assert first == "Threshold policy: action 0 in 9 states, a to i, action 1 in j."
+
+
+def test_few_states_with_an_action_each_are_named() -> None:
+    visited = np.array([True, True, False, False, False, False, False, False])
+    lines = describe_table(table([1, 2, 0, 0, 0, 0, 0, 0]), visited, list("abcdefgh"), ["fast", "slow", "fix"])
+    assert lines == ["Slow in a, fix in b.", "It never randomises.", "Never visited: 6 of 8 states."]
 
 
 def test_many_randomised_states_and_components_are_cut() -> None:

@@ -135,7 +135,7 @@ def test_without_constraints_it_is_plain_natural_policy_gradient() -> None:
 
 def test_infeasible_and_too_conservative_problems_are_told_before_time_is_spent() -> None:
     cmdp = cl.zoo.bai2023()
-    with pytest.raises(cl.InfeasibleError, match=r"relax every limit by 0\.14196") as e:
+    with pytest.raises(cl.InfeasibleError, match=r"relax the limit by 0\.14196") as e:
         cl.solve(cmdp.replace(b=np.array([0.5])), cl.CNPGPD(K=10**9))
     assert e.value.slater == pytest.approx(0.3580401729 - 0.5, abs=1e-9)
     with pytest.raises(cl.InputError, match=r"kappa = 0\.5 is not below the Slater margin 0\.35804"):

@@ -1,5 +1,6 @@
-"""Advice for runs in which no policy was certified:
-a budget or limits that would pass, or that no policy met the limits.
+"""Advice for runs in which no policy was certified: a budget or limits with which the test should pass.
+
+If even the closest policy broke a limit, the advice says that no policy was found that meets the limits.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ MOST = 1e9  # episodes beyond which no budget is named
 def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[str], costs: Sequence[bool]) -> str:
     """Return one sentence of advice from the test `seen` of the policy that came closest to a certificate.
 
+    b      the limits [I]
     steps  environment steps of the whole run
     test   environment steps of its last test
+    names  the names of the constraints [I]
+    costs  which constraints are costs [I]
     """
     slack, sd, n = seen.mean[1:] - b, seen.sd[1:], seen.episodes
     error = sd / np.sqrt(max(n, 1))
@@ -43,10 +47,10 @@ def advise(seen: Evidence, b: Array, steps: float, test: float, names: Sequence[
 
 
 def _budget(seen: Evidence, slack: Array, sd: Array, steps: float, test: float) -> float | None:
-    """Return the number of environment steps with which a whole run should certify the observed slack [I];
-    None if that takes more than `MOST` episodes. sd [I] is the standard deviation of one episode.
+    """Return the number of environment steps with which a whole run should certify the observed slack [I].
 
-    The share of the steps that is used for the test is assumed to stay the same.
+    Return None if that takes more than `MOST` episodes. sd [I] is the standard deviation of one episode in the test
+    `seen`. The share of a run's steps that is used for the test, test/steps, is assumed to stay the same.
     """
     width = np.array([bets.width for bets in seen.tally.up[1:]])
     n = float(max(seen.episodes, 1))

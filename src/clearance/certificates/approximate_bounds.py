@@ -1,7 +1,8 @@
 """Confidence bounds that hold only approximately, for comparison. No verdict of this library depends on them.
 
-Student's t requires a normal mean, the bootstrap a sample that represents the whole distribution; both allow only one
-look at the data. On rare events both certify unsafe policies: in the tests, more than δ of the time.
+Student's t requires a normal mean, the bootstrap a sample that represents the whole distribution. With both, the data
+may be checked only once. If costs come from rare events, both certify unsafe policies more often than δ allows, as the
+tests show.
 """
 
 from __future__ import annotations

@@ -9,5 +9,5 @@ CONSTANT = "Every episode gave the same sums: environment and policy must be det
 
 
 def assume(*assumptions: str) -> str:
-    """Return a sentence that lists the assumptions, to append to a scope."""
+    """Return one sentence that lists the given assumptions, to append to the scope of a certificate."""
     return f" Assumed: {'; '.join(assumptions)}." if assumptions else ""

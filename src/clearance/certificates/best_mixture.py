@@ -1,10 +1,11 @@
-"""The best mixture of given policies: a small linear program over their (J_r, J_g).
+"""The best mixture of given policies: a small linear program over their values (J_r, J_g).
 
     max Σ_m w_m J_r(m)    subject to   Σ_m w_m J_gi(m) ≥ b_i + margin_i,   w on the simplex
 
-A vertex mixes at most I + 1 policies. It earns at least as much as the uniform mixture if that meets the same limits.
-Values from samples are noisy, and the program would pick the lucky policies. So `candidate_search` measures the chosen
-policies again and solves again, until the choice is based on enough samples. Certificates use fresh samples.
+The solution is a vertex, which mixes at most I + 1 policies. If the uniform mixture of all policies meets the same
+limits, the solution earns at least as much. Values from samples are noisy, and the program would pick the lucky
+policies. So `candidate_search` measures the chosen policies again and solves again, until the choice is based on enough
+samples. Certificates use fresh samples.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ MOST_LOST = 0.01  # what one policy may lose of the reward that the mixture earn
 
 
 def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) -> Array | None:
-    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] and J_g ≥ b + margin.
+    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] subject to J_g ≥ b + margin.
 
-    If `single` is "prefer", one policy that loses little replaces it; if "require", one policy must. Return None if no
-    such policy or mixture exists.
+    single  "never": any mixture is allowed. "prefer": a single policy is returned if it earns only a little less than
+            the mixture. "require": only a single policy is allowed
+
+    Return None if no such mixture or policy exists.
     """
     w = best_weights(J, b, margin)
     if w is None or single == "never" or np.count_nonzero(w) == 1:
@@ -40,18 +43,22 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 
 
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
-    """Return how much less than a mixture with reward J_r one policy may earn and still replace it."""
+    """Return how much less than a mixture with reward J_r a single policy may earn and still be preferred.
+
+    It is a share of the difference between J_r and the reward of the safest mixture.
+    """
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 
 
 def safest_single(J: Array, b: Array) -> Array:
-    """Return the weights w [n] that select the one policy whose smallest slack is largest."""
+    """Return weights w [n] that select one policy: the one whose smallest slack is largest."""
     return np.eye(len(J))[int(np.argmax(np.min(J[:, 1:] - b, axis=1, initial=np.inf)))]
 
 
 def best_weights(J: Array, b: Array, margin: Array | float = 0.0) -> Array | None:
-    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] and J_g ≥ b + margin;
-    at most I + 1 weights are positive. None if no mixture has J_g ≥ b + margin.
+    """Return the weights w [n] of the best mixture of policies with values J [n, 1+I] subject to J_g ≥ b + margin.
+
+    At most I + 1 weights are positive. Return None if no mixture has J_g ≥ b + margin.
     """
     slack = _in_units(J[:, 1:] - b - margin)
     answer = linprog(
@@ -86,15 +93,15 @@ def safest_weights(J: Array, b: Array) -> Array:
 
 
 def _in_units(x: Array) -> Array:
-    """Return x with columns scaled to size 1, since the solver's tolerances are absolute."""
+    """Return x with each column divided by its largest absolute value, since the solver's tolerances are absolute."""
     size = np.abs(x).max(0)
     return x / np.where(size > 0, size, 1.0)
 
 
 def spread_evenly(n: int, most: int, first: float = 0.0) -> NDArray[np.int64]:
-    """Return at most `most` evenly spread indices of 0..n−1, with the last one included.
+    """Return at most `most` evenly spread indices from 0 to n−1; the last index is always among them.
 
-    The first share `first` of the indices, from 0 to 1, is left out.
+    `first` is a share from 0 to 1: the first n·first indices are left out.
     """
     begin = min(int(first * n), n - 1)
     return np.unique(np.linspace(begin, n - 1, min(most, n - begin)).round().astype(np.int64))

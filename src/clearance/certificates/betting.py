@@ -4,14 +4,15 @@ To test E X ≤ m for X ∈ [low, high], bet a share c of the capital on every s
 
     W_n(m) = Σ_c p_c Π_{i≤n} (1 + c z_i),    z_i = (X_i − m)/(high − low),    c on a grid in (0, (high − low)/(m − low))
 
-Even on the smallest possible X, a bet keeps a small share of its capital. If m is near the lower end, such as a cost
-limit of 25 in a range of 1000, this allows bets far above 1.
+Even on the smallest possible X, a bet keeps a small share of its capital. Bets far above 1 are therefore possible if m
+is near the lower end, such as a cost limit of 25 in a range of 1000.
 
-If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) ≤ δ by Ville's inequality: the hypothesis is
-rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital at another m
-comes from the same bets, without those that could lose more than everything there. So it falls with m, and the smallest
-m that is not rejected is a lower confidence bound of the mean. All errors of tests and bounds together are contained in
-one event, "the capital at the true mean has reached 1/δ".
+If E[X_i | past] ≤ m, no bet gains on average, so P(W_n ≥ 1/δ for some n) ≤ δ by Ville's inequality. The hypothesis is
+rejected as soon as the capital reaches 1/δ, and the test may be checked after every sample. The capital against another
+m comes from the same bets, without the bets that could lose more than their capital against that m. So the capital
+falls as m grows, and the smallest m that is not rejected is a lower confidence bound of the mean. A test or a bound is
+wrong only if the capital at the true mean reaches 1/δ, which has probability at most δ for all tests and bounds
+together.
 
 Gains that may come from rounding do not count: every sum is lowered by a bound of its rounding error. The bets are
 about J, from which the mean of X may differ by a known `bias` (random bits, discounts and sums of finite precision), so
@@ -48,12 +49,14 @@ ULP = 2.0**-53
 
 @dataclass(eq=False)
 class Bets:
-    """Bets that J > m, on samples X with |E X − J| ≤ bias: the test of one limit m, and lower confidence bounds of J.
+    """Bets on the hypothesis J > m: they test one limit m, and give lower confidence bounds of J.
 
-    X and J lie in [low, high]. The capital at m is computed exactly. The capital at other m is bounded from below
-    by four moments of the samples, so that a bound does not need the samples again. `likely`, the (slack, standard
-    deviation) that earlier samples suggest, puts more of the capital on bets that suit them; the bounds are valid
-    for any value of it.
+    The bets are on samples X with |E X − J| ≤ `bias`; X and J lie in [low, high]. The capital at m is computed exactly.
+    The capital at other m is bounded from below by four moments of the samples, so that a bound does not need the
+    samples again.
+
+    likely  (slack, standard deviation) that earlier samples suggest: more capital is put on bets that suit these two
+            numbers; the bounds are valid whatever these numbers are
     """
 
     m: float
@@ -83,13 +86,16 @@ class Bets:
             self.log_prior = np.log(0.9 * near / near.sum() + 0.1 * prior / prior.sum())
 
     def _grid(self) -> Array:
-        """Return the bets c on z [n]: first those up to 1, then larger ones up to the largest that m allows."""
+        """Return the bets c [n]: fixed bets up to 1, then larger bets up to the largest bet that m allows."""
         most = (1 - 1e-12) * LARGEST_LOSS / max(self._loss(np.ones(1))[0], 1e-300)
         larger = LARGER[most > LARGER * CLOSE]
         return np.concatenate([BETS, larger, [most] if CLOSE < most <= LARGER[-1] else []])
 
     def _loss(self, bets: Array, shift: float = 0.0) -> Array:
-        """Return the largest share of its capital that each bet against m + shift·width can lose on one sample."""
+        """Return the largest share of its capital that each bet [n] can lose on one sample.
+
+        The bets are against m + shift·width, where width is high − low.
+        """
         return bets * (self.reach / self.width + shift)
 
     @property
@@ -98,7 +104,7 @@ class Bets:
 
     @property
     def reach(self) -> float:
-        """The largest possible distance m − X of a sample X below the tested limit m (bias included)."""
+        """The largest possible distance of a sample X below the tested limit m (bias included): m − low."""
         return self.m - self.low
 
     def update(self, x: Array) -> None:
@@ -110,11 +116,14 @@ class Bets:
 
     @property
     def log_capital(self) -> float:
-        """A lower bound of log W_n(m) that excludes gains by rounding; inf if m lies below the range."""
+        """A lower bound of the log of the capital W_n(m) after n samples, without gains that may come from rounding.
+
+        It is inf if m < low.
+        """
         return np.inf if self.given < self.low else self._total(self.wealth - self._wealth_error)
 
     def rejects(self, delta: float) -> bool:
-        """Return whether J > m is shown at level δ, at any stopping time; true if the limit m lies below the range."""
+        """Return whether J > m is shown at level δ; valid at any stopping time, and true if m < low."""
         return self.log_capital >= -np.log(delta)
 
     @property
@@ -139,7 +148,10 @@ class Bets:
         return max(found, self.given if self.rejects(delta) else self.low, self.low)
 
     def _rejected_at(self, shift: float, delta: float) -> bool:
-        """Return whether a lower bound of the capital of bets against m + shift·width has reached 1/δ."""
+        """Return whether the capital of the bets against m + shift·width has provably reached 1/δ.
+
+        The capital is bounded from below by four moments of the samples; width is high − low.
+        """
         n, s1, s2, s3, s4 = self.sums
         m1 = s1 - n * shift
         m2 = s2 - 2 * shift * s1 + n * shift**2
@@ -153,7 +165,10 @@ class Bets:
         return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
 
     def _total(self, wealth: Array) -> float:
-        """Return the log of the total capital from that of each bet, minus a bound on the rounding of 66 additions."""
+        """Return the log of the total capital from the log capital `wealth` of each bet.
+
+        A bound on the rounding error of at most 66 additions is subtracted.
+        """
         return float(np.logaddexp.reduce(wealth + self.log_prior)) - 1e-11
 
     @property
@@ -162,23 +177,24 @@ class Bets:
 
     @property
     def _absolute(self) -> Array:
-        """Upper bounds of Σ |z|^k, k = 0..4, by the Cauchy–Schwarz inequality."""
+        """Upper bounds of the sums Σ |z|^k for k = 0..4 over all scaled samples z, by the Cauchy–Schwarz inequality."""
         n, _, s2, _, s4 = self.sums
         return np.array([n, np.sqrt(n * s2), s2, np.sqrt(s2 * s4), s4]) * (1 + 1e-9)
 
     @property
     def _wealth_error(self) -> Array:
-        """A bound on the rounding error of Σ log(1 + c z), for every bet c [n].
+        """A bound [n] on the rounding error of each bet's log capital Σ log(1 + c z), summed over the scaled samples z.
 
-        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100. Since |log(1 + x)| ≤ 4.7 |x| for
-        x ≥ −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a row.
+        Since 1 + c z ≥ 0.01, the four roundings of c z are magnified by up to 100, where c is the bet. Since |log(1 +
+        x)| ≤ 4.7 |x| for x ≥ −0.99, the size of the sums is bounded; `log_wealth` adds at most 1024 logarithms in a
+        row.
         """
         n, size = self.sums[0], self._absolute[1]
         additions = 1024 + n / 2**15 + self.updates
         return ULP * (3 * n + self.bets * size * (400 + 4.7 * (additions + 8)))
 
     def _moment_error(self, shift: float) -> Array:
-        """Return a bound [n] on the rounding error of each bet's log capital, computed from four moments.
+        """Return a bound [n] on the rounding error of each bet's log capital if it is computed from four moments.
 
         The bets are against m ± shift·width. The errors come from NumPy's pairwise sums and from cancellation.
         """
@@ -192,7 +208,7 @@ class Bets:
 
 
 def check_bets(m: float, low: float, high: float, bias: float) -> None:
-    """Raise InputError unless the limit is a number and the bounds of the samples are finite."""
+    """Raise InputError unless the limit m is a number, low ≤ high are finite, and bias ≥ 0."""
     if not (np.isfinite([low, high, high - low]).all() and low <= high and not np.isnan(m) and bias >= 0):
         raise InputError(f"the limit {m:g} cannot be tested on samples in [{low:g}, {high:g}]: give finite bounds")
 

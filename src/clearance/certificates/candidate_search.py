@@ -1,11 +1,10 @@
-"""Search for the best certified policy by samples:
-measure all candidates, choose one, test it on fresh episodes, repeat.
+"""Search for the best certified policy by samples: measure all candidates, choose a mixture, test it, repeat.
 
-A candidate mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that its
-test will need. The first test is short and safe if some mixture should pass it. Once one has passed, the rest of the
-budget is used to test the mixture with the largest reward that should pass, if that earns more. The tests spend fixed
-shares of δ, which sum to δ. The samples of a test also improve the estimates for the next choice; the verdict of a test
-depends on its own episodes alone. Of several certified mixtures, the one with the largest reward is returned.
+A mixture is chosen by a linear program over the estimated values (`best_mixture`), with the slack that its test will
+need. The first test is short and safe if some mixture should pass it. Once a mixture has passed, the rest of the budget
+is used to test the mixture with the largest reward that should pass, if it earns more. The tests use fresh episodes and
+spend fixed shares of δ, which sum to δ. The samples of a test also improve later estimates, but its verdict depends on
+its own episodes alone. Of several certified mixtures, the one with the largest reward is returned.
 """
 
 from __future__ import annotations
@@ -39,9 +38,11 @@ LEVELS = (0.6, 0.2, 0.1, 0.1)  # shares of the search's own δ, itself a share (
 LOOK = 0.08  # share of the budget for a first look at all candidates
 AGAIN = 0.15  # share of what is left for another look at those that the program picks
 PARTS = (0.15, 0.6, 1.0)  # shares of what is left that a test may take: the first with which some mixture should pass
-LONG, LUCK = 0.5, (1.5, 0.75, 0.0)  # share of a long test, and the standard errors that it should stand, in turn
+LONG = 0.5  # share of what is left from which on a test is long
 LONGER = 1.2  # factor on the mean length of episodes seen so far, to plan with: later ones may be longer
 PLANNED = 0.7  # share of a test within which it should pass
+LUCK = (PLANNED, 1.5), (0.95, 1.5), (PLANNED, 0.75), (PLANNED, 0.0), (0.95, 0.0)  # (that share, standard errors) of a
+# long test: it should pass within the share even if its samples are so many errors worse; tried in turn
 PESSIMISM = 1.0  # standard errors by which the values of candidates are lowered
 WORTHWHILE = 0.1  # share of the budget below which no further test is made once one has passed
 SPREADS = 4  # solutions of the program until the spread of its answer is the one planned with
@@ -49,25 +50,25 @@ GLANCE, SMALLEST = 4, 32  # episodes of a look at one candidate, and of a test, 
 
 
 class Candidates(Protocol):
-    """A protocol for the policies to choose from."""
+    """A protocol for a list of `count` policies from which the search chooses."""
 
     @property
     def count(self) -> int: ...
 
     def mixture(self, weights: Array) -> Any:
-        """Return the policy that follows candidate m with probability weights[m] [count]."""
+        """Return the policy that draws one candidate per episode; candidate m has probability weights[m]."""
         ...
 
     def episodes(self, mixture: Any) -> Episodes:
-        """Return a source of episodes of a policy made by `mixture`."""
+        """Return a source of episodes of `mixture`, which the method `mixture` has returned."""
         ...
 
 
 class Attempt(NamedTuple):
-    """One mixture that was tested on fresh samples at its own share of δ.
+    """One mixture that was tested on fresh samples at its own share `delta` of δ.
 
-    worth  its reward, estimated from all samples of its components, to choose between certified mixtures: choosing by
-           the estimates of the tests themselves would favour the luckiest one
+    worth    the reward of the mixture, estimated from all samples of its components. It serves to choose between
+             certified mixtures: the tests' own estimates would favour the luckiest one
     subject  the digest that identifies the tested policy and problem in a ledger of tests; empty if there is none
     """
 
@@ -82,14 +83,14 @@ class Search(Protocol):
     """A protocol for searches for the best certified policy.
 
     steps  environment steps of the search
-    spent  environment steps spent before on its candidates
+    spent  environment steps that were spent on the candidates before the search
     """
 
     steps: int
     spent: int
 
     def run(self) -> tuple[Attempt, ...]:
-        """Run all tests that the budget allows and that are likely to be useful."""
+        """Run all tests that the budget allows and that are likely to be useful; return one attempt for each test."""
         ...
 
     def episodes(self, policy: Any, /) -> Episodes:
@@ -102,14 +103,12 @@ class Search(Protocol):
         ...
 
     def explain(self, attempt: Attempt, /) -> str:
-        """Return a sentence that explains why the chosen policy earns less than it could;
-        empty if that is not known.
-        """
+        """Return a sentence that explains why the policy of `attempt` earns less than it could; "" if not known."""
         ...
 
 
 def least_episodes(candidates: int) -> int:
-    """Return the smallest number of episodes that allows two measurements of every candidate, and a test."""
+    """Return the smallest number of episodes for a search: two measurements of each candidate, and one test."""
     return 2 * GLANCE * candidates + SMALLEST
 
 
@@ -117,8 +116,10 @@ def least_episodes(candidates: int) -> int:
 class CandidateSearch:
     """The search by samples: it holds the candidates, estimates of their J that are refined as needed, and the budget.
 
+    b         the limits [I]
+    delta     the error probability δ of all tests together
     fallback  weights [count] of a mixture that is known to be safe, tested last if no other has passed; or None
-    reserve   environment steps reserved for that test
+    reserve   environment steps reserved for the test of the fallback
     single    whether one candidate is tested in place of a mixture (see `best_mixture`)
     """
 
@@ -149,7 +150,7 @@ class CandidateSearch:
         return self.episodes(self.candidates.mixture(w))
 
     def episodes(self, policy: Any) -> Episodes:
-        """Return a source of episodes of a mixture of the candidates."""
+        """Return a source of episodes of `policy`, which is a mixture of the candidates."""
         return self.candidates.episodes(policy)
 
     def explain(self, attempt: Attempt) -> str:
@@ -172,16 +173,21 @@ class CandidateSearch:
         return np.sqrt(self.variance / self.n[:, None])
 
     @property
-    def episode(self) -> float:
-        """The environment steps to plan with per episode: the largest mean of any candidate, with a reserve.
+    def _lengths(self) -> Array:
+        """The environment steps per episode that plans assume, for each candidate [count].
 
-        It is at most the expected length that the problem states. If episodes end early, a budget pays for many more of
-        them, and a smaller slack is enough.
+        It is the mean so far, with a reserve, but at most the expected length that the problem states. If episodes end
+        early, a budget pays for more of them, and a smaller slack is enough.
         """
-        longest, seen = self.sources[0].episode_steps, self.looked > 0
+        longest = np.full(len(self.n), self.sources[0].episode_steps)
         if np.any(self.looked < GLANCE):
             return longest
-        return float(min(longest, LONGER * np.max(self.walked[seen] / self.looked[seen])))
+        return np.minimum(longest, LONGER * self.walked / self.looked)
+
+    @property
+    def episode(self) -> float:
+        """The environment steps per episode of the candidate with the longest episodes, to plan with."""
+        return float(self._lengths.max())
 
     def _learn(self, m: int, seen: Component) -> None:
         self.n[m] += seen.episodes
@@ -204,7 +210,7 @@ class CandidateSearch:
         return [j for j, a in enumerate(self.attempts) if a.evidence.verdict == "CERTIFIED"]
 
     def run(self) -> tuple[Attempt, ...]:
-        """Run all tests that the budget allows and that are likely to be useful."""
+        """Run all tests that the budget allows and that are likely to be useful; return one attempt for each test."""
         count = self.candidates.count
         for m in range(count):
             self._look(m, max(GLANCE, int(LOOK * self.budget / self.episode / count)))
@@ -224,7 +230,7 @@ class CandidateSearch:
         return tuple(a._replace(worth=float(w @ J_r)) for a, w in zip(self.attempts, self.weights, strict=True))
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Choose and test one more mixture, as test j at level δ with `left` steps; False if no test seems useful."""
+        """Test one more mixture as number j at level `delta` within `left` steps; return False if none seems useful."""
         if self.certified and left < WORTHWHILE * self.budget:
             return False
         left -= 0.0 if self.certified or self.fallback is None else self.reserve
@@ -241,20 +247,25 @@ class CandidateSearch:
         return True
 
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
-        """Measure the safest mixture again, until its share of the budget is spent: of many that were measured little,
-        the one that looks safest is the luckiest. Return the best that should pass now, or the safest; and the share.
+        """Measure the mixture that looks safest again and again; return (weights, budget share) of a mixture to test.
+
+        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. So it is measured
+        with a share of the `left` steps. If then no mixture should pass a test, the safest one is returned.
         """
-        stop = self.steps + AGAIN * left
+        stop, end = self.steps + AGAIN * left, self.steps + left
         for _ in range(200):
             affordable = affordable_episodes(stop - self.steps, self.episode)
             if affordable < GLANCE:
                 break
             self._refine(self._safest(delta, left), affordable)
-        w, part = self._best(delta, (1 - AGAIN) * left, PARTS[1:], PESSIMISM)
+        w, part = self._best(delta, end - self.steps, PARTS[1:], PESSIMISM)
         return self._safest(delta, left) if w is None else w, part
 
     def _safest(self, delta: float, left: float) -> Array:
-        """w of the largest smallest slack by pessimistic values, in units of what a test with what is left needs."""
+        """Return the weights of the mixture whose smallest slack is largest, by pessimistic values.
+
+        Slacks are measured in units of the slack that a test at level `delta` with the `left` steps needs.
+        """
         sd = np.sqrt(np.median(self.variance[:, 1:], axis=0))
         episodes = max(PLANNED * affordable_episodes(left, self.episode), 1)
         need = slack_needed(sd, self.reach, episodes, delta)
@@ -264,13 +275,13 @@ class CandidateSearch:
         return safest(low, np.zeros(len(self.b)))
 
     def _choose(self, delta: float, left: float, parts: tuple[float, ...]) -> tuple[Array | None, float]:
-        """Return the weights of the best mixture that should pass a test (or None), and the share of the budget for it.
+        """Return (weights, share): the best mixture that should pass a test, and the share of the budget for this test.
 
-        Shares of the `left` steps in `parts` are tried in order. The mixture chosen by the program is first measured
-        again, until the steps reserved for this are spent. The final choice uses pessimistic values, in which a policy
-        with few samples looks bad.
+        The weights are None if there is no such mixture. The shares in `parts` of the `left` steps are tried in order.
+        The mixture chosen by the linear program is measured again, until the steps reserved for this are spent. The
+        final choice uses pessimistic values, in which a policy with few samples looks bad.
         """
-        stop = self.steps + AGAIN * left
+        stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
         for _ in range(200):
             affordable = affordable_episodes(stop - self.steps, self.episode)
@@ -279,32 +290,33 @@ class CandidateSearch:
             if affordable < GLANCE or w is None:
                 break
             self._refine(w, affordable)
-        return self._best(delta, (1 - AGAIN) * left, parts, PESSIMISM)
+        return self._best(delta, end - self.steps, parts, PESSIMISM)
 
     def _best(
         self, delta: float, left: float, parts: tuple[float, ...], pessimism: float
     ) -> tuple[Array | None, float]:
-        """Return the best weights for values lowered by `pessimism` standard errors, and the share of the budget.
+        """Return (weights, budget share) of the best mixture for values lowered by `pessimism` standard errors.
 
-        The share is the first of `parts` with which some mixture should pass its test; (None, 1) if there is none.
+        The share is the first one in `parts` such that some mixture should pass a test with this share of the `left`
+        steps. The result is (None, 1) if there is none.
         """
         low = self.J - pessimism * self.doubt
         careful = not self.certified and self.fallback is None
         for part in parts:
-            w = None if careful and part >= LONG else self._best_for(low, part * left, delta, 0.0)
+            w = None if careful and part >= LONG else self._best_for(low, part * left, delta)
             if w is not None:
                 return w, part
         return self._best_long(low, delta, left, [part for part in parts if part >= LONG]) if careful else (None, 1.0)
 
     def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
-        """Solve the program for long tests, after which little is left for another one.
+        """Return (weights, budget share) for a long test that leaves few steps; (None, 1) if no mixture should pass.
 
-        The mixture should pass even with bad luck in the test's own samples, if any can. Of several tests the shortest
-        is taken that loses at most 1 % of the reward: a shorter test needs more slack, and may have to mix in a policy
-        that earns nothing.
+        `low` [count, 1+I] are the assumed values. The mixture should pass even with bad luck in the test's own samples,
+        if any mixture can. Of the shares in `parts`, the smallest is taken with which at most 1 % of the reward is
+        lost. A shorter test needs more slack, and may have to mix in a policy that earns nothing.
         """
-        for errors in LUCK:
-            found = [(self._best_for(low, part * left, delta, errors), part) for part in parts]
+        for planned, errors in LUCK:
+            found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]
             tests = [(w, part, float(w @ low[:, 0])) for w, part in found if w is not None]
             if tests:
                 most = max(J_r for _, _, J_r in tests)
@@ -312,56 +324,49 @@ class CandidateSearch:
                 return next((w, part) for w, part, J_r in tests if J_r >= least)
         return None, 1.0
 
-    def _best_for(self, low: Array, steps: float, delta: float, errors: float) -> Array | None:
-        """Return the best weights that should pass a test with this number of steps, even if its samples are off by so
-        many standard errors; None if there are none.
+    def _best_for(
+        self, low: Array, steps: float, delta: float, errors: float = 0.0, planned: float = PLANNED
+    ) -> Array | None:
+        """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
-        `low` [count, 1+I] are the assumed values of the candidates.
-
-        The spread of the episodes depends on the weights, because components differ. So the program is solved again
-        with the spread of its own answer, until that is no larger than the assumed one.
+        The mixture should pass within the share `planned` of the test, even if samples are off by `errors` standard
+        errors. `low` [count, 1+I] are the assumed values. Spread and length of episodes depend on the weights, so the
+        program is solved again with spread and length of its solution, until they are no larger than assumed.
         """
-        episodes = PLANNED * affordable_episodes(steps, self.episode)
-        sd, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), None
+        sd, length, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), float(np.median(self._lengths)), None
         for _ in range(SPREADS):
+            episodes = planned * affordable_episodes(steps, length)
             w = choose_weights(low, self.b, slack_needed(sd, self.reach, episodes, delta, errors), self.single)
             if w is None:
                 return None
-            spread = self._spread(w)[1:]
-            if np.all(spread <= sd):
+            spread, longer = self._spread(w)[1:], float(w @ self._lengths)
+            if np.all(spread <= sd) and longer <= length:
                 break
-            sd = np.maximum(sd, spread)
+            sd, length = np.maximum(sd, spread), max(length, longer)
         return w
 
     def _spread(self, w: Array) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate for the mixture with weights w:
-        the spread within and between its components.
-        """
+        """Return the standard deviation [1+I] of one episode's estimate of J for the mixture with weights w."""
         return np.sqrt(w @ (self.variance + (self.J - w @ self.J) ** 2))
 
     def _refine(self, w: Array, affordable: int) -> None:
-        """Draw about half as many episodes again of the candidates with positive weight w, in proportion to w.
-
-        The number is limited by `affordable`, up to one episode for each of them.
-        """
+        """Draw more episodes of candidates with positive weight w, half as many as so far, at most `affordable`."""
         used = np.flatnonzero(w)
         add = np.minimum(max(self.n[used].sum() / 2, SMALLEST), affordable) * w[used]
         for m, extra in zip(used, add, strict=True):
             self._look(int(m), max(1, int(extra)))
 
     def _earns_more(self, w: Array) -> bool:
-        """Return whether the mixture with weights w should earn more than the best certified one,
-        by more than the standard error of the difference.
-        """
+        """Return whether weights w seem to earn more than any certified mixture, by more than a standard error."""
         best = max((self.weights[j] for j in self.certified), key=lambda v: float(v @ self.J[:, 0]))
         doubt = float(np.sqrt(((w - best) ** 2) @ self.doubt[:, 0] ** 2))
         return float((w - best) @ self.J[:, 0]) > doubt
 
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
-        """Test the mixture with weights w on fresh episodes with `budget` steps, as test j at level δ.
+        """Test the mixture with weights w on fresh episodes with `budget` steps, as test number j at level `delta`.
 
-        If it should pass with `most` steps, the test is continued. Unless it is `patient`, it stops when a pass has
-        become unlikely. The episodes also update the estimates of its components for the next choice.
+        If the mixture should pass with up to `most` steps, the test is continued. Unless `patient` is true, it stops
+        when a pass has become unlikely. Its episodes also update the estimates of the components for the next choice.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])
@@ -383,9 +388,9 @@ class CandidateSearch:
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt with the largest reward; if none is certified, the one that came closest.
+    """Return the certified attempt with the largest reward; if none is certified, the one closest to passing.
 
-    A single policy is preferred to a mixture that earns at most `tolerated_loss` more.
+    A single policy is preferred to a mixture that earns at most `tolerated_loss` more. Return None without attempts.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:

@@ -35,10 +35,10 @@ class Certificate:
                      so far that share δ with it, in its folder or in its run (samples)
     greedy_verdict   the verdict on the greedy policy, which always takes the most likely action; None if it was not
                      tested, for example because the policy takes other actions in at most 10⁻⁶ of its steps
-    names, costs     the names of the constraints [I], and which of them are costs: J_g and b are minus these
+    names, costs     the names of the constraints [I], and which of them are costs; for a cost, J_g and b are negated
     origin           the policy from which learning started, if it was given (`init` of `solve`)
-    neighbours       estimated values J [1+I] of other policies, for comparison: before learning, doing nothing, the
-                     safest one (simulators)
+    neighbours       estimated values J [1+I] of other policies, for comparison: the policy before learning, one that
+                     does nothing, and the safest one (simulators)
     nu               the threshold ν of each CVaR limit [I], fixed before the test; None for other limits. The mean
                      excess over ν bounds the CVaR (samples)
     proof            the data for an independent checker, tools/check_certificate.py (exact evidence)
@@ -96,9 +96,7 @@ class Certificate:
 
     @property
     def sentences(self) -> list[str]:
-        """The certificate in sentences that are safe to print:
-        the verdict, the limits, the scope, and what is not covered.
-        """
+        """The certificate in sentences that are safe to print: verdict, limits, scope, and what is not covered."""
         return [visible(sentence) for sentence in describe_certificate(asdict(self))]
 
     def asdict(self) -> dict[str, Any]:
@@ -122,8 +120,10 @@ def build_certificate(
 ) -> Certificate:
     """Return the certificate of a policy with values J [1+I] between `bounds`; all certificates are made here.
 
-    parts  the values [1+I] of the components of a mixture
-    more   other fields of the certificate
+    parts       the values [1+I] of the components of a mixture
+    components  the number of components
+    lam, bound  the prices of the limits, and an upper bound on the optimum, if known
+    more        other fields of the certificate
     """
     slack = J[1:] - b
     return Certificate(
@@ -148,7 +148,7 @@ def build_certificate(
 
 
 def verdict_of(lower: Array, upper: Array, b: Array) -> Verdict:
-    """Return the verdict that follows from proven bounds of J_g [I]."""
+    """Return the verdict that follows from proven lower and upper bounds of J_g [I] and the limits b [I]."""
     if np.all(lower >= b):
         return "CERTIFIED"
     return "VIOLATED" if np.any(upper < b) else "UNDECIDED"

@@ -40,12 +40,12 @@ def certificate_text(certificate: Certificate) -> str:
 
 
 def certificate_array(certificate: Certificate | None) -> dict[str, NDArray[Any]]:
-    """Return the array `certificate` for a policy file; an empty dict if there is no certificate."""
+    """Return {"certificate": array of JSON text} for a policy file; an empty dict if there is no certificate."""
     return {} if certificate is None else {"certificate": np.array(certificate_text(certificate))}
 
 
 def read_certificate_text(where: AnyPath, text: str) -> Certificate:
-    """Return the certificate from the JSON text that `certificate_text` wrote."""
+    """Return the certificate from the JSON text that `certificate_text` wrote; `where` is for error messages."""
     try:
         data = parse_json(text)
     except (ValueError, RecursionError):
@@ -58,9 +58,10 @@ def read_certificate_text(where: AnyPath, text: str) -> Certificate:
 def parse_certificate(
     where: AnyPath, data: dict[str, Any], is_proof: Callable[[Any, int], bool] | None = None
 ) -> Certificate:
-    """Return the certificate in a file; raise InputError that names the field if one is invalid or contradicts another.
+    """Return the certificate from the JSON data of the file `where`.
 
-    Without `is_proof`, a function that checks the form of a proof, no proof is read.
+    Raise InputError that names the field if one is invalid or contradicts another. `is_proof` is a function that checks
+    the form of a proof; without it no proof is read.
     """
     data = {RENAMED.get(name, name): value for name, value in data.items()}
     said = {f.name: data[f.name] for f in fields(Certificate) if f.name in data}
@@ -109,7 +110,7 @@ def hold(where: AnyPath, rules: list[tuple[str, bool, str]]) -> None:
 
 
 def is_table(x: Any, n: int) -> bool:
-    """Return whether x is null, or at most 8 named lists of n finite numbers."""
+    """Return whether x is null, or a dict of at most 8 lists of n finite numbers."""
     return x is None or (isinstance(x, dict) and len(x) <= 8 and all(is_list(row, n) for row in x.values()))
 
 
@@ -122,7 +123,10 @@ def is_count(x: Any, least: int) -> bool:
 
 
 def is_list(x: Any, n: int, gaps: bool = False, free: int = 0) -> bool:
-    """Return whether x is a list of n numbers; the first `free` entries, or all of them with `gaps`, may be null."""
+    """Return whether x is a list of n numbers.
+
+    With `gaps` every entry may be null, else only the first `free` entries may be.
+    """
     if not (isinstance(x, list) and len(x) == n):
         return False
     return all(is_number(v) or (v is None and (gaps or i < free)) for i, v in enumerate(x))

@@ -1,5 +1,4 @@
-"""Find numbers of a certificate that contradict each other,
-since a file may have been altered together with its hashes.
+"""Find numbers of a certificate that contradict each other, since a file may have been altered with its hashes.
 
 Every result of `build_certificate` passes; a certificate that is refused cannot come from any model or samples.
 """
@@ -16,7 +15,7 @@ ROUNDING = 1e-9
 
 
 def find_contradiction(said: Certificate) -> str | None:
-    """Return the first field that contradicts the others, and how; None if all are consistent."""
+    """Return a text about the first field of a certificate that contradicts the others; None if there is none."""
     return next((f"{field} {what}" for rule in RULES for field, what in rule(said)), None)
 
 
@@ -31,7 +30,7 @@ def nearly(x: float, y: float, size: float = 0.0) -> bool:
 
 
 def at_most(x: float, y: float) -> bool:
-    """Return whether x ≤ y up to rounding; true if a value is NaN (not known)."""
+    """Return whether x ≤ y up to rounding; true if x or y is NaN, which means not known."""
     return not x > y or nearly(x, y)
 
 
@@ -50,7 +49,10 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """Yield contradictions between the verdict and the bounds, which must agree exactly; UNDECIDED claims nothing."""
+    """Yield (field, contradiction) if the verdict and the bounds of the certificate `said` do not agree exactly.
+
+    UNDECIDED claims nothing, so it contradicts nothing.
+    """
     low, high = said.J_lower[1:], said.J_upper[1:]
     if said.verdict == "CERTIFIED":
         for i, (x, b) in enumerate(zip(low, said.b, strict=True)):

@@ -1,9 +1,9 @@
-"""Episodes for a certificate drawn by many workers, with the same evidence, bit for bit, as drawn by one.
+"""Draw the episodes for a certificate on many workers, with the same evidence, bit for bit, as on one worker.
 
 The stream of an episode depends on its number alone, and bets are placed in the order of these numbers:
-`sequential_test.gather` asks for the episodes begin .. begin + n − 1, decides, and asks for the next ones. Here they
-are cut into blocks of fixed size, which any worker may draw, and joined in order. So the verdict does not depend on
-which worker draws a block or when it arrives. No episode is drawn beyond the requested ones, so none is discarded.
+`sequential_test.gather` requests the episodes begin .. begin + n − 1, decides, and requests the next episodes. Here the
+episodes are cut into blocks of fixed size, which any worker may draw, and joined in order. So the verdict does not
+depend on which worker draws a block or when it arrives. Only requested episodes are drawn, so none is discarded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ BLOCK = 2**13  # episodes that one worker draws at a time
 
 @dataclass(frozen=True, eq=False)
 class DistributedEpisodes:
-    """A source whose episodes the workers of a pool draw; `which` is its index among the sources of each worker."""
+    """A source of episodes that the workers of a pool draw.
+
+    `which` is the index of the source in the list of sources that each worker holds.
+    """
 
     source: Episodes
     which: int
@@ -60,7 +63,10 @@ def _draw(sources: Sequence[Episodes], shared: tuple[int, np.uint64], job: tuple
 
 @contextmanager
 def distribute(sources: Sequence[Episodes], executor: Executor | None) -> Iterator[list[Episodes]]:
-    """Yield the sources; with an executor, yield sources with the same episodes, drawn by the executor's workers."""
+    """Yield sources of the same episodes as `sources`, for the duration of a `with` block.
+
+    With an executor, its workers draw the episodes; without one, `sources` themselves are yielded.
+    """
     if executor is None:
         yield list(sources)
         return

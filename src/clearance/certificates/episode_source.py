@@ -32,7 +32,7 @@ class Episodes(Protocol):
         ...
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Return the estimates of episodes begin .. begin + n − 1 of the stream `key`."""
+        """Return the estimates of episodes begin .. begin + n − 1 of the random stream `key`."""
         ...
 
 
@@ -42,6 +42,6 @@ def blocks(begin: int, n: int, size: int) -> list[tuple[int, int]]:
 
 
 def join(parts: Sequence[Batch]) -> Batch:
-    """Join blocks in the given order to one batch."""
+    """Join batches in the given order to one batch."""
     X, component, steps = zip(*parts, strict=True)
     return np.concatenate(X), np.concatenate(component), int(sum(steps))

@@ -1,10 +1,9 @@
-"""The ledger of all statistical tests made in one folder:
-the share of δ that each spends, and the state in which it stopped.
+"""The ledger of all statistical tests made in one folder: the share of δ that each spends, and where it stopped.
 
 Repeating a test at level δ with other samples adds another error probability δ. So the tests of one ledger get shares
-of δ that sum to δ: test n gets 4/((4n − 3)(4n + 1)) of it, and 1/(4n + 1) is left after it. The first share is 0.8:
-most folders see one test, which needs 5 % more episodes than with all of δ = 0.01. The shares fall like 1/n²: the tenth
-test needs 2.3 times the episodes.
+of δ that sum to δ. Test n gets the share 4/((4n − 3)(4n + 1)), and 1/(4n + 1) of δ is left after it. The first share is
+0.8: most folders see one test, which needs 5 % more episodes than with all of δ = 0.01. The shares fall like 1/n²: the
+tenth test needs 2.3 times the episodes.
 
 The same test (same policy, statement and δ) is not repeated but continued: its capital is stored, and by Ville's
 inequality (`betting`) it may be checked at any time without cost. A policy that cannot be identified, such as a Python
@@ -53,11 +52,10 @@ def share_of(number: int) -> float:
 
 @dataclass(eq=False)
 class Trial:
-    """One test: its subject (`subject_of`; empty if it cannot be identified), its level,
-    and the state in which it stopped.
+    """One test in the ledger: its subject, its level, its random stream `key`, and the state in which it stopped.
 
-    The stream `key` is fixed before the first episode is drawn, so a test that was killed draws the same episodes
-    again.
+    The subject is a digest of policy and problem (`subject_of`), empty if they cannot be identified. The stream is
+    fixed before the first episode is drawn, so a test that was killed draws the same episodes again.
     """
 
     subject: str
@@ -68,7 +66,7 @@ class Trial:
 
 @dataclass(eq=False)
 class Share:
-    """A share of δ that one test of `certify`, or all tests of one search, spend."""
+    """A share of δ that is spent by one test of `certify`, or by all tests of one search."""
 
     kind: str
     delta: float
@@ -78,8 +76,9 @@ class Share:
 
 @dataclass(eq=False)
 class Ledger:
-    """All shares of δ that tests and searches were given, in order. The function `keep` stores the ledger; it is called
-    before episodes are drawn or results are shown.
+    """All shares of δ that tests and searches were given, in order.
+
+    The function `keep` stores the ledger; it is called before episodes are drawn or results are shown.
     """
 
     shares: list[Share] = field(default_factory=list)
@@ -96,7 +95,7 @@ class Ledger:
         return share
 
     def find(self, subject: str, delta: float) -> tuple[int, Trial] | None:
-        """Return (number of its share, test) for the test of this subject at this δ; None if there is none."""
+        """Return (number of the share, test) for the test of this subject at this δ; None if there is none."""
         for number, share in enumerate(self.shares, 1):
             for trial in share.trials:
                 if subject and trial.subject == subject and share.delta == delta:
@@ -104,10 +103,10 @@ class Ledger:
         return None
 
     def open_trial(self, subject: str, delta: float, key: np.uint64) -> tuple[int, Trial]:
-        """Return the number of the share and the test of this subject at this δ.
+        """Return (number of the share, test) for this subject at this δ; without an earlier test, a new one is added.
 
-        If there is no earlier test, a new one gets its own stream, derived from `key`. It must not get the episodes of
-        an earlier test: the policy may have been chosen after the result of that test was seen.
+        A new test gets its own stream, derived from `key`. It must not get the episodes of an earlier test: the policy
+        may have been chosen after the result of that test was seen.
         """
         found = self.find(subject, delta)
         if found is None:
@@ -121,7 +120,7 @@ class Ledger:
     def open_search(self, delta: float, *, repeats: bool) -> Share:
         """Return the share of δ for the search of a run.
 
-        If the search `repeats` the same draws, the share that it had before is returned; otherwise a new one.
+        If the search repeats the same draws (`repeats`), its earlier share is returned; otherwise it gets a new share.
         """
         for share in self.shares if repeats else ():
             if share.kind == "search" and share.delta == delta:
@@ -131,8 +130,9 @@ class Ledger:
         return share
 
     def close_search(self, share: Share, tests: list[tuple[str, Evidence]]) -> None:
-        """Store the states in which the tests of a search stopped, unless they are stored already,
-        so that they can be continued.
+        """Store the states in which the tests of a search stopped, so that they can be continued.
+
+        `tests` lists (subject, evidence). If states are stored already, nothing changes.
         """
         if share.trials:
             return
@@ -141,7 +141,7 @@ class Ledger:
 
 
 class Tested(NamedTuple):
-    """The evidence of a test, the sum of the levels of all tests so far, and a note with the number of this test."""
+    """The evidence `seen` of a test, the sum `spent` of all levels so far, and a note with the test's number."""
 
     seen: Evidence
     spent: float
@@ -151,13 +151,14 @@ class Tested(NamedTuple):
 def run_test(
     source: Episodes, b: Array, delta: float, key: np.uint64, budget: float, identity: str | None, ledger: Any = None
 ) -> Tested:
-    """Test one policy at level δ; with a ledger, at the level of its share of δ.
+    """Test one policy at level δ or, with a ledger, at the share of δ that the ledger gives to this test.
 
-    `identity` identifies problem and policy; an earlier test of them in the ledger is continued. None: never continued.
+    identity  a text that identifies problem and policy: an earlier test with the same text is continued. With None,
+              every call is a new test
 
-    In a ledger, `budget` counts from the first episode of the test, earlier calls included, and the number of
-    episodes between two checks depends on nothing else. So the evidence is bit-identical whether the test was
-    interrupted or not.
+    With a ledger, `budget` counts from the first episode of the test, so it includes the steps of earlier calls. The
+    checks come after fixed numbers of episodes, so the evidence is bit-identical whether the test was interrupted or
+    not.
     """
     if ledger is None:
         return Tested(gather(source, b, delta, key, budget), delta, "")
@@ -182,8 +183,9 @@ def _check_budget(source: Episodes, budget: float) -> None:
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
-    """Return a digest that identifies a test by problem and policy (`identity`), limits b, and range of an estimate;
-    "" if there is no identity.
+    """Return a digest that identifies a test by problem and policy (`identity`), limits b and range of an estimate.
+
+    Return "" if there is no identity.
     """
     if identity is None:
         return ""
@@ -195,7 +197,10 @@ def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
 
 
 def describe_state(seen: Evidence) -> dict[str, Any]:
-    """Return the state in which a test stopped as plain data: episodes, steps, bets, and sums by component."""
+    """Return the state in which the test `seen` stopped as plain data, which `restore_state` reads.
+
+    The data are the numbers of episodes and environment steps, the bets, and the sums of the samples of each component.
+    """
     tally = seen.tally
     parts = [[m, c.episodes, c.total.tolist(), c.squares.tolist()] for m, c in sorted(tally.parts.items())]
     bets = {"up": [_describe_bets(x) for x in tally.up], "down": [_describe_bets(x) for x in tally.down]}
@@ -207,7 +212,10 @@ def _describe_bets(bets: Bets) -> dict[str, Any]:
 
 
 def restore_state(data: dict[str, Any], key: int, source: Episodes, b: Array) -> Standing:
-    """Return the state that `describe_state` has described; raise InputError if it does not fit source and limits."""
+    """Return the state of a test from the data of `describe_state`.
+
+    Raise InputError if it does not fit the source and the limits b. `key` is the test's random stream.
+    """
     tally = Tally.of(source, b, None)
     try:
         for side, all_bets in (("up", tally.up), ("down", tally.down)):

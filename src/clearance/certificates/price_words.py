@@ -1,4 +1,4 @@
-"""The price λ of a limit in one sentence, the same wherever λ is shown."""
+"""Explain the price λ of a limit in one sentence, the same wherever λ is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRICE = "at the margin, tightening this limit by one unit costs at least λ rewa
 def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] | None = None) -> str:
     """Return a sentence that explains the price λ (`lam`) of one limit.
 
-    Tightening means lowering the limit of a cost, raising that of a utility.
+    To tighten the limit of a cost means to lower it; to tighten the limit of a utility means to raise it.
 
     ends  the bounds between which every optimal λ lies, if λ is known up to some accuracy only
 
@@ -33,16 +33,16 @@ def price_words(name: str, lam: float, *, cost: bool, ends: tuple[float, float] 
 
 
 def prices(said: Mapping[str, Any]) -> Sequence[float] | None:
-    """Return the price of each limit in an answer `said`, such as `Certificate.asdict()`; None if not known.
+    """Return the prices of the limits from the answer `said`, such as `Certificate.asdict()`; None if not known.
 
-    The multipliers of a learner are not prices. Multipliers that come with an upper bound on the optimum are.
+    Only multipliers that come with an upper bound on the optimum are prices; the multipliers of a learner are not.
     """
     learned = said.get("evidence") == "samples" or ("bound" in said and said["bound"] is None)
     return None if learned else said.get("lam")
 
 
 def prices_in_words(said: Mapping[str, Any]) -> list[str]:
-    """Return one sentence per limit of an answer; an empty list if the multipliers are not those of the optimum."""
+    """Return one sentence on the price of each limit of the answer `said`; an empty list without exact prices."""
     lam = prices(said)
     if lam is None or said.get("evidence") != "exact":
         return []

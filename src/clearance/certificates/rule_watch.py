@@ -2,8 +2,8 @@
 
 A rule whose `reset` seeds its generator again draws the same random numbers in every episode. Its episodes are then not
 independent samples of the rule that its author means. From outside it looks like a deterministic rule, which is
-allowed, so the generators themselves are watched. A generator was seeded again if it was used in an earlier episode and
-starts the present one in the same state as that one. Deterministic rules use no generator and never raise an alarm.
+allowed, so the generators themselves are watched. A generator was seeded again if an earlier episode used it, and the
+present episode starts with it in the same state. Deterministic rules use no generator and never raise an alarm.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ GENERATORS = np.random.Generator | np.random.RandomState | random.Random
 
 
 class WatchedRule:
-    """A user's rule, with the states that its generators had at the start of the episodes that used them."""
+    """A user's rule that is watched: the states of its random generators are recorded at the start of each episode.
+
+    Only episodes that use a generator count.
+    """
 
     def __init__(self, rule: Callable[[Any], Any]) -> None:
         self.act, self.episode = rule, 0
@@ -36,9 +39,9 @@ class WatchedRule:
         self.used: dict[str, set[int]] = defaultdict(set)
 
     def begin(self) -> None:
-        """Start an episode and call the rule's `reset`; raise InputError if `reset` seeds a generator again.
+        """Start an episode and call the rule's `reset`; raise InputError if `reset` seeds a random generator again.
 
-        Only generators that the rule uses count. If something else seeds one again, warn.
+        Only generators that the rule uses count. If a generator is seeded again by other code, warn.
         """
         watched, self.episode = self.episode < EPISODES, self.episode + 1
         ended = generator_states(self.act) if watched else {}
@@ -53,8 +56,9 @@ class WatchedRule:
                 self._accuse(name, by_reset=ended.get(name) != state)
 
     def choose(self, obs: Any) -> Any:
-        """Return the rule's action; if the rule returns (action, None), like Stable-Baselines3's `predict`,
-        return the action.
+        """Return the rule's action for the observation `obs`.
+
+        If the rule returns (action, None), like Stable-Baselines3's `predict`, return the action.
         """
         action = self.act(obs)
         return action[0] if isinstance(action, tuple) and len(action) == 2 and action[1] is None else action
@@ -85,8 +89,9 @@ def _state(generator: Any) -> int:
 
 
 def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the generators found in a rule's attributes, in variables that its functions close over,
-    and in their contents.
+    """Yield (name, generator) for the random generators found in a rule.
+
+    The search covers attributes, variables that functions close over, and the contents of both.
     """
     waiting, seen = [("the policy", rule, 0)], set[int]()
     while waiting and len(seen) < OBJECTS:
@@ -117,8 +122,10 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
 
 
 def _of_function(f: FunctionType) -> list[tuple[str, Any]]:
-    """Return the variables that a function closes over, its defaults,
-    and the generators among the globals that it names.
+    """Return pairs (name, value) for the objects through which a function may reach a random generator.
+
+    They are the variables that the function closes over, its default arguments, and the random generators among the
+    global variables that its code mentions.
     """
     parts = list(zip(f.__code__.co_freevars, map(_content, f.__closure__ or ()), strict=True))
     parts += [("defaults", f.__defaults__), ("keywords", f.__kwdefaults__)]

@@ -2,11 +2,11 @@
 
 Every limit has two bets on the same episodes (`betting`): one against J_gi ≤ b_i, one against J_gi ≥ b_i.
 
-    CERTIFIED   all bets of the first kind have reached 1/δ each. A false one needs a limit that is truly broken to pass
-                its own test, so δ is not divided.
-    VIOLATED    the bets of the second kind have reached 1/δ on average. If every limit is met, none of them gains in
-                expectation, so neither does their average. One bet that has reached I/δ is enough, and those of several
-                broken limits add up.
+    CERTIFIED   every bet against J_gi ≤ b_i has reached 1/δ. This verdict is wrong only if a limit that is truly broken
+                passes its own test, so δ is not divided.
+    VIOLATED    the bets against J_gi ≥ b_i have reached 1/δ on average. If every limit is met, no bet gains in
+                expectation, and neither does their average. One bet that has reached I/δ is enough; if several limits
+                are broken, their bets add up.
 
 Sampling stops when the verdict is reached or the budget ends.
 """
@@ -35,7 +35,7 @@ PRIOR = 0.6  # logarithm of what it costs the bets not to know the best one
 
 
 class Component(NamedTuple):
-    """The samples of one component of a mixture: the number of its episodes, Σ X and Σ X² [1+I]."""
+    """The statistics of one component of a mixture: number of episodes, and Σ X and Σ X² [1+I] of their samples X."""
 
     episodes: int
     total: Array
@@ -48,7 +48,13 @@ class Component(NamedTuple):
 
 @dataclass(eq=False)
 class Tally:
-    """All bets on one policy: for every signal `up` (J is larger than the limit) and `down`; and sums by component."""
+    """All bets on one policy, and the sums of its samples by component.
+
+    up    for every signal, bets that J is larger than the limit
+    down  for every signal, bets that J is smaller than the limit
+
+    The reward has no limit; its J is compared with the middle of its range.
+    """
 
     up: list[Bets]
     down: list[Bets]
@@ -119,7 +125,7 @@ class Evidence:
 
     @cached_property
     def sd(self) -> Array:
-        """The standard deviation of one episode's estimate [1+I]."""
+        """The standard deviation [1+I] of one episode's estimate of J."""
         return np.array([bets.sd for bets in self.tally.up])
 
     @cached_property
@@ -129,7 +135,7 @@ class Evidence:
 
     @cached_property
     def interval(self) -> tuple[Array, Array]:
-        """Lower and upper bounds of J [1+I] that hold all together at level δ."""
+        """Lower and upper bounds of J [1+I] that all hold at the same time, at level δ."""
         return self.tally.bounds(self.delta / (2 * len(self.tally.up)))
 
     @property
@@ -142,7 +148,7 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """The smallest difference (lower bound − limit), in widths of the range; ≥ 0 if the test has passed."""
+        """The smallest (lower bound − limit) of all limits, in widths of the signal's range; ≥ 0 if the test passed."""
         return float(
             min(
                 ((x - bets.given) / bets.width for x, bets in zip(self.lower[1:], self.tally.up[1:], strict=True)),
@@ -172,14 +178,15 @@ def gather(
     start: Standing | None = None,
     keep: Callable[[Evidence], None] | None = None,
 ) -> Evidence:
-    """Sample episodes until a verdict is reached or `budget` environment steps are spent.
+    """Sample episodes until a verdict is reached or `budget` environment steps are spent; return the evidence.
 
     likely     slack and standard deviation [I] of J_g that earlier samples suggest, for better bets; validity does not
                depend on them
     impatient  also stop when the verdict has become unlikely within the budget, to save samples for another candidate
     start      the state in which an earlier test stopped, to continue it with its own stream
-    keep       called with the evidence at every check, to store it; then the budget never cuts the episodes between two
-               checks, so that a test that is stopped and continued is bit-identical to one without interruption
+    keep       a function that is called with the evidence at every check, to store it. With it, the budget never cuts
+               the episodes between two checks, so that a test that is stopped and continued is bit-identical to one
+               without interruption
     """
     key, n, steps, tally = (key, 0, 0, Tally.of(source, b, likely)) if start is None else start
     verdict = tally.verdict(delta) if n else "UNDECIDED"
@@ -205,17 +212,20 @@ def gather(
 
 
 def look_size(n: int) -> int:
-    """Return the number of episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
+    """Return how many episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …, and n/16 from 128 on."""
     return max(1, min(n, 8), n // 16)
 
 
 def affordable_episodes(steps: float, each: float) -> int:
-    """Return how many episodes of geometric length with mean `each` fit into these steps, with a reserve of 4 sd."""
+    """Return how many episodes of geometric length with mean `each` fit into `steps` steps.
+
+    Four standard deviations of their total length are left as a reserve.
+    """
     return int((np.sqrt(4 + max(steps, 0.0) / each) - 2) ** 2)
 
 
 def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> bool:
-    """Return whether the test `seen`, if undecided, should become CERTIFIED within `most` episodes in total.
+    """Return whether the test `seen` is undecided and should become CERTIFIED within `most` episodes in total.
 
     The prediction uses the test's samples so far, with every slack increased by `errors` standard errors.
     """
@@ -224,8 +234,9 @@ def should_pass(seen: Evidence, b: Array, most: int, errors: float = 0.0) -> boo
 
 
 def _can_pass(tally: Tally, b: Array, delta: float, n: int, most: int, errors: float) -> bool:
-    """Return whether every limit would pass within `most` episodes if its slack, known from n episodes, were larger by
-    `errors` standard errors.
+    """Return whether every limit should pass within `most` episodes in total.
+
+    Each limit is assumed to keep the slack observed in the n episodes so far, increased by `errors` standard errors.
     """
     bets = tally.up[1:]
     mean, sd, reach = (np.array([getattr(x, name) for x in bets]) for name in ("mean", "sd", "reach"))
@@ -237,10 +248,10 @@ def slack_needed(
 ) -> Array:
     """Return the slack [I] with which bets on samples of standard deviation sd [I] reach 1/δ within about n episodes.
 
-    The log capital grows by c·slack − c²sd²/2 per episode. The best c is slack/sd², but at most 1/reach, where
-    reach is the distance of the limit from the lower end of the range. The sum of n samples is off by about √n sd,
-    and the slack by its standard error `doubt`; the growth must suffice even if both together are `errors` standard
-    deviations unfavourable.
+    The log capital grows by c·slack − c²sd²/2 per episode. The best bet c is slack/sd², but at most 1/reach, where
+    `reach` [I] is the distance of the limit from the lower end of the range. The mean of n samples has the standard
+    error sd/√n, and the slack the standard error `doubt`. The growth must suffice even if both together are off by
+    `errors` standard deviations.
     """
     n = max(n, 1.0)
     L, sd_ = (np.log(1 / delta) + PRIOR) / n, np.maximum(sd, 1e-300)

@@ -1,4 +1,4 @@
-"""Certificates from samples: the statements about one policy that its episodes support at level δ."""
+"""Certificates from samples: statements about one policy that its sampled episodes support at level δ."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ def certificate_from(
     spent: float | None = None,
     **more: Any,
 ) -> Certificate:
-    """Return the certificate that the evidence `seen` supports; δ is the total level of all tests made for it.
+    """Return the certificate that the evidence `seen` supports.
 
+    delta  the error probability of all tests made for this certificate together
     spent  the sum of the levels of all tests so far that share δ; by default the level of this test
     note   a text to append to the message
     more   other fields of the certificate
     """
     chance = f"with probability at most {delta:g}"
-    words = {
-        "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
-        "VIOLATED": f"a limit is broken; a policy that meets all gets this verdict {chance}",
-        "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
-    }[seen.verdict]
+    words = (
+        "there are no limits, so none is broken"
+        if not len(b)
+        else {
+            "CERTIFIED": f"every limit is met; a policy that breaks one gets this verdict {chance}",
+            "VIOLATED": f"a limit is broken; a policy that meets all gets this verdict {chance}",
+            "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
+        }[seen.verdict]
+    )
     nu = seen.tally.nu if any(x is not None for x in seen.tally.nu) else None
     facts: dict[str, Any] = {
         "nu": None if nu is None else list(nu),

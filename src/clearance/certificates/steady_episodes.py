@@ -1,9 +1,8 @@
-"""Compare early with late episodes: if the distribution of a source changes while it is sampled,
-no certificate is valid.
+"""Compare early with late episodes: if the distribution of a source changes during sampling, no certificate is valid.
 
 The first and the second half of the episodes so far are compared by the Kolmogorov–Smirnov distance D. With n samples
 each from one distribution, P(D ≥ d) ≤ e·exp(−n d²) (Wei and Dudley 2012). The k-th comparison spends 1/k(k+1) of
-FALSE_ALARM, so that a source that does not change causes a warning with at most this probability over any number of
+FALSE_ALARM. So a source that does not change causes a warning with at most this probability over any number of
 comparisons.
 """
 
@@ -26,7 +25,8 @@ LEAST = 64  # episodes in each half
 class SteadyEpisodes:
     """A source of episodes that warns once if early and late episodes differ.
 
-    names  the names of the reward and the constraints [1+I]
+    source  the source from which the episodes are drawn; `name` is its name for the warning
+    names   the names of the reward and the constraints [1+I]
     """
 
     source: Episodes
@@ -82,7 +82,7 @@ class SteadyEpisodes:
 
 
 def distance(x: Array, y: Array) -> float:
-    """Return the largest difference between the empirical distribution functions of samples x and y of one size."""
+    """Return the largest difference between the empirical distribution functions of samples x and y of equal size."""
     x, y = np.sort(x), np.sort(y)
     at: Any = np.concatenate([x, y])
     return float(np.abs(np.searchsorted(x, at, "right") - np.searchsorted(y, at, "right")).max() / len(x))

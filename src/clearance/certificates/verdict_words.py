@@ -27,17 +27,22 @@ def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = ()) -> str:
-    """Return the scope of a certificate: the problem `subject`, the sum that criterion `what` limits, and the policy.
+def scope_words(subject: str, what: Criterion, policy: str, tails: Sequence[str] = (), *, limited: bool = True) -> str:
+    """Return the scope of a certificate in words: the problem, the limited sum and the policy.
 
-    tails  phrases that explain limits on chances and tails of that sum
+    subject  the problem, in words
+    what     the criterion, which defines the limited sum
+    policy   the policy, in words
+    tails    phrases that explain `Chance` and `CVaR` limits
+    limited  whether there are limits at all
     """
-    limited = "; ".join([f"the {sum_words(what)}", *tails])
-    return f"Holds for: {subject}. What is limited: {limited}. Policy: {policy}."
+    sums = "; ".join([f"the {sum_words(what)}", *tails])
+    about = f"What is limited: {sums}" if limited else f"What is counted: the {sum_words(what, 'the reward')}"
+    return f"Holds for: {subject}. {about}. Policy: {policy}."
 
 
 def policy_words(components: int, one: str = "one stationary policy") -> str:
-    """Return a phrase for the policy: the text `one` for a single policy, else "a mixture of … policies"."""
+    """Return a phrase for the policy: the text `one` if it has one component, else "a mixture of … policies"."""
     if components == 1:
         return one
     return f"a mixture of {components} policies; one is drawn at the start of each episode"
@@ -74,7 +79,7 @@ def bound_words(name: str, b: float, *, cost: bool) -> str:
 
 
 def join_some(parts: Sequence[str], most: int = 6) -> str:
-    """Return the first parts joined on one line, safe to print, and the number of remaining ones.
+    """Return the first `most` parts joined to one line that is safe to print, and how many more there are.
 
     >>> join_some(["a", "b", "c"], most=2)
     'a; b; and 1 more'
@@ -84,7 +89,7 @@ def join_some(parts: Sequence[str], most: int = 6) -> str:
 
 
 def limits_as_written(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one record per limit with the signs that the user gave it.
+    """Return one record for each limit, with the signs that the user gave it: costs and their limits are not negated.
 
     said  names, costs, b and, as far as they are known, J_g, J_g_lower, slack, lam and relax_each
 
@@ -99,7 +104,10 @@ LIMIT_HEADS = ("constraint", "value", "", "limit", "slack", "price λ")
 
 
 def limit_cells(said: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return the table cells below `LIMIT_HEADS`, one row per limit as written; `said` is as in `limits_as_written`."""
+    """Return the cells of a table with the heads `LIMIT_HEADS`, one row for each limit with the user's signs.
+
+    `said` is as in `limits_as_written`.
+    """
     found = []
     for row in limits_as_written(said):
         numbers = (f"{row[key]:.6g}" if key in row else "—" for key in ("limit", "slack", "price"))
@@ -119,14 +127,15 @@ def _limit_as_written(said: Mapping[str, Any], i: int) -> dict[str, Any]:
     for name, numbers in (("slack", said.get("slack")), ("price", prices(said))):
         if numbers is not None:
             found[name] = float(numbers[i])
-    if "relax_each" in said:
-        amount = said["relax_each"][i]
-        found["relaxed_alone"] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
+    for key, name in (("relax_each", "relaxed_alone"), ("relax_together", "relaxed_together")):
+        if key in said:
+            amount = None if said[key] is None else said[key][i]
+            found[name] = None if amount is None else as_written(float(said["b"][i]) - amount, cost=cost)
     return found
 
 
 def as_written(x: float, *, cost: bool) -> float:
-    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost."""
+    """Return a value or limit x of a utility with the sign that the user gave it: −x for a cost, else x."""
     return 0.0 - x if cost else x
 
 
@@ -140,7 +149,7 @@ def _limits(said: Mapping[str, Any]) -> str:
 
 
 def _scope(scope: str) -> str:
-    """Return the scope, with "Holds for: " in front if it lacks that, as in files of version 0.1."""
+    """Return the scope with "Holds for: " in front, which it lacks in files of version 0.1; "" stays ""."""
     return scope if not scope or scope.startswith("Holds for: ") else f"Holds for: {scope}."
 
 
@@ -173,7 +182,10 @@ def _greedy(said: Mapping[str, Any]) -> str:
 
 
 def _neighbours(said: Mapping[str, Any]) -> str:
-    """Return a sentence with the rewards of other policies, so that users notice a policy that is safe but useless."""
+    """Return a sentence with the rewards of the policies that the certificate `said` lists for comparison.
+
+    It lets users notice a policy that is safe but useless.
+    """
     near = said.get("neighbours")
     return (
         f"For comparison: it earns {said['J_r']:.4g}; {join_some([f'{k} {J[0]:.4g}' for k, J in near.items()])}."

@@ -1,10 +1,14 @@
-"""The command line: one module per command, imported when that command is used."""
+"""The command line: one module per command, which is imported only when the command is used."""
 
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; without `argv`, read sys.argv and exit if interrupted."""
+    """Run the command line and return its exit status.
+
+    `argv` are the words after the program's name. If it is None, they are read from sys.argv, and an interrupted
+    command ends the process.
+    """
     from clearance.cli import interrupts
 
     try:

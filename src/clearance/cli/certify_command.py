@@ -49,7 +49,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 class _Check(argparse.Action):
     """The argparse action of --check, which makes PROBLEM and POLICY optional.
 
-    nargs="?" would do this too, but then allow no flags between PROBLEM and POLICY.
+    With nargs="?" they would be optional too, but flags between PROBLEM and POLICY would not be allowed.
     """
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
@@ -59,7 +59,7 @@ class _Check(argparse.Action):
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return an error message if flags were given that do not go together; else None."""
+    """Return an error message if the given flags do not go together; else None."""
     alone = args.check is None or (args.problem is None and args.out is None and args.cluster is None)
     return None if alone else "--check has all it needs in RUN: leave out PROBLEM, POLICY, --out and --cluster"
 
@@ -80,7 +80,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_stored(args: argparse.Namespace) -> int:
-    """Check and show the certificate of a run folder; exit status 0 if it was computed again and is CERTIFIED."""
+    """Check and show the certificate of a run folder; return the exit status.
+
+    The status is 0 if the certificate was computed again and is CERTIFIED.
+    """
     stored = load(args.check)
     found = check_certificate(stored)
     result = {"status": "done", **tables.certificate(found.certificate), "checked": found.checked, "run": args.check}
@@ -90,9 +93,9 @@ def _check_stored(args: argparse.Namespace) -> int:
 
 
 def load_policy(text: str, problem: Any) -> Any:
-    """Load a policy from a file, or import a rule.
+    """Return the policy that POLICY names: loaded from a file or run folder, or an imported rule.
 
-    A rule is `state -> action` on a finite model, and `observation -> action` on a simulator.
+    A rule is a function `state -> action` on a finite model, and `observation -> action` on a simulator.
     """
     if text.endswith((".npz", *SUFFIXES)) or os.path.exists(text) or not is_code(text):
         return load_problem_policy(problem, text)

@@ -11,7 +11,9 @@ import numpy as np
 
 from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.cli import run_flags, tables
-from clearance.cli.diagnosis import diagnosis_of
+from clearance.cli.diagnosis import explain_infeasible
+from clearance.cli.import_notes import import_notes
+from clearance.core.arrays import Array
 from clearance.core.errors import InputError, infeasible_message, no_room_message
 from clearance.exact.feasibility import Feasibility, decide_feasibility
 from clearance.exact.never import never_words
@@ -52,16 +54,16 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
         "horizon": cmdp.horizon,
         "sparse": cmdp.is_sparse,
         "transitions": int(P.nnz if cmdp.is_sparse else np.count_nonzero(P)),
-        "r_range": [cmdp.r.min(), cmdp.r.max()],
-        "g_range": [[g.min(), g.max()] for g in cmdp.g],
+        "r_range": _range(cmdp, cmdp.r),
+        "g_range": [_range(cmdp, g) for g in cmdp.g],
         "b": cmdp.b,
         "names": list(cmdp.names),
         "costs": list(cmdp.costs),
         "slater": slater,
-        "message": never_words(cmdp) or _message(found),
+        "message": never_words(cmdp) or _message(cmdp, found),
     }
-    result |= {} if feasible else diagnosis_of(cmdp)
-    notes = _meaning(cmdp) if feasible else []
+    result = result if feasible else explain_infeasible(result, cmdp)
+    notes = [*_meaning(cmdp), *import_notes(args.problem, cmdp)] if feasible else []
     if args.json:
         result["notes"] = notes
     elif notes:
@@ -70,8 +72,17 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
     return 0 if feasible else INFEASIBLE
 
 
+def _range(cmdp: CMDP, signal: Array) -> list[float]:
+    """Return the smallest and the largest step of a signal [S, A], over the actions that exist."""
+    steps = signal[cmdp.available]
+    return [float(steps.min()), float(steps.max())]
+
+
 def _meaning(cmdp: CMDP) -> list[str]:
-    """Return a note that limits on discounted sums do not limit long-run means; [] for other criteria."""
+    """Return a list with one note: limits on discounted sums do not limit long-run means.
+
+    The list is empty for other criteria, or without constraints.
+    """
     if cmdp.kind != "discounted" or not cmdp.I:
         return []
     limits = zip(cmdp.names, cmdp.b.tolist(), cmdp.costs, strict=True)
@@ -82,14 +93,20 @@ def _meaning(cmdp: CMDP) -> list[str]:
     ]
 
 
-def _message(found: Feasibility) -> str:
+def _message(cmdp: CMDP, found: Feasibility) -> str:
+    if cmdp.I == 0:
+        return "the model is well formed; it has no limits"
     if found.verdict == "feasible":
         return "the model is well formed and feasible"
-    return infeasible_message(found.slater) if found.verdict == "infeasible" else no_room_message(found.slater)
+    infeasible = found.verdict == "infeasible"
+    return infeasible_message(found.slater, cmdp.I) if infeasible else no_room_message(found.slater)
 
 
 def _check_simulator(args: argparse.Namespace, simulator: Simulator) -> int:
-    """Show what is wrong with an environment, one line each; return exit status 2 if something is wrong, else 0."""
+    """Check an environment and show what is wrong with it, one line each.
+
+    Return exit status 2 if something is wrong, else 0.
+    """
     from clearance.simulator.gymnasium_envs.env_check import check_env
 
     seen = check_env(simulator)

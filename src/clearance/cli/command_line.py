@@ -1,7 +1,7 @@
-"""The command line; commands are named after the library's functions, and flags after fields of its dataclasses.
+"""The command line. Commands are named after the library's functions, and flags after fields of its dataclasses.
 
-Exit status: 0 done and, where a policy results, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or 129
-interrupted by Ctrl-C, SIGTERM or SIGHUP.
+Exit status: 0 done and, if the result is a policy, certified; 2 bad input; 3 infeasible; 4 not certified; 130, 143 or
+129 interrupted by Ctrl-C, SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run the command; turn every expected failure into one line and an exit status."""
+    """Parse the command line, run the command, and return the exit status.
+
+    Every expected failure becomes one line on standard error and an exit status.
+    """
     tables.accept_any_encoding()
     interrupts.forget_interrupts()
     words = sys.argv[1:] if argv is None else argv
@@ -58,7 +61,7 @@ def _run(args: argparse.Namespace) -> int:
         try:
             return args.run(args)
         except InfeasibleError as e:
-            from clearance.cli.diagnosis import diagnosis_of
+            from clearance.cli.diagnosis import explain_infeasible
 
             result = {"status": "infeasible", "verdict": "INFEASIBLE", "slater": e.slater, "message": str(e)}
             given = vars(args)
@@ -67,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
                 tables.answer(args, result | {"status": "done", "verdict": "UNDECIDED"}, on)
                 return NOT_CERTIFIED
             names = () if e.cmdp is None else e.cmdp.names
-            tables.answer(args, result | diagnosis_of(e.cmdp), on, names=names)
+            tables.answer(args, explain_infeasible(result, e.cmdp), on, names=names)
             return INFEASIBLE
         except Exception:
             if interrupts.was_interrupted():  # a library has made another error of it
@@ -79,7 +82,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line, and which adds the flags of a command when they are needed."""
+    """An ArgumentParser with error messages of one line. It adds the flags of a command only when they are needed."""
 
     module: str | None = None  # of the command, until it is loaded
     check: Callable[[argparse.Namespace], str | None] | None = None
@@ -96,7 +99,7 @@ class _Parser(argparse.ArgumentParser):
     def load(self, words: Sequence[str] = ()) -> None:
         """Import the command and add its flags.
 
-        words  the words of the command line; a user's own method that they name adds flags for its settings
+        words  the words of the command line. If they name a user's own method, flags for its settings are added
         """
         if self.module is None:
             return
@@ -125,7 +128,7 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near or f' (choose from {choices})'}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print the help or the version, and report write errors, which argparse would hide."""
+        """Print the help or the version to standard output; raise write errors, which argparse would hide."""
         if message:
             tables.say(message)
 
@@ -140,7 +143,10 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def _parser(*, lazy: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; with `lazy`, the flags of a command are added when it is used."""
+    """Return the parser of the whole command line.
+
+    With `lazy`, the flags of a command are added only when the command is used.
+    """
     raw = argparse.RawDescriptionHelpFormatter
     about = "Policies that meet your limits, with a certificate. Without arguments: a short guide."
     top = _Parser(prog="clearance", description=about, epilog=guide.EXIT_STATUS, formatter_class=raw)

@@ -1,4 +1,4 @@
-"""`clearance compare`: compare learning algorithms on finite models, as table, JSON, files and figures."""
+"""`clearance compare`: compare learning algorithms on finite models; show a table or JSON, write files and figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check all arguments before the long computation, then compare the methods and show the results."""
+    """Check all arguments before the long computation, compare the methods, and show the results."""
     names = tuple(compare.CONTESTANTS) if args.methods == "all" else tuple(args.methods.split(","))
     try:
         compare.find_contestants(names)

@@ -66,7 +66,7 @@ def _flags(action: argparse.Action) -> Iterator[Flag]:
 
 
 def _values(action: argparse.Action) -> tuple[str, ...]:
-    """Return the possible values of a flag: its choices, or those in its metavar such as {exact,samples}."""
+    """Return the possible values of a flag: its choices, or the words in a metavar such as {exact,samples}."""
     if action.choices is not None:
         return tuple(map(str, action.choices))
     listed = re.fullmatch(r"\{([\w,.-]+)\}", action.metavar if isinstance(action.metavar, str) else "")
@@ -158,7 +158,7 @@ def _quote(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape the colons of a text for zsh's `_describe`."""
+    """Escape the colons in a text, as zsh's `_describe` requires."""
     return text.replace(":", "\\:")
 
 

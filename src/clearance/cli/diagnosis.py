@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from clearance.cli import tables
-from clearance.core.errors import InputError, SolverError
+from clearance.core.errors import ASK_DIAGNOSE, InputError, SolverError
 from clearance.core.text import first_line
 from clearance.exact.infeasibility import diagnose
 
 
-def diagnosis_of(cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return which limits of an infeasible model conflict and what to relax, as fields of an answer.
+def explain_infeasible(result: dict[str, Any], cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
+    """Return an answer about infeasible limits with their diagnosis, whose advice then ends the message.
 
-    Return {} if infeasibility is not proven. With `relaxed`, the best reward after relaxing is included.
+    With `relaxed`, the best reward after relaxing is included.
+    """
+    found = _diagnosis_of(cmdp, relaxed=relaxed)
+    advice, message = found.pop("advice", None), result["message"]
+    if advice is not None and message.endswith(f"; {ASK_DIAGNOSE}"):
+        found["message"] = f"{message.removesuffix(ASK_DIAGNOSE)}{advice}"
+    return result | found
+
+
+def _diagnosis_of(cmdp: Any, *, relaxed: bool) -> dict[str, Any]:
+    """Return which limits of an infeasible model conflict and what to relax, as fields of a command's answer.
+
+    Return {} if infeasibility is not proven, or if `cmdp` is None.
     """
     try:
         found = None if cmdp is None else diagnose(cmdp)

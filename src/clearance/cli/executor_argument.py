@@ -1,4 +1,4 @@
-"""Make the executor that --cluster, --threads and --workers ask for."""
+"""Make the executor that the flags --cluster, --threads and --workers describe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clearance.simulator.simulator import Simulator
 
 @contextlib.contextmanager
 def executor_of(args: argparse.Namespace) -> Iterator[Any]:
-    """Yield the executor that --cluster, --threads and --workers ask for; by default threads of this process."""
+    """Yield the executor that --cluster, --threads and --workers describe; by default, threads of this process."""
     if args.cluster in (None, "local"):
         from clearance.cluster.executor import Local
 
@@ -27,7 +27,7 @@ def executor_of(args: argparse.Namespace) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def distributed(args: argparse.Namespace, problem: Any) -> Iterator[Any]:
-    """Yield the problem unchanged; with --cluster, yield a simulator whose environments run on the cluster."""
+    """Yield the problem itself or, with --cluster, a simulator whose environments run on the cluster."""
     if args.cluster is None:
         yield problem
         return

@@ -50,7 +50,13 @@ def _export_model(args: argparse.Namespace) -> dict[str, Any]:
 
 def _write_model(args: argparse.Namespace, model: CMDP) -> dict[str, Any]:
     save_model(model, args.to)
-    return {"states": model.S, "actions": model.A}
+    found: dict[str, Any] = {"states": model.S, "actions": model.A}
+    if args.to.lower().endswith(".npz"):
+        return found
+    left_out = (
+        "Limits and criterion are not stored in this format: give them again to every command that reads the file."
+    )
+    return found | {"message": [left_out]}
 
 
 def _export_run(args: argparse.Namespace) -> dict[str, Any]:

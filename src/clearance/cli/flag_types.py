@@ -24,7 +24,7 @@ def flag(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def count(most: int, least: int = 1) -> Callable[[str], int]:
-    """Return the argparse type of whole numbers from `least` to `most`."""
+    """Return an argparse type that accepts whole numbers from `least` to `most`."""
     from clearance.runs.field_values import whole_between
 
     return flag(whole_between(least, most))
@@ -65,7 +65,7 @@ def add_cluster(p: ArgumentParser | Any, *, workers: bool = False) -> None:
 
 
 def place(text: str) -> str:
-    """Return a path unchanged; refuse an empty one."""
+    """Return a path unchanged; raise ArgumentTypeError if it is empty."""
     if not text:
         raise ArgumentTypeError("must be a path, got an empty text")
     return text

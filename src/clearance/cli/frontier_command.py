@@ -149,6 +149,6 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
 
 
 def _learned(curve: Frontier, point: Learned) -> dict[str, Any]:
-    """Return a learned point as a dict; limit and values are also given with the sign that the user wrote."""
+    """Return a learned point as a dict for JSON; limit and values are also given with the sign that the user wrote."""
     values = [as_written(x, cost=cost) for x, cost in zip(point.J_g, curve.costs, strict=True)]
     return point._asdict() | {"written": as_written(point.limit, cost=curve.cost), "values": values}

@@ -1,4 +1,4 @@
-"""Texts of the command line about itself: one line and two examples for each command, and a short guide."""
+"""Help texts of the command line: one line and two examples for each command, and a short guide."""
 
 from __future__ import annotations
 

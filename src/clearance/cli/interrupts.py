@@ -26,7 +26,8 @@ AGAIN = 0.02  # seconds after which a signal that is held back is tried again
 class _Signals:
     """The signals that this process has received.
 
-    raised  the last signal that was raised as KeyboardInterrupt, and when;  held: the one held back, and since when
+    raised  (signal, time) of the last signal that was raised as KeyboardInterrupt
+    held    (signal, time) of the signal that is held back until it is safe to stop
     """
 
     raised: tuple[int, float] | None = None
@@ -59,7 +60,7 @@ class _Signals:
         self.timer.start()
 
     def try_again(self) -> None:
-        """Send the held-back signal to the main thread once more; this also wakes the main thread if it waits."""
+        """Send the signal that is held back to the main thread once more; this also wakes a waiting main thread."""
         held, thread = self.held, threading.main_thread().ident
         if held is not None and thread is not None:
             self.tried_again = True
@@ -72,7 +73,7 @@ class _Signals:
 
 
 def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
-    """Return whether the interrupted code is inside an import or a compiler, by its call stack."""
+    """Return whether the interrupted code is inside an import or a compiler; `frame` is its call stack."""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package in COMPILERS or frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -84,7 +85,7 @@ def is_inside_compiler_or_import(frame: FrameType | None) -> bool:
 def end_at_once(signum: int) -> None:
     """End the process by the default action of the signal; used if the process reaches no safe point.
 
-    Run folders survive this.
+    Run folders stay intact and can be resumed.
     """
     say_interrupted()
     signal.signal(signum, signal.SIG_DFL)
@@ -92,7 +93,7 @@ def end_at_once(signum: int) -> None:
 
 
 def say_interrupted() -> None:
-    """Write the one line of an interrupted command, past buffers that the interrupt may have left locked."""
+    """Write "clearance: interrupted" to standard error, past Python's buffers, which the interrupt may have locked."""
     with suppress(OSError):
         os.write(2, b"clearance: interrupted\n")
 
@@ -100,7 +101,7 @@ def say_interrupted() -> None:
 def leave(status: int) -> None:
     """Flush the output and exit without the interpreter's shutdown, in which an interrupted JAX can hang or crash.
 
-    Side processes end when their connection closes.
+    Side processes end by themselves when their connection closes.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -113,7 +114,9 @@ _signals = _Signals()
 
 @contextmanager
 def handled(*, until_exit: bool) -> Iterator[None]:
-    """Handle SIGINT, SIGTERM and SIGHUP in the block, except those that are ignored (nohup ignores SIGHUP).
+    """Handle SIGINT, SIGTERM and SIGHUP inside the `with` block, except signals that this process ignores.
+
+    For instance, nohup makes a process ignore SIGHUP.
 
     until_exit  whether the process ends after the block; a signal after the block then ends it at once
     """
@@ -142,5 +145,5 @@ def was_interrupted() -> bool:
 
 
 def exit_status() -> int:
-    """Return the exit status of an interrupted command, 128 + the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+    """Return the exit status of an interrupted command, 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM."""
     return 128 + (signal.SIGINT if _signals.raised is None else _signals.raised[0])

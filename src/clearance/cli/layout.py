@@ -9,7 +9,7 @@ BETWEEN = "  "
 
 
 def lay_out(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table as lines, with the first column aligned left and the others aligned right.
+    """Return a table as lines of text, with the first column aligned left and the others aligned right.
 
     A table that is wider than `width` becomes one block per row, with a line for each column.
 
@@ -25,7 +25,7 @@ def lay_out(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> 
 
 
 def pairs(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return labels and values as lines in two columns; long values are wrapped.
+    """Return pairs (label, value) as lines of text in two columns; long values are wrapped.
 
     >>> pairs([("states", "6"), ("discount", "0.95")], 80)
     ['states    6', 'discount  0.95']

@@ -1,4 +1,7 @@
-"""Tables with one row per constraint. A cost is shown with its own sign: the value, an upper bound, the upper limit."""
+"""Tables with one row per constraint.
+
+A cost is shown with the sign that the user wrote: its value, an upper bound and the upper limit.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ Table = tuple[list[str], list[list[str]]]  # heads and rows, for `layout.lay_out
 
 
 def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """Return one row per constraint: its limit, and the range of its signal in one step."""
+    """Return a table with one row per constraint: its limit, and the range of its signal in one step.
+
+    `result` holds the fields of a command's answer.
+    """
     rows = []
     for name, b, cost, ends in zip(names, result["b"], result["costs"], result["g_range"], strict=True):
         low, high = sorted(as_written(float(x), cost=cost) for x in ends)
@@ -24,20 +30,28 @@ def table_of_signals(result: dict[str, Any], names: Sequence[str]) -> Table:
 
 
 def table_of_relaxations(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """Return one row per constraint: its limit, whether it is in conflict, and by how much to relax it alone."""
+    """Return a table with one row per constraint: its limit, whether it is in conflict, and how far to relax it alone.
+
+    `result` holds the fields of a command's answer. If relaxing one limit alone never helps, the last column has limits
+    that can be met together.
+    """
+    together = result.get("relax_together")
     rows = []
-    for name, b, cost, amount in zip(names, result["b"], result["costs"], result["relax_each"], strict=True):
-        enough = None if amount is None else round_up(amount)
-        help = ("cannot help", "—") if enough is None else (f"{enough:.6g}", _relaxed(b - enough, cost=cost))
-        rows.append([visible(name), _cell("b", b, cost=cost), "yes" if name in result["conflict"] else "no", *help])
-    return ["constraint", "limit", "in conflict", "relax alone by", "relaxed limit"], rows
+    for i, (name, b, cost) in enumerate(zip(names, result["b"], result["costs"], strict=True)):
+        amount = result["relax_each"][i] if together is None else together[i]
+        alone = "cannot help" if result["relax_each"][i] is None else f"{round_up(amount):.6g}"
+        relaxed = "—" if amount is None else _relaxed(b - amount, cost=cost)
+        conflict = "yes" if name in result["conflict"] else "no"
+        rows.append([visible(name), _cell("b", b, cost=cost), conflict, alone, relaxed])
+    last = "relaxed limit" if together is None else "met together"
+    return ["constraint", "limit", "in conflict", "relax alone by", last], rows
 
 
 def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
-    """Return one row per constraint: value, bound, limit, slack, and price λ with exact evidence.
+    """Return a table with one row per constraint: value, bound, limit, slack and, with exact evidence, the price λ.
 
-    Costs are shown as costs: the value, an upper bound, and the upper limit. With samples, λ is not shown: it is the
-    learner's multiplier and not a price.
+    A cost is shown as a cost: its value, an upper bound, and the upper limit. With samples λ is not shown, since it is
+    the learner's multiplier and not a price. `result` holds the fields of a command's answer.
     """
     keys = ("J_g", "J_g_lower", "b", "slack", *(("lam",) if result.get("evidence") == "exact" else ()))
     known = [key for key in keys if result.get(key) is not None]
@@ -52,12 +66,12 @@ def table_of_limits(result: dict[str, Any], names: Sequence[str]) -> Table:
 
 
 def _relaxed(b: float, *, cost: bool) -> str:
-    """Return a relaxed limit, rounded to the side on which it is enough."""
+    """Return a relaxed limit as text. It is rounded to the loose side, so that the rounded limit can still be met."""
     return _cell("b", -round_up(-b), cost=cost)
 
 
 def _price(lam: float, low: float, high: float) -> str:
-    """Return a multiplier with its accuracy, where six digits show it."""
+    """Return a multiplier λ between `low` and `high` as text, with its accuracy if this is visible in six digits."""
     off = max(high - lam, lam - low)
     return f"{lam:.6g}" if off <= 5e-7 * lam or not math.isfinite(off) else f"{lam:.6g} ± {round_up(off, 1):.1g}"
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from clearance.certificates.certificate import Certificate
 from clearance.cli import flag_types, run_flags, tables
-from clearance.cli.diagnosis import diagnosis_of
+from clearance.cli.diagnosis import explain_infeasible
+from clearance.cli.import_notes import import_notes
 from clearance.cli.policy_answer import add_policy_flag, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.never import never_words
@@ -43,17 +44,19 @@ def run(args: argparse.Namespace) -> int:
     result["attained_margin"] = best.attained_margin
     if not feasible:
         slater = best.attained_margin  # the largest there is, where it is negative
-        message = never_words(cmdp) or infeasible_message(slater)
+        message = never_words(cmdp) or infeasible_message(slater, cmdp.I)
         result |= {"verdict": "INFEASIBLE", "slater": slater, "message": message}
         # The multipliers prove that no policy meets the limits; they are no prices.
         result |= {"lam": None, "complementarity": None, "conflict_weights": best.lam}
-        result |= diagnosis_of(cmdp, relaxed=True)
+        result = explain_infeasible(result, cmdp, relaxed=True)
     if best.status == "borderline":
         result |= {"message": _borderline_words(certificate, best.attained_margin)}
     if args.out and feasible:
         save_policy(best.policy, args.out, cmdp, certificate=certificate)
     elif args.out:  # a script that looks for the file must not find a policy that breaks the limits
         result["message"] += f"; {args.out} was not written"
+    if cmdp.I == 0:
+        result["message"] += import_notes(args.problem, cmdp)
     result |= policy_answer(args, cmdp, Mixture.of(best.policy))
     tables.answer(args, result, f"optimum of {args.problem}", names=cmdp.names)
     return INFEASIBLE if not feasible else 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
@@ -62,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _borderline_words(certificate: Certificate, margin: float) -> str:
     """Return a sentence about a Slater margin near 0.
 
-    If the policy is certified, it says how much another policy may earn more; otherwise it says what to do.
+    If the policy is certified, the sentence says how much more another policy may earn; otherwise it says what to do.
     """
     if certificate.verdict != "CERTIFIED" or certificate.gap is None:
         return no_room_message(margin)

@@ -1,4 +1,4 @@
-"""Add a description of the policy to an answer, and with --show-policy all of its probabilities."""
+"""Add a description of the policy to a command's answer and, with --show-policy, all of its probabilities."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ def add_policy_flag(p: Any) -> None:
 
 
 def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[str, Any]:
-    """Return the fields of an answer about a policy of a finite model; {} for the networks of a simulator.
+    """Return the fields of a command's answer about the policy of a finite model; {} for a simulator.
 
-    The field `policy_words` describes the policy; with --show-policy, `policy` lists all of its probabilities.
+    The field `policy_words` describes the policy. With --show-policy, the field `policy` lists all of its
+    probabilities.
     """
     if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
         return {}

@@ -27,7 +27,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check all arguments before the work, then write the report."""
+    """Check all arguments, then write the report, and return the exit status."""
     if args.out is None and len(args.runs) > 1:
         raise InputError("--out is missing: several runs need the name of the file to write")
     for folder in args.runs:

@@ -35,15 +35,15 @@ def add_problem(p: argparse.ArgumentParser, nargs: str | None = None) -> None:
 
 
 def group(p: argparse.ArgumentParser, title: str, about: str | None = None) -> Any:
-    """Return the group of flags with this title; if there is none, add it with the description `about`."""
+    """Return the group of flags with this title in the parser p; add it, with the description `about`, if needed."""
     found = next((g for g in p._action_groups if g.title == title), None)
     return found or p.add_argument_group(title, about)
 
 
 def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Add the flags of a run.
+    """Add the flags of a run to the parser p.
 
-    words  the words of the command line; a user's own method that they name adds flags for its settings
+    words  the words of the command line. If they name a user's own method, flags for its settings are added
     """
     add_problem(p, "?")
     named = named_methods(words)
@@ -58,13 +58,13 @@ def add_run_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def add_environment_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that restate a problem: limits, discount factor, horizon and so on."""
+    """Add the flags that change a problem: limits, discount factor, horizon and so on."""
     for name in dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE)):
         _add(_group_of(p, name), name)
 
 
 def add_model_flags(p: argparse.ArgumentParser) -> None:
-    """Add the flags that restate a finite model: limits, criterion and start; imported models need them."""
+    """Add the flags that change a finite model: limits, criterion and start. Imported models need them."""
     for name in OF_MODEL_FILE:
         _add(group(p, "limits and discount of the model", OF_MODELS), name)
 
@@ -75,7 +75,7 @@ def _group_of(p: argparse.ArgumentParser, name: str) -> Any:
 
 
 def read_model(args: argparse.Namespace) -> CMDP:
-    """Load the finite model that PROBLEM names, with the limits, criterion and start of the flags."""
+    """Load the finite model that PROBLEM names, with the limits, criterion and start from the flags."""
     return load_model(args.problem, read_spec(args).environment)
 
 
@@ -85,7 +85,7 @@ def add_evidence_flags(p: argparse.ArgumentParser, **defaults: Any) -> None:
 
 
 def named_methods(words: Sequence[str]) -> list[str]:
-    """Return the methods that a command line names, by --method or as an axis of --grid."""
+    """Return the names of methods in the words of a command line, after --method or in an axis of --grid."""
     found = []
     for before, word in zip(("", *words), words, strict=False):
         match = re.fullmatch(r"(?:--method=|--grid=method=)(.*)", word)
@@ -97,7 +97,7 @@ def named_methods(words: Sequence[str]) -> list[str]:
 
 
 def read_spec(args: argparse.Namespace) -> RunSpec:
-    """Return the run that the flags describe."""
+    """Return the run that the flags describe, as a `RunSpec`."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     flags = {name: given[name] for name in FLAGS if name in given}
     settings = {name: value for name, value in given.items() if name in getattr(args, "settings", ())}
@@ -124,14 +124,14 @@ def _add(group: Any, name: str, default: Any = None) -> None:
 
 
 class _Join(argparse.Action):
-    """An argparse action that joins the costs of several --cost flags."""
+    """An argparse action that collects the costs of several --cost flags in one tuple."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, (getattr(namespace, self.dest) or ()) + values)
 
 
 class _Collect(argparse.Action):
-    """An argparse action that joins the limits of several --limit and --limits flags."""
+    """An argparse action that joins the limits of several --limit and --limits flags in one dict."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest)
@@ -144,9 +144,10 @@ class _Collect(argparse.Action):
 
 
 def _add_setting(group: Any, setting: Setting, named: Sequence[str]) -> None:
-    """Add a setting of the methods as a flag.
+    """Add a setting of the methods as a flag to a group of flags.
 
-    The help shows it if one of the methods in `named` has it; if no method is named, only if it is in COMMON.
+    If methods are `named` on the command line, the help shows the flag if one of them has this setting. If not, the
+    help shows it only if it is in COMMON.
     """
     having = [name for name in named if name in setting.defaults]
     shown = bool(having) or (not named and setting.name in COMMON)

@@ -1,4 +1,4 @@
-"""`clearance solve`: start a run, or resume one."""
+"""`clearance solve`: start a run, or resume an earlier one."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def add_output_flags(p: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return an error message if flags were given that do not go together; else None."""
+    """Return an error message if the given flags do not go together; else None."""
     if args.problem is None and args.resume is None:
         return "PROBLEM is missing: give one, or --resume RUN"
     if args.out and args.resume and os.path.abspath(args.out) != os.path.abspath(args.resume):
@@ -86,7 +86,7 @@ def check(args: argparse.Namespace) -> str | None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start a run, or resume one, and show the result."""
+    """Start a run, or resume an earlier one, and show the result."""
     spec = run_flags.read_spec(args)
     folder: str = args.resume or ""
     resumed = bool(folder) and (args.problem is None or os.path.exists(f"{folder}/settings.json"))
@@ -118,7 +118,7 @@ def _resume(args: argparse.Namespace, spec: RunSpec, problem: Any, folder: str) 
 
 
 def _stored_model(folder: str) -> CMDP:
-    """Load the model of a run folder, to show its names and limits; `resume` checks its hash later."""
+    """Load the model in a run folder, to show its names and limits; its hash is checked later by `resume`."""
     try:
         return CMDP.load(Inside(Path(folder), "problem.npz"))
     except InputError as e:
@@ -129,10 +129,10 @@ def _stored_model(folder: str) -> CMDP:
 
 
 def recall(spec: RunSpec, folder: str) -> RunSpec:
-    """Return the run in a folder, completed by its stored flags; raise InputError if a flag in `spec` differs.
+    """Return the flags `spec`, completed by the flags stored in a run folder; raise InputError if a flag differs.
 
-    Names of user code are never taken from a folder: the user must give them again. Only a simulator of the zoo needs
-    no PROBLEM.
+    Names of user code are never taken from a folder: the user must give them again. For a simulator, PROBLEM must be
+    given again too, unless it is one of the zoo.
     """
     if not os.path.isdir(folder):
         raise InputError(f"--resume {folder}: there is no such run folder; begin one with PROBLEM and --out {folder}")
@@ -171,9 +171,9 @@ def _whose(missing: str) -> str:
 
 
 def allowed_again(words: Sequence[str]) -> list[str]:
-    """Return the --allow-import flags for a command to resume a run; [] if its `words` name no user code.
+    """Return the --allow-import flags for the command that resumes a run; [] if its `words` name no user code.
 
-    They allow the folders in which this process searches for user code.
+    The flags name the folders in which this process searches for user code.
     """
     if not any(is_code(word) for word in words):
         return []
@@ -183,7 +183,7 @@ def allowed_again(words: Sequence[str]) -> list[str]:
 
 
 def _again(spec: RunSpec, problem: Any) -> list[str]:
-    """Return the first words of the command that resumes the run; they name the user code of the run again."""
+    """Return the first words of the command that resumes the run; they name its user code again."""
     if problem is not None and not isinstance(problem, CMDP):
         return spec.words()
     method = dict(spec.code()).get("method")
@@ -194,7 +194,9 @@ def _again(spec: RunSpec, problem: Any) -> list[str]:
 
 
 def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list[str]) -> int:
-    """Run the function `work` on the run folder and show the result; after an interrupt or error, say how to resume.
+    """Call `work` with the run folder, show the result, and return the exit status.
+
+    After an interrupt or an error, the message says how to resume.
 
     again  the first words of the command that resumes the run
     """
@@ -222,7 +224,10 @@ def _carry_out(args: argparse.Namespace, work: Callable[[Any], Any], again: list
 
 
 def _saved(e: Exception, folder: str, go_on: str) -> str:
-    """Return a text that says what is saved after the error e, and how to go on."""
+    """Return a text that says what is saved after the error e, and how to resume; "" if there is nothing to say.
+
+    go_on  the sentence that says how to resume
+    """
     if isinstance(e, SolverError):
         return f"; the iterations before are saved in {folder}"
     if isinstance(e, EnvironmentFault) and e.learned is not None:
@@ -235,7 +240,7 @@ def _can_be_resumed(folder: str | None) -> bool:
 
 
 def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
-    """Show the result of a run and return the exit status; fields that do not apply are null."""
+    """Show the result of a run and return the exit status; in JSON, fields that do not apply are null."""
     certificate, k, tests = solution.certificate, solution.state.k, solution.selection.tests
     result = {
         **tables.certificate(certificate),
@@ -259,7 +264,7 @@ def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
 
 
 def _about_path_bound(bound: Any) -> list[str]:
-    """Return a sentence that explains a negative path_bound; empty if it is not negative."""
+    """Return a list with a sentence that explains a negative `path_bound`; [] if no entry of the bound is negative."""
     if bound is None or all(x >= 0 for x in bound):
         return []
     return ["path_bound is about the mean of the iterates while learning, not about this policy."]

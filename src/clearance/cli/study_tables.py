@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def frontier(curve: Frontier, title: str, message: str) -> None:
-    """Print a frontier as a table, and its learned points as a second table; costs are shown as the user wrote them."""
+    """Print a frontier as a table, and its learned points as a second table; costs have the user's sign."""
     limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
     points = zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True)
     rows = [[f"{float(x):.6g}" for x in point] for point in points]
@@ -31,7 +31,7 @@ def frontier(curve: Frontier, title: str, message: str) -> None:
 
 
 def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], lines: list[str]) -> None:
-    """Print tables with the same columns, and lines below them.
+    """Print several tables with the same columns, and lines of text below them.
 
     titled  (title, rows) of each table;  shown: {head of a column: format string of its cells}
     """
@@ -43,7 +43,7 @@ def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], 
 
 
 def study(study: Study, paths: list[Path]) -> None:
-    """Print the table of a reproduction, its finding, and the paths of the figures."""
+    """Print the table of a reproduction, the finding about κ, and the paths of the written files."""
     columns = study.table() + study.published_columns()
     rows = []
     for c in columns:

@@ -1,4 +1,4 @@
-"""`clearance sweep`: start a grid given by flags or a file, or resume one, and show its table or JSON."""
+"""`clearance sweep`: start a grid given by flags or a file, or resume an earlier one, and show its table or JSON."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
 
 
 def check(args: argparse.Namespace) -> str | None:
-    """Return an error message if flags were given that do not go together; else None."""
+    """Return an error message if the given flags do not go together; else None."""
     if args.resume is None and any(axis.startswith("problem=") for axis in args.grid):
         return None
     return solve_command.check(args)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start a grid, or resume one, and show its results."""
+    """Start a grid, or resume an earlier one, and show its results."""
     asked, folder = _asked(args), args.resume or args.out
     if folder is None:
         raise InputError("--out is missing: give a folder for the grid")
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(asked: sweep_grid.Grid | None) -> list[str]:
-    """Return the words that name the user code of a grid, for the command that resumes the grid."""
+    """Return the words of a command line that name the user code of a grid, for the command that resumes it."""
     words: list[str] = []
     if asked is None:
         return []
@@ -79,7 +79,7 @@ def _code(asked: sweep_grid.Grid | None) -> list[str]:
 
 
 def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
-    """Return the grid that the flags or a file describe; None if only --resume is given."""
+    """Return the grid that the flags or a file describe; None if neither PROBLEM nor a grid or setting is given."""
     if args.tensorboard:
         raise InputError("--tensorboard is for a single run: leave it out")
     given = run_flags.read_spec(args).flags()
@@ -97,7 +97,10 @@ def _asked(args: argparse.Namespace) -> sweep_grid.Grid | None:
 
 
 def _from_file(path: str) -> sweep_grid.Grid:
-    """Read the grid in a file; user code that it names must be in a folder that --allow-import permits."""
+    """Read the grid in a TOML file.
+
+    Raise InputError if it names user code that is not in a folder allowed by --allow-import.
+    """
     grid, rule = sweep_grid.from_toml(path), import_rule()
     for name, text in grid.code():
         module = text.removeprefix("gym:").rpartition(":")[0]
@@ -134,7 +137,7 @@ def _answer(args: argparse.Namespace, found: sweep.Sweep) -> int:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:
-    """Return the cells of a row: numbers with six digits, and a dash for missing values."""
+    """Return the cells of a table row as texts: numbers with six digits, and a dash for missing values."""
     blank = dict.fromkeys(("verdict", "J_r", "smallest_slack", "seconds"), "–")
     numbers = {k: f"{v:.6g}" if isinstance(v, float) else "–" if v is None else str(v) for k, v in row.items()}
     return blank | numbers

@@ -1,4 +1,7 @@
-"""Print answers of the command line: tables for people, one JSON object for programs, one line for errors."""
+"""Print answers of the command line: tables for people, one JSON object for programs, one line for errors.
+
+An answer is a dict of fields, which the JSON object shows in full.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,19 @@ if TYPE_CHECKING:
 INTERRUPTED = 128  # and a signal: an exit status
 
 # What people see in a table with one row per constraint, and in the sentences below it.
-IN_TABLES = ("J_g", "b", "slack", "J_g_lower", "lam", "complementarity", "relax_each", "names", "costs", "g_range")
+IN_TABLES = (
+    "J_g",
+    "b",
+    "slack",
+    "J_g_lower",
+    "lam",
+    "complementarity",
+    "relax_each",
+    "relax_together",
+    "names",
+    "costs",
+    "g_range",
+)
 USUAL = ("done", "optimal")  # statuses that go without saying
 IN_SENTENCES = (
     "policy",
@@ -50,7 +65,7 @@ CLOSEST = "The policy that comes closest to the limits:"
 
 
 def certificate(certificate: Certificate) -> dict[str, Any]:
-    """Return the fields of an answer about a certificate; `message` is a list of sentences."""
+    """Return the fields of a command's answer about a certificate; the field `message` is a list of sentences."""
     keys = (
         "verdict",
         "J_r",
@@ -79,16 +94,20 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 
 
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return which limits conflict and what to relax; with `relaxed`, also the best reward after relaxing."""
+    """Return the fields of a command's answer about infeasible limits: which conflict, and what to relax.
+
+    With `relaxed`, also the best reward after relaxing.
+    """
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
+    keys |= {"relax_together": None if found.helps_alone else list(found.relax_together), "advice": found.advice}
     return keys | ({"relaxed_J_r": found.relaxed.J_r} if relaxed else {})
 
 
 def answer(args: argparse.Namespace, result: dict[str, Any], title: str = "", names: Sequence[str] = ()) -> None:
-    """Print an answer: with --json as one JSON object, else as verdict, tables and sentences.
+    """Print a command's answer: with --json as one JSON object, else as verdict, tables and sentences.
 
-    title  the first line;  names: the names of the constraints
+    result  the fields of the answer;  title: the first line;  names: the names of the constraints
     """
     message = result.get("message")
     sentences = message if isinstance(message, list) else []
@@ -118,11 +137,14 @@ def _with_verdict(result: dict[str, Any], message: Any) -> str:
 
 
 class Lines(list[str]):
-    """A list of lines that are already laid out and must not be wrapped."""
+    """A list of lines of text that are laid out already and must not be wrapped."""
 
 
 def show_page(*blocks: Sequence[str]) -> None:
-    """Print blocks of sentences or lines with an empty line between blocks; sentences are wrapped."""
+    """Print blocks of text, with an empty line between blocks. Blocks of type `Lines` are printed as they are.
+
+    Other blocks are lists of sentences, which are wrapped.
+    """
     width = page_width()
     shown = []
     for block in blocks:
@@ -141,6 +163,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
+    hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes none
     hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
     facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
     found = []
@@ -163,13 +186,13 @@ def _fact(key: str, value: Any) -> tuple[str, str]:
 
 
 def _policy(rows: list[dict[str, Any]]) -> Lines:
-    """Return the table of a policy: one row for each state and each action taken there."""
+    """Return the table of a policy as lines: one row for each state and each action that the policy takes there."""
     heads = [head for head in rows[0] if head != "component" or rows[-1]["component"]]
     return Lines(layout.lay_out(heads, [[_show(row[head]) for head in heads] for row in rows], page_width()))
 
 
 def _show(value: Any) -> str:
-    """Format a value for people: six significant digits, large whole numbers with commas."""
+    """Return a value as text for people: numbers with six significant digits, large whole numbers with commas."""
     value = _plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -196,7 +219,10 @@ def _plain(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """Print to standard output. If the reader has gone (`clearance … | head`), the exit status stays the same."""
+    """Print a text to standard output.
+
+    If the reader has gone (`clearance … | head`), the exit status stays the same.
+    """
     with _standard_output():
         print(text, end="", flush=True)
 
@@ -212,7 +238,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def flush() -> None:
-    """Flush standard output now. At exit, Python would print an error if the reader has gone."""
+    """Flush standard output now, because at exit Python would print an error if the reader has gone."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -238,7 +264,7 @@ def size(text: str) -> str:
 
 @contextlib.contextmanager
 def memory_limit(size: str | None) -> Iterator[None]:
-    """Apply the limit of --max-memory in the block, also to processes that are started in it."""
+    """Apply the limit of --max-memory inside the `with` block, also to processes that are started there."""
     before = os.environ.get("CLEARANCE_MAX_MEMORY")
     if size is not None:
         os.environ["CLEARANCE_MAX_MEMORY"] = size
@@ -250,7 +276,7 @@ def memory_limit(size: str | None) -> Iterator[None]:
 
 
 def accept_any_encoding() -> None:
-    """Make output streams escape symbols that the terminal's encoding lacks, in place of raising errors."""
+    """Make the output streams escape symbols that the terminal's encoding lacks, instead of raising errors."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -261,7 +287,7 @@ def warning(message: Any, *_: Any, **__: Any) -> None:
 
 
 def error(message: str, status: int, *, as_json: bool = False) -> int:
-    """Print one line to standard error, and return the exit status.
+    """Print a message of one line to standard error, and return the exit status `status`.
 
     With `as_json`, also print a JSON object to standard output.
     """
@@ -275,11 +301,12 @@ def error(message: str, status: int, *, as_json: bool = False) -> int:
 
 
 def with_flags(message: str) -> str:
-    """Return advice about arguments of Python as advice about flags.
+    """Return a message in which arguments of Python functions are replaced by flags of the command line.
 
     >>> with_flags("give criterion='average', or horizon=H for the first H steps")
     'give --criterion average, or --horizon H for the first H steps'
     """
+    message = re.sub(r"\bgive gamma below 1\b", "give --gamma below 1", message)
     message = re.sub(r"\b(criterion|evidence)='(\w+)'", r"--\1 \2", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 

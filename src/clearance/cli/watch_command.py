@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def make_rendering(text: str) -> Any:
-    """Make an environment that renders images, from gym:ENV_ID or a factory."""
+    """Return an environment that renders images; `text` is gym:ENV_ID or package.module:factory."""
     if text.startswith("gym:"):
         import gymnasium
 

@@ -1,4 +1,4 @@
-"""`clearance zoo`: list the ready-made problems, one line each."""
+"""`clearance zoo`: list the built-in benchmark problems, one line each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Executors that run jobs in threads of this process or on a Ray cluster, and pools of workers with a simulator."""
+"""Executors that run jobs in threads of this process or on a Ray cluster, and pools of workers that run a simulator."""

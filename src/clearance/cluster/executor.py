@@ -1,6 +1,7 @@
 """Executors run many jobs at once, in threads of this process or on a Ray cluster (`ray_executor`).
 
-Algorithms pass a function and jobs, and take the outcomes as they come; they are independent of the executor.
+An algorithm passes a function and a list of jobs, and receives the outcomes in the order in which jobs end. The
+algorithm does not depend on which executor runs the jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _here = threading.local()  # what a job can ask about itself
 
 
 class Outcome(Protocol):
-    """The outcome of a job that has ended."""
+    """The outcome of a job that has ended: a value or an exception."""
 
     def result(self) -> Any:
         """Return the value of the job, or raise its exception."""
@@ -38,10 +39,13 @@ Outcomes = Generator[tuple[int, Outcome], None, None]
 
 
 class WorkerPool(Protocol):
-    """A pool of workers that each hold a tool, such as a simulator: `LocalPool`, or `RayPool` on Ray."""
+    """A pool of workers, `LocalPool` or `RayPool`. Each worker holds a tool, an object such as a simulator."""
 
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
-        """Return [call(tool, shared, job) for job in jobs]; `shared` is sent to each worker once."""
+        """Return [call(tool, shared, job) for job in jobs], where `tool` is the worker's own object.
+
+        `shared` is sent to each worker only once.
+        """
         ...
 
     def close(self) -> None: ...
@@ -53,22 +57,22 @@ class Executor(Protocol):
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
         """Yield (i, outcome of function(jobs[i])) for every i, in the order in which jobs end.
 
-        Closing the generator stops the work. Jobs that have not begun are dropped. Running jobs are asked to stop (by
-        `should_stop`, or Ctrl-C in their process) and waited for.
+        Closing the generator stops the work: jobs that have not begun are dropped. Running jobs are asked to stop (by
+        `should_stop`, or Ctrl-C in their process), and the call waits until they have ended.
         """
         ...
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool of workers that each hold a tool, such as a simulator.
+        """Return a pool of workers that each hold a tool, an object such as a simulator.
 
-        A pool in this process uses `tool` itself; in other processes each worker makes its own by calling `make`.
+        A pool in this process uses `tool` itself. In other processes each worker makes its own tool by calling `make`.
         """
         ...
 
 
 @dataclass(eq=False)
 class LocalPool:
-    """A pool whose only worker is this process, with one tool."""
+    """A pool whose only worker is this process; `tool` is the object that its jobs use."""
 
     tool: Any
 
@@ -77,15 +81,15 @@ class LocalPool:
             return [call(self.tool, shared, job) for job in jobs]
 
     def close(self) -> None:
-        """Do nothing, since the caller owns the tool."""
+        """Do nothing, since the tool belongs to the caller."""
 
 
 @dataclass(frozen=True)
 class Local:
     """The executor that runs jobs in threads of this process; default: as many threads as cores.
 
-    BLAS uses one thread in each job, because the last bits of its products depend on the number of threads, and results
-    must not depend on the executor.
+    BLAS uses one thread in each job, because the last bits of matrix products depend on the number of threads, and
+    results must not depend on the executor.
     """
 
     threads: int | None = None
@@ -126,7 +130,7 @@ def _listen(stop: threading.Event) -> None:
 
 
 def should_stop() -> bool:
-    """Return whether the current job should save its state and end."""
+    """Return whether the executor has asked the current job to save its state and end."""
     stop = getattr(_here, "stop", None)
     return stop is not None and stop.is_set()
 
@@ -144,7 +148,7 @@ def run_all(
     threads   number of threads (default: all cores)
     progress  a callback progress(jobs done, jobs in all), called whenever a job has finished
     executor  the executor (default: threads of this process)
-    An exception in a job, or Ctrl-C, drops the jobs that have not begun.
+    If a job raises an exception, or on Ctrl-C, the jobs that have not begun are dropped.
     """
     jobs = list(jobs)
     results: dict[int, Any] = {}

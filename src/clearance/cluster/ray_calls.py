@@ -14,7 +14,7 @@ LIVES = 5  # how often a job may lose its worker
 
 
 class Received(NamedTuple):
-    """The outcome of a task: a value or an error, and the warnings raised in it."""
+    """The outcome of a job on Ray: a value or an error, and the warnings that the job raised (`said`)."""
 
     value: Any
     error: Exception | None
@@ -29,9 +29,9 @@ class Received(NamedTuple):
 
 
 def call_quietly(version: str, cores: int, function: Any, job: Any) -> Received:
-    """Run one job in a worker; return errors and warnings as values, since Ray would wrap or print them.
+    """Run function(job) in a worker; return errors and warnings as values, since Ray would wrap or print them.
 
-    version  the version of clearance that the caller has; a worker with another one returns an error
+    version  the version of clearance that the caller has; a worker with another version returns an error
     cores    the number of threads that the job may use
     """
     limit_threads(cores)
@@ -51,7 +51,7 @@ def _user_warnings(said: list[Any]) -> tuple[Warning, ...]:
 
 
 def limit_threads(cores: int) -> None:
-    """Limit the threads of this worker process to the number of cores of its job."""
+    """Limit the threads of BLAS in this worker process to `cores`; with one core, limit the threads of XLA too."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(cores, "blas")
@@ -60,13 +60,16 @@ def limit_threads(cores: int) -> None:
 
 
 def lost_worker_error(e: Exception) -> SolverError:
-    """Return the error for a job that Ray has given up, because its worker died too often."""
+    """Return the error for a job that Ray has given up because its worker died too often; `e` is Ray's exception."""
     first = next(iter(str(e).strip().splitlines()), type(e).__name__)
     return SolverError(f"the worker of this job died, {LIVES} times in all: {type(e).__name__}: {first}")
 
 
 def put_in_store(ray: Any, function: Any) -> Any:
-    """Put a function into Ray's object store, once for all jobs, and return its reference."""
+    """Put an object, such as a function, into Ray's object store, and return its reference.
+
+    So the object is sent once for all jobs. Raise InputError if the object cannot be sent to other processes.
+    """
     try:
         return ray.put(function)
     except Exception as e:  # each kind of object that cannot be sent has its own

@@ -1,9 +1,9 @@
-"""Run jobs on a Ray cluster: one Ray task each, repeated elsewhere if a worker or its node fails.
+"""Run jobs on a Ray cluster: one Ray task per job. If a worker or its node fails, the task is repeated elsewhere.
 
     with cl.Ray() as executor:                    # a private Ray on this machine, or the one that RAY_ADDRESS names
         cl.sweep("queue", {"seed": range(100)}, out="grid", executor=executor)
 
-The function is put into the object store once, and sent to each node once; jobs and results are sent with the tasks.
+The function is put into the object store once, and sent to each node once. Jobs and results are sent with the tasks.
 Ray comes with the extra `cluster`.
 """
 
@@ -38,12 +38,13 @@ GRACE = 30.0  # seconds that jobs are given to save what they have
 class Ray:
     """The executor that runs jobs on a Ray cluster.
 
-    address  "HOST:PORT" or "ray://HOST:PORT" of a cluster to join. None: the one in the environment variable
-             RAY_ADDRESS. If that is not set: start a private Ray on the loopback interface, which ends with this
-             process
-    cores    cores of one job: the number of threads of BLAS and XLA in it
-    workers  workers of a fleet or a certificate (default: as many as the cluster has room for)
-    patience seconds that one job of a worker may take before the worker is replaced
+    address   "HOST:PORT" or "ray://HOST:PORT" of a cluster to join. None: the address in the environment variable
+              RAY_ADDRESS. If that is not set, a private Ray is started on the loopback interface; it ends with this
+              process
+    cores     cores of one job: the number of threads that BLAS and XLA use in it
+    workers   number of workers that run a simulator's environments or draw the episodes of a certificate (default: as
+              many as the cluster has room for)
+    patience  seconds that one job of a worker may take before the worker is replaced
     """
 
     address: str | None = None
@@ -70,7 +71,7 @@ class Ray:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster that this object joined, or end the one that it started."""
+        """Leave the cluster that this object joined, or end the cluster that it started."""
         if self._ours:
             self._ours = False
             import_ray().shutdown()
@@ -79,7 +80,7 @@ class Ray:
             self._keeper = None
 
     def connected(self) -> Any:
-        """Connect if necessary, and return the package `ray`."""
+        """Join or start the cluster if that was not done yet, and return the package `ray`."""
         ray = import_ray()
         if not ray.is_initialized():
             silence_ray()
@@ -94,7 +95,7 @@ class Ray:
 
     @property
     def room(self) -> int:
-        """The number of jobs that the cluster can run at the same time now."""
+        """The number of jobs that the cluster can run at the same time."""
         return max(1, int(self.connected().cluster_resources().get("CPU", 1)) // self.cores)
 
     def stream(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> Outcomes:
@@ -113,7 +114,7 @@ class Ray:
             raise
 
     def worker_pool(self, tool: Any, make: Callable[[], Any]) -> WorkerPool:
-        """Return a pool of Ray workers that each hold a tool made by `make`."""
+        """Return a pool of Ray workers; each holds a tool, such as a simulator, made by `make`. `tool` is not used."""
         return RayPool(self, make, self.workers or self.room, self.patience)
 
 
@@ -125,7 +126,7 @@ def _fetch(ray: Any, ref: Any) -> Received:
 
 
 def _cancel(ray: Any, running: list[Any]) -> None:
-    """Interrupt all running tasks, and give them time to save their state."""
+    """Interrupt all running tasks, and wait up to GRACE seconds while they save their state."""
     with suppress(Exception):  # the cluster may be what is gone
         for ref in running:
             ray.cancel(ref)

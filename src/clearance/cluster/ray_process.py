@@ -51,7 +51,7 @@ def import_ray() -> Any:
 def silence_ray() -> None:
     """Reduce Ray's messages about failed workers and nodes to their first sentence, on standard error.
 
-    Ray would print long texts to standard output, which is for our answers alone.
+    Ray would print long texts to standard output, which must contain only the answer of the command.
     """
     from ray._private import worker
 
@@ -66,15 +66,15 @@ QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 
 
 def named_address() -> str | None:
-    """Return the address in RAY_ADDRESS; None if there is none, or if it asks for a private Ray."""
+    """Return the address in RAY_ADDRESS; None if it is not set, or if it is "local", which means a private Ray."""
     address = os.environ.get("RAY_ADDRESS", "")
     return None if address in ("", "local") else address
 
 
 def start_ray(ray: Any) -> RayServer:
-    """Start a private Ray, join it, and return its process.
+    """Start a private Ray, join it, and return its process; `ray` is the imported package.
 
-    It listens on the loopback interface only, requires a token, and keeps its sessions in a private folder.
+    This Ray listens on the loopback interface only, requires a token, and keeps its sessions in a private folder.
     """
     # It serves those who know its token: other users of this machine do not.
     before = _authenticated({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)})
@@ -94,7 +94,7 @@ def start_ray(ray: Any) -> RayServer:
 
 
 def _wait_for_address(keeper: RayServer) -> str:
-    """Return the address of the private Ray; raise InputError with one line if it does not start."""
+    """Return the address of the private Ray in the process `keeper`; raise InputError if it does not start in time."""
     out = keeper.process.stdout
     assert out is not None
     if not select.select([out], [], [], START)[0]:
@@ -109,7 +109,7 @@ def _wait_for_address(keeper: RayServer) -> str:
 class RayServer(NamedTuple):
     """The process that runs a private Ray.
 
-    before  the authentication settings to restore after it;  place: its private folder
+    before  authentication settings of Ray that are restored at the end;  place: the private folder of this Ray
     """
 
     process: Popen[str]
@@ -117,7 +117,10 @@ class RayServer(NamedTuple):
     place: str
 
     def end(self, patience: float = 30.0) -> str:
-        """End the process, clean up, and return what it wrote to standard error; kill it after `patience` seconds."""
+        """End the process, clean up, and return its output on standard error.
+
+        After `patience` seconds the process is killed.
+        """
         try:
             said = self.process.communicate(timeout=patience)[1]  # closes its standard input, and waits
         except TimeoutExpired:
@@ -129,7 +132,7 @@ class RayServer(NamedTuple):
 
 
 def _authenticated(by: dict[str, str | None]) -> dict[str, str | None]:
-    """Apply the authentication settings `by` of Ray to this process and its children; return the previous ones."""
+    """Apply Ray's authentication settings `by` to this process and its children; return the previous settings."""
     from ray import _raylet
 
     before = {name: os.environ.get(name) for name in by}
@@ -172,7 +175,7 @@ else:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Keep Ray on the loopback interface inside the block, by a setting that Ray has for desktop systems."""
+    """Keep Ray on the loopback interface inside the `with` block, by a setting that Ray has for desktop systems."""
     from ray._private import ray_constants as constants
 
     before, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
@@ -184,7 +187,7 @@ def _loopback() -> Iterator[None]:
 
 @contextmanager
 def _keep_handlers() -> Iterator[None]:
-    """Restore the SIGTERM handler after the block, since Ray replaces it with one that exits silently."""
+    """Restore the SIGTERM handler after the `with` block, since Ray replaces it with one that exits silently."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -196,7 +199,7 @@ def _keep_handlers() -> Iterator[None]:
 
 
 def join_cluster(ray: Any, address: str) -> None:
-    """Join the cluster at a given address; raise InputError with one line if no Ray answers there in time."""
+    """Join the cluster at a given address; raise InputError if no Ray answers there in time."""
     host, port = parse_address(address)
     try:
         with socket.create_connection((host, port), timeout=CONNECT):
@@ -210,7 +213,7 @@ def join_cluster(ray: Any, address: str) -> None:
 
 
 def _ask_for_session(address: str) -> None:
-    """Raise ConnectionError unless a Ray answers at the address and accepts our token, if there is one."""
+    """Raise ConnectionError unless a Ray answers at the address and accepts our authentication token, if any."""
     try:
         done = run(
             [sys.executable, "-c", PROBE, address], stdin=DEVNULL, capture_output=True, text=True, timeout=ANSWER

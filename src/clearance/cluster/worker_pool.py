@@ -1,9 +1,10 @@
-"""Ray workers that each hold a tool, such as a simulator or a model with its tables, and do job after job with it.
+"""Ray workers that each hold a tool, such as a simulator or a model with its tables, and use it for many jobs.
 
     map(call, shared, jobs) = [call(tool, shared, job) for job in jobs]
 
-A job is a fixed unit of work with its own random stream, so it does not matter which worker does it, nor how often. A
-worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with the same random streams.
+A job is a fixed unit of work with its own random stream. So its result does not depend on which worker runs the job, or
+how often the job is run. A worker that dies, or takes longer than `patience`, is replaced, and its job is repeated with
+the same stream.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ FIRST = 60.0  # seconds more for the first job of a worker, which makes its tool
 
 
 class _Worker:
-    """A worker process on Ray; it makes its tool at the first job, and returns errors as values, as in `ray_calls`."""
+    """A worker process on Ray. It makes its tool, such as a simulator, at the first job.
+
+    Errors of jobs are returned as values, as in `ray_calls`.
+    """
 
     def __init__(self, version: str, cores: int, make: Callable[[], Any]) -> None:
         self.about, self.make = (version, cores), make
@@ -48,7 +52,7 @@ class _Worker:
 
 
 class _Task(NamedTuple):
-    """A running job: its worker (`hand`), its index, and its deadline (`late`)."""
+    """A running job: its worker (`hand`), its index among the jobs, and its deadline (`late`)."""
 
     hand: Any
     job: int
@@ -57,10 +61,10 @@ class _Task(NamedTuple):
 
 @dataclass(eq=False)
 class RayPool:
-    """A pool of workers on Ray, as actors.
+    """A pool of workers on Ray, which are Ray actors.
 
     ray       the executor `Ray` that the pool belongs to
-    make      a function that makes the tool; each worker calls it
+    make      a function that makes a worker's tool, such as a simulator; each worker calls it
     workers   the number of workers
     patience  seconds that one job may take
     lost      the number of workers that were replaced so far
@@ -109,7 +113,7 @@ class RayPool:
         self._busy[hand.do.remote(call, given, round_.jobs[i])] = _Task(hand, i, late)
 
     def _wait_for_any(self, ray: Any) -> list[Any]:
-        """Wait until a job has ended, a worker has started, or a job is late; return the ready references."""
+        """Wait until a job has ended, a worker has started, or a job is late; return the Ray references now ready."""
         late = min((task.late for task in self._busy.values()), default=time.monotonic() + ROOM)
         patience = max(late - time.monotonic(), 0.0)
         found = ray.wait([*self._busy, *self._starting], num_returns=1, timeout=patience)[0]
@@ -148,7 +152,7 @@ class RayPool:
         self._start_worker()
 
     def _drop_busy(self, ray: Any) -> None:
-        """Kill the workers whose results are no longer needed, and start new ones in their place."""
+        """Kill the workers that still run a job, since their results are not needed, and start new workers instead."""
         for task in self._busy.values():
             ray.kill(task.hand)
             self._start_worker()
@@ -162,10 +166,10 @@ class RayPool:
 
 
 class _Round:
-    """The jobs of one call of `map`.
+    """The jobs of one call of `RayPool.map`.
 
     waiting  the indices of the jobs that have not begun
-    losses, faults  how often each job has lost its worker, and how often it has raised an error
+    losses   how often each job has lost its worker;  faults: how often each job has raised an error
     """
 
     def __init__(self, jobs: Sequence[Any]) -> None:
@@ -174,9 +178,10 @@ class _Round:
         self.faults: Counter[int] = Counter()
 
     def again(self, job: int | None, why: str) -> None:
-        """Count a lost worker, and put its job back into the queue; raise SolverError after LIVES losses.
+        """Count the loss of a worker, and put its job back into the queue; raise SolverError after LIVES losses.
 
-        job  the index of the job at which the worker was lost; None: the worker was lost while it started
+        job  the index of the job that the worker was running; None if it was still starting
+        why  what happened to the worker, for the error message
         """
         self.losses[job] += 1
         if self.losses[job] >= LIVES:

@@ -4,6 +4,8 @@ A draw is first a *latent* value u = latent(out, noise); the action is a fixed f
 the most likely action. If the action space is a bounded box, tanh maps a normal latent into the box:
 
     action = middle + half · tanh(u),      u ~ N(mean, σ²)
+
+Here `middle` is the centre of the box, and `half` its half width in each entry.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ from clearance.core.spaces import Box, Discrete, MultiDiscrete, Space
 
 @dataclass(frozen=True)
 class ChoiceDraws:
-    """Draws for discrete actions: one independent choice among nvec[i] options for each entry i of nvec.
+    """Draws of discrete actions: an action is a vector of independent choices, and choice i has nvec[i] options.
 
     The network output holds the logits of all choices one after another. The latent values are whole numbers, one per
-    choice. With `scalar`, an action is a single number and not a vector.
+    choice. With `scalar`, there is one choice, and an action is a single number instead of a vector.
     """
 
     nvec: tuple[int, ...]
@@ -54,7 +56,7 @@ class ChoiceDraws:
 
 @dataclass(frozen=True, eq=False)
 class NormalDraws:
-    """Draws for continuous actions: one independent normal for each of the m entries of an action.
+    """Draws of continuous actions: each of the m entries of an action has its own independent normal distribution.
 
     The network output is (mean, log σ) [2m]; latent values are [m]. Entries of the action with two finite bounds are
     squashed by tanh; the other entries are clipped to their bounds.

@@ -2,8 +2,8 @@
 
 A few kilobytes can unpack to many gigabytes. So the headers (shapes and types) are read first. Only the requested
 arrays are unpacked, and only if their total size stays below a limit. `--max-memory` (environment variable
-CLEARANCE_MAX_MEMORY) sets this limit; by default it is half of the free memory, and at most 64 times the size of the
-file or 1 GiB, whichever is larger.
+CLEARANCE_MAX_MEMORY) sets this limit. By default it is half of the free memory, but at most 1 GiB or 64 times the size
+of the file, whichever is larger.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_arrays(
 
     Pickled objects are refused.
 
-    bounds  a function from the shapes of the arrays that are read to the largest allowed number of entries, by name
+    bounds  a function that maps {name: shape} of the arrays in question to {name: largest allowed number of entries}
     packed  False for files that are written without compression: compressed arrays are refused
     """
     try:
@@ -107,9 +107,10 @@ def _listed(path: AnyPath, z: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
 
 
 def _member(path: AnyPath, name: str, z: zipfile.ZipFile, info: zipfile.ZipInfo, packed: bool) -> Member:
-    """Read the header of the array `name` in the archive z of the file `path`, and return it without its data.
+    """Return the name, shape and type of one array in an `.npz` file, read from its header without unpacking the data.
 
-    Raise an error if the array does not have exactly as many bytes as its header says.
+    `z` is the open archive of the file `path`, and `info` its entry for the array `name`. Raise an error if the array
+    does not have exactly as many bytes as its header says. With `packed` false, a compressed array is an error too.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, *([zipfile.ZIP_DEFLATED] if packed else [])):
         raise InputError(f"{path}: {name} is packed in another way than clearance does; the file was altered")
@@ -183,7 +184,7 @@ def read_size(text: str) -> float:
 
 
 def free_memory() -> float:
-    """Return how many bytes this process can still allocate, the limits of a container included."""
+    """Return how many bytes this process can still allocate, within the limits of its container if it has one."""
     found = [_machine_memory()]
     for usage, limit in GROUPS:
         used, most = (_number(f"/sys/fs/cgroup/{name}") for name in (usage, limit))

@@ -22,7 +22,10 @@ PARTS, DEPTH = 10**6, 100  # brackets and commas in it, and how deep they nest
 
 
 def save_npz(path: AnyPath, arrays: dict[str, Any], *, compressed: bool = True) -> None:
-    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one."""
+    """Write arrays as an `.npz` file atomically: after a crash there is either the complete new file or the old one.
+
+    `compressed` says whether the arrays are compressed.
+    """
     save = np.savez_compressed if compressed else np.savez
     with write_whole(path) as f:
         save(f, allow_pickle=False, **arrays)
@@ -76,8 +79,8 @@ def digest(data: object, arrays: dict[str, Any] | None = None) -> str:
 def write_whole(path: AnyPath) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `path` once it is written completely; if writing fails, the old file stays.
 
-    The temporary file is flushed to disk and renamed, and the folder is flushed too, so the result survives a
-    crash. All steps use the handle of the folder and never follow a link with the name of either file.
+    The temporary file is flushed to disk and renamed, and the folder is flushed too, so the result survives a crash.
+    All steps use the handle of the folder. If a symbolic link has the name of one of the two files, it is not followed.
     """
     if not isinstance(path, Inside) and os.path.isdir(path):
         raise InputError(f"{path}: is a folder; give the name of a file")
@@ -125,7 +128,10 @@ def flush_folder(folder: AnyPath | int) -> None:
 
 
 def load_json(path: AnyPath, schema: str, largest: int = LARGEST) -> dict[str, Any]:
-    """Load a JSON object of a schema; raise InputError for other content, or for more than `largest` bytes."""
+    """Load the JSON object in a file of the given schema.
+
+    Raise InputError if the file has other content or another schema, or more than `largest` bytes.
+    """
     try:
         with open_to_read(path) as f:
             text = f.read(min(os.fstat(f.fileno()).st_size, largest) + 1)
@@ -173,7 +179,7 @@ def _is_deep(x: Any, left: int) -> bool:
 
 
 def check_schema(path: AnyPath, found: object, wanted: str) -> None:
-    """Raise InputError unless the schema `clearance/NAME/VERSION` found in a file is the wanted one."""
+    """Raise InputError unless the file's schema `found`, of the form clearance/NAME/VERSION, is `wanted`."""
     if found is not None and str(found) == wanted:
         return
     name, _, version = str(found).rpartition("/")

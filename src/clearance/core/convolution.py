@@ -40,7 +40,7 @@ class Image(NamedTuple):
 
 
 class Front(NamedTuple):
-    """Convolutional layers for an image observation; `rest` more numbers follow the image in the flat observation."""
+    """Convolutional layers for the image in a flat observation, in which `rest` further numbers follow the image."""
 
     image: Image
     layers: tuple[Layer, ...]
@@ -48,13 +48,13 @@ class Front(NamedTuple):
 
     @property
     def shapes(self) -> list[tuple[int, int, int, int]]:
-        """The shapes of the kernels, each [outputs, width, width, inputs]."""
+        """The shape [output channels, width, width, input channels] of each layer's kernels."""
         inputs = (self.image.pixels[2], *(c for c, _, _ in self.layers))
         return [(c, k, k, i) for (c, k, _), i in zip(self.layers, inputs, strict=False)]
 
     @property
     def features(self) -> int:
-        """The length of the vector that leaves the convolutions, with the `rest` numbers included."""
+        """The length of the vector after the convolutions, including the `rest` numbers that are appended."""
         height, width, _ = self.image.pixels
         for _, kernel, stride in self.layers:
             height, width = ((n - kernel) // stride + 1 for n in (height, width))
@@ -64,9 +64,9 @@ class Front(NamedTuple):
 
 
 def read_layers(conv: Any) -> tuple[Layer, ...] | None:
-    """Return layers (channels, kernel, stride) as whole numbers; raise InputError if they are invalid.
+    """Return the user's convolutional layers as tuples (channels, kernel, stride) of whole numbers.
 
-    If conv is None, return None.
+    Raise InputError if they are invalid. If `conv` is None, return None.
     """
     if conv is None:
         return None
@@ -80,7 +80,7 @@ def read_layers(conv: Any) -> tuple[Layer, ...] | None:
 
 
 def choose_layers(shape: tuple[int, ...]) -> tuple[Layer, ...]:
-    """Return default convolutional layers for images of this shape, and no layers for other observations."""
+    """Return default convolutional layers for images of this shape; () for small images and other observations."""
     if len(shape) not in (3, 4):
         return ()
     least = min(find_image(shape).pixels[:2])

@@ -53,7 +53,7 @@ class CostMemory:
 
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> CostMemory:
-        """Return the CostMemory that `describe` has described; raise ValueError if the data are invalid."""
+        """Return the CostMemory whose JSON data `describe` has returned; raise ValueError if the data are invalid."""
         names, scales, shape, H = (data[key] for key in ("costs", "scales", "obs_shape", "horizon"))
         whole = all(type(n) is int and n >= 0 for n in shape) and type(H) is int and H >= 1
         positive = all(isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in scales)
@@ -77,7 +77,10 @@ class CostTracker:
         self.t = np.zeros(len(self.C), np.int64)
 
     def record(self, costs: Any) -> None:
-        """Add the costs of the last step: a number or an array [n] if there is one cost, or a dict by name."""
+        """Add the costs of the last step to the costs so far.
+
+        `costs` is a dict by name; if there is only one cost, it may be a number or an array [n].
+        """
         if not self.waiting:
             raise InputError("record(cost) belongs after act(obs), once for each step")
         self.C += read_costs(self.memory, costs, len(self.C))

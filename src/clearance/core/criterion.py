@@ -5,8 +5,9 @@
     total        J = E Σ_t h_t                             undiscounted, until absorption
     horizon H    J = E Σ_{t<H} γ^t h_t                     the first H steps; γ = 1 unless given
 
-All signals of a problem have the same criterion. A discounted reward under a limit on the long-run mean, for example,
-has no best policy: it pays to act greedily for ever longer before keeping the limit, and the mean does not change.
+All signals of a problem have the same criterion. With different criteria there may be no best policy. An example is a
+discounted reward under a limit on the long-run mean: acting greedily for more steps at first always earns more, and the
+mean does not change.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ class Criterion(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The formula that applies: "discounted", "average", "total" or "horizon"."""
+        """The formula that defines J: "discounted", "average", "total" or "horizon"."""
         return self.name if self.horizon is None else "horizon"
 
     @property
     def length(self) -> float:
-        """The sum of the weights of all steps: |J| is at most this times the largest |h|.
+        """The sum of the weights of all steps; |J| is at most the largest |h| times this sum.
 
-        It is 1 for "total", where the sum is not known.
+        For "total" it is 1, since the number of steps is not known.
         """
         if self.horizon is None:
             return 1 / (1 - self.gamma) if self.name == DISCOUNTED else 1.0
@@ -49,7 +50,10 @@ class Criterion(NamedTuple):
 
 
 def read_criterion(criterion: Any, gamma: Any, horizon: Any, signals: Sequence[str] = ()) -> Criterion:
-    """Return the criterion that the user's arguments describe; `signals` are the names of reward and constraints.
+    """Return the criterion that the user's arguments describe.
+
+    criterion  a name, a list with a name for each signal, a dict by signal, or None
+    signals    the names of the reward and the constraints
 
     >>> read_criterion(None, 0.9, None)
     Criterion(name='discounted', gamma=0.9, horizon=None)
@@ -90,9 +94,10 @@ def check_sampled(criterion: Any) -> None:
 
 
 def _one_name(criterion: Any, signals: Sequence[str]) -> str | None:
-    """Return the name of the criterion that all signals share; None if the user gave none.
+    """Return the name of the criterion that all signals share; None if the user gave no criterion.
 
-    Users give one name, a list with one name for each signal, or a dict by signal. Raise InputError if they differ.
+    `criterion` is one name, a list with one name for each signal, or a dict by signal. Raise InputError if the names
+    differ or are unknown.
     """
     if criterion is None or isinstance(criterion, str):
         given = [criterion]
@@ -127,19 +132,22 @@ def check_horizon(H: Any) -> int | None:
     return int(H)
 
 
-def sum_words(c: Criterion) -> str:
-    """Return a phrase that says which sum of a cost or utility the criterion limits."""
+def sum_words(c: Criterion, of: str = "each cost or utility") -> str:
+    """Return what the criterion defines in words, such as "long-run mean of each cost or utility per step".
+
+    of  the signal that is summed
+    """
     discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:.12g})"
     return {
-        "discounted": f"expected discounted sum of each cost or utility (gamma = {c.gamma:.12g}, infinite horizon)",
-        "average": "long-run mean of each cost or utility per step",
-        "total": "expected undiscounted sum of each cost or utility until absorption",
-        "horizon": f"expected sum of each cost or utility over one episode of at most {c.horizon} steps{discount}",
+        "discounted": f"expected discounted sum of {of} (gamma = {c.gamma:.12g}, infinite horizon)",
+        "average": f"long-run mean of {of} per step",
+        "total": f"expected undiscounted sum of {of} until absorption",
+        "horizon": f"expected sum of {of} over one episode of at most {c.horizon} steps{discount}",
     }[c.kind]
 
 
 def short_words(c: Criterion) -> str:
-    """Return the criterion in a few words, for the first line of a problem's description."""
+    """Return the criterion c in a few words, for the first line of a problem's description."""
     if c.horizon is not None:
         return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:.12g}")
     return f"gamma = {c.gamma:.12g}" if c.name == DISCOUNTED else f"criterion: {c.name}"

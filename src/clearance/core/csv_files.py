@@ -1,7 +1,8 @@
 """Write tables as CSV files that are safe to open in a spreadsheet or a terminal.
 
 A spreadsheet takes a cell that begins with =, +, - or @ for a formula, and a terminal obeys control characters. Names
-may come from untrusted files, so control characters are escaped, and an apostrophe is put in front of such a formula.
+may come from untrusted files. So control characters are escaped, and text that begins like a formula gets an apostrophe
+in front.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ QUOTED = re.compile(r"(^\s*|;\s*)'(?=[=+\-@＝＋－＠])")
 
 
 def write_csv(path: AnyPath, heads: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table atomically. Each number is written as the shortest text that reads back to the same bits."""
+    """Write a table with column heads atomically.
+
+    Each number is written as the shortest text that reads back to the same bits.
+    """
     with write_whole(path) as f:
         text = io.TextIOWrapper(f, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\n")
@@ -45,8 +49,20 @@ def plain_cell(value: Any) -> Any:
     return FORMULA.sub(r"\1'", visible(value))
 
 
+def other_separator(header: Sequence[str], needed: str) -> str:
+    """Return the separator that a file seems to have in place of the comma, as text; "" if it is none.
+
+    header  the first row, split at commas;  needed: a column that every such file has
+
+    >>> other_separator(["state;action"], "state"), other_separator(["states", "action"], "state")
+    ("';'", '')
+    """
+    line = ",".join(header)
+    return next((repr(sep) for sep in (";", "\t", "|") if needed in [x.strip() for x in line.split(sep)]), "")
+
+
 def read_cell(text: str) -> str:
-    """Return what a cell says, without the apostrophe of `plain_cell`.
+    """Return the text of a cell without the apostrophe that `plain_cell` may have put in front.
 
     >>> read_cell("'=1+1"), read_cell("it's")
     ('=1+1', "it's")

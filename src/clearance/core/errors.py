@@ -13,7 +13,7 @@ class InputError(ValueError):
 
 
 class SmallBudgetError(InputError):
-    """Raised when a budget leaves too few episodes for a certificate; a larger one would do."""
+    """Raised when a budget leaves too few episodes for a certificate. A larger budget avoids the error."""
 
 
 class EnvironmentFault(InputError):
@@ -43,9 +43,9 @@ def _short(value: object) -> str:
 
 
 class InfeasibleError(RuntimeError):
-    """Raised when no policy meets the limits. From samples it also means that none was found; then `proven` is False.
+    """Raised when no policy meets the limits or, if `proven` is False, when none was found by sampling.
 
-    slater    max_π min_i (J_gi(π) − b_i), which is negative here; from samples, a bound on it
+    slater    the Slater margin max_π min_i (J_gi(π) − b_i), which is negative here; from samples, a bound on it
     cmdp      the finite model, if it is known
     diagnose  a function of the model that says which limits conflict (`clearance.diagnose`)
     """
@@ -93,19 +93,30 @@ class SolverError(RuntimeError):
     """Raised when a solver gives up or an iteration leaves the finite numbers. The message says what to change."""
 
 
-def infeasible_message(slater: float, among: str = "policy") -> str:
-    """Return the error message for limits that no policy (or no policy of the class `among`) can meet."""
-    enough = round_up(-slater)
-    return f"no {among} meets the limits (Slater margin {slater:.6g}); relax every limit by {enough:.6g} or more"
+# How an infeasible message ends if there are several limits: a common amount mixes their units.
+ASK_DIAGNOSE = "cl.diagnose says which ones to relax, and how far"
+
+
+def infeasible_message(slater: float, limits: int, among: str = "policy") -> str:
+    """Return the error message for limits that no policy can meet.
+
+    `slater` is the Slater margin, which is negative, and `limits` the number of limits. `among` names a class of
+    policies if only that class was searched.
+    """
+    advice = f"relax the limit by {round_up(-slater):.6g} or more" if limits == 1 else ASK_DIAGNOSE
+    return f"no {among} meets the limits (Slater margin {slater:.6g}); {advice}"
 
 
 def no_room_message(slater: float) -> str:
-    """Return the error message for limits so tight that rounding hides whether any policy meets them."""
+    """Return the error message for limits so tight that rounding hides whether any policy meets them.
+
+    `slater` is the Slater margin.
+    """
     return f"the limits leave no room beyond rounding (Slater margin {slater:.3g}): relax the limits a little"
 
 
 def round_up(x: float, digits: int = 6) -> float:
-    """Return a number rounded up to so many digits, so that relaxing a limit by the printed number suffices.
+    """Return x rounded up to `digits` significant digits, so that relaxing a limit by the printed number suffices.
 
     >>> round_up(0.3990001), round_up(-1.2345674)
     (0.399001, -1.23456)

@@ -30,7 +30,7 @@ class Lock(NamedTuple):
 
 
 def lock_folder(folder: Path) -> Lock:
-    """Lock a folder until the lock is closed or this process ends; raise BusyError if it is locked already."""
+    """Lock a folder until the lock is closed or this process ends; raise BusyError if another process has locked it."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as e:

@@ -24,7 +24,10 @@ def html_card(
     rows: Sequence[Sequence[str]] = (),
     curve: str = "",
 ) -> str:
-    """Return one HTML block: a title, sentences, a table of at most `MOST_ROWS` rows, and a curve."""
+    """Return one HTML block: a title, sentences, a table with column `heads`, and `curve`, an inline SVG.
+
+    At most `MOST_ROWS` rows are shown.
+    """
     parts = [f'<div style="font-weight:600">{_text(title)}</div>', *(f"<div>{_text(s)}</div>" for s in sentences)]
     parts += [_table(heads, rows)] if rows else []
     parts += [curve] if curve else []
@@ -32,7 +35,7 @@ def html_card(
 
 
 def html_curve(x: Sequence[float], y: Sequence[float], label: str, *, at: tuple[float, float] | None = None) -> str:
-    """Return a small curve of y over x as inline SVG with the text alternative `label`; `at` marks one point."""
+    """Return a small curve of y over x as inline SVG with the text alternative `label`; `at` marks one point (x, y)."""
     every = max(1, len(x) // MOST_POINTS)
     at = None if at is None or not all(map(math.isfinite, at)) else at
     drawn = [p for p in zip(x[::every], y[::every], strict=True) if all(map(math.isfinite, p))]

@@ -1,8 +1,9 @@
 """The folders from which the user's own code may be imported.
 
 A user who types `mine:make` on the command line means the file in the current folder, as with `python -m`. A command
-that opens stored files (`--resume`, a grid in a file) may run in a folder whose files come from someone else. There the
-current folder is not searched, only installed packages and the folders given with `--allow-import`.
+that opens stored files (`--resume`, or a sweep in a .toml file) may run in a folder whose files come from someone else.
+For such a command the current folder is not searched, only installed packages and the folders given with
+`--allow-import`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from typing import NamedTuple
 
 
 class ImportRule(NamedTuple):
-    """The folders that are searched first for the user's modules; `here` says whether the current folder is too."""
+    """The folders that are searched first for the user's modules.
+
+    `here` says whether the current folder is searched as well.
+    """
 
     folders: tuple[str, ...] = ()
     here: bool = True
@@ -36,7 +40,9 @@ def import_rule() -> ImportRule:
 
 
 def rule_of(words: Sequence[str]) -> ImportRule:
-    """Return the import rule for a command line: the current folder is searched unless the command opens stored files.
+    """Return the import rule for a command line, given as its words.
+
+    The current folder is searched unless the command opens stored files.
 
     >>> rule_of(["solve", "mine:make", "--out", "run"]).here, rule_of(["solve", "mine:make", "--resume", "run"]).here
     (True, False)

@@ -26,7 +26,10 @@ BINARY = getattr(os, "O_BINARY", 0)
 
 @dataclass(frozen=True)
 class Inside(os.PathLike[str]):
-    """The path of the file `name` ("trace/000001.npz", say) in `folder`; `handle` is the open folder, or None."""
+    """The path of the file `name` in `folder`; `name` may have subfolders, such as "trace/000001.npz".
+
+    `handle` is the file descriptor of the folder if it is open already, else None.
+    """
 
     folder: Path
     name: str
@@ -44,7 +47,7 @@ class Inside(os.PathLike[str]):
 
 
 class Place(NamedTuple):
-    """A folder that is accessed by its handle, or by its path on systems without such handles."""
+    """A folder that is accessed by its file descriptor `handle`, or by its path on systems without such handles."""
 
     path: Path
     handle: int | None
@@ -78,7 +81,10 @@ class Place(NamedTuple):
         raise _refusal(self.path / name)
 
     def enter(self, name: str) -> int | None:
-        """Open a subfolder and return its handle (None on systems without); raise InputError if the name is a link."""
+        """Open the subfolder `name`, and return its handle (None on systems without folder handles).
+
+        Raise InputError if the name belongs to a link or a file.
+        """
         found = self.lstat(name)
         _refuse_unless(found is None or stat.S_ISDIR(found.st_mode), self.path / name, "folder")
         return None if self.handle is None else _open_folder(name, self.handle, os.O_NOFOLLOW)
@@ -86,9 +92,10 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
-    """Yield the folder that contains a file.
+    """Yield the folder that contains the file `path`, open for the duration of a `with` block.
 
-    Links inside an `Inside` path are not followed; `make` creates subfolders.
+    If `path` is an `Inside` (a file in an untrusted folder), links below that folder are refused, and `make` creates
+    missing subfolders. A plain path may contain links.
     """
     if not isinstance(path, Inside):
         with _closing(_open_folder(os.path.dirname(os.fspath(path)) or ".") if HANDLES else None) as handle:
@@ -108,7 +115,7 @@ def folder_of(path: AnyPath, *, make: bool = False) -> Iterator[Place]:
 
 
 def open_to_read(path: AnyPath) -> BufferedReader:
-    """Open a file for reading; an `Inside` path must lead to a plain file."""
+    """Open a file for reading; a path in an untrusted folder (`Inside`) must lead to a plain file."""
     if not isinstance(path, Inside):
         return open(path, "rb")
     with folder_of(path) as place:
@@ -116,7 +123,10 @@ def open_to_read(path: AnyPath) -> BufferedReader:
 
 
 def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
-    """Return the sorted names in the subfolder `name` of `folder`; an empty list if there is no such subfolder."""
+    """Return the sorted names in the subfolder `name` of `folder`; an empty list if there is no such subfolder.
+
+    `handle` is the file descriptor of `folder` if it is open already.
+    """
     try:
         with folder_of(Inside(folder, f"{name}/", handle)) as place:
             return sorted(os.listdir(place.path if place.handle is None else place.handle))
@@ -125,7 +135,7 @@ def names_in(folder: Path, name: str, handle: int | None = None) -> list[str]:
 
 
 def exists_inside(path: Inside) -> bool:
-    """Return whether a plain file (not a link) has this name."""
+    """Return whether `path` leads to an existing plain file, and not to a link."""
     try:
         with folder_of(path) as place:
             found = place.lstat(Path(path.name).name)
@@ -135,13 +145,16 @@ def exists_inside(path: Inside) -> bool:
 
 
 def remove(path: Inside) -> None:
-    """Remove a file, or a link with its name; the target of a link stays."""
+    """Remove a file if it exists. If the path is a link, the link is removed and its target stays."""
     with contextlib.suppress(FileNotFoundError), folder_of(path) as place:
         os.unlink(place.at(Path(path.name).name), dir_fd=place.handle)
 
 
 def refuse_strange(folder: Path, below: tuple[str, ...] = ()) -> None:
-    """Raise InputError if a folder, or a subfolder in `below`, holds links, devices, pipes or files of another user."""
+    """Raise InputError if a folder holds links, devices, pipes or files of another user.
+
+    The subfolders named in `below` are checked too, if they exist.
+    """
     owners = {os.stat(folder).st_uid, *([os.geteuid()] if hasattr(os, "geteuid") else [])}
     for part in (folder, *(folder / name for name in below if (folder / name).is_dir())):
         with os.scandir(part) as entries:

@@ -42,7 +42,7 @@ LABELS = {
 
 
 def label(key: str) -> str:
-    """Return the label of a JSON key; a key without one is its own label.
+    """Return the label of a JSON key; a key without a label is returned unchanged.
 
     >>> label("env_steps"), label("eta1")
     ('environment steps', 'eta1')

@@ -58,7 +58,7 @@ class Architecture:
 
 
 class Slot(NamedTuple):
-    """The position of one array in the parameter vector θ."""
+    """The name, shape and first index (`offset`) of one array in the parameter vector θ."""
 
     name: str
     shape: tuple[int, ...]
@@ -84,9 +84,10 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkForm:
-    """A network from observations of one shape to the distribution over one action space.
+    """A network that maps observations of one shape to a distribution over one action space.
 
-    memory  the costs so far that the policy sees in addition to the environment's observations; obs_shape includes them
+    design  the layers and the scale σ of the network (an `Architecture`)
+    memory  names and scales of the costs so far, if the policy sees them; obs_shape then counts them as inputs
     """
 
     obs_shape: tuple[int, ...]
@@ -119,7 +120,7 @@ class NetworkForm:
 
     @property
     def weight_count(self) -> int:
-        """The number of weights and biases, known before memory is allocated; `d` also counts a free log σ."""
+        """The number of weights and biases, computed without allocating them; a free log σ is not counted."""
         kernels = [] if self.front is None else self.front.shapes
         return sum((a + 1) * b for a, b in pairwise(self.layer_sizes)) + sum(math.prod(s) + s[0] for s in kernels)
 
@@ -153,9 +154,10 @@ class NetworkForm:
         return Parameters(layers, parts.get("log_std"), conv)
 
     def complete(self, y: Any, log_std: Any, xp: Any) -> Any:
-        """Return the outputs y of the last layer in the form that the head (`ChoiceDraws` or `NormalDraws`) reads.
+        """Return the parameters of the action distribution, in the form that `ChoiceDraws` or `NormalDraws` reads.
 
-        For normals, log σ is appended to the mean. `xp` is the array library: NumPy or JAX.
+        y are the outputs of the last layer. For normals the result is (mean, log σ); `log_std` is log σ if this is a
+        free parameter. `xp` is the array library: NumPy or JAX.
         """
         head, start = self.head, np.float32(np.log(self.design.std))
         if not isinstance(head, NormalDraws):
@@ -218,7 +220,7 @@ class NetworkForm:
 
 
 def explain_missing_rule(name: str, share: float) -> str:
-    """Return an error message for a policy file that names a rule whose code was not given.
+    """Return an error message for a policy file that names a rule (a user's Python function) whose code was not given.
 
     `share` is the share of episodes that follow the rule.
     """
@@ -227,15 +229,19 @@ def explain_missing_rule(name: str, share: float) -> str:
 
 
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers each array of a policy file may have at most, given the shape of θ."""
+    """Return the largest allowed number of entries of each array in a policy file, by name.
+
+    The numbers follow from the shape of the array "theta" in `shapes`.
+    """
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}
 
 
 def normalise(obs: Any, mean: Any, var: Any, count: Any, xp: Any) -> Any:
-    """Return (obs − mean)/√var, clipped at ±`CLIP`; nothing is clipped if count, the number of observations seen, is 0.
+    """Return (obs − mean)/√var, clipped to ±`CLIP`.
 
-    `xp` is the array library: NumPy or JAX.
+    `count` is the number of observations behind mean and var; if it is 0, nothing is clipped. `xp` is the array
+    library: NumPy or JAX.
     """
     most = xp.where(count > 0, np.float32(CLIP), np.float32(np.inf))
     return xp.clip((obs - mean) / xp.sqrt(var), -most, most)

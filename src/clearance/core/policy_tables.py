@@ -1,8 +1,9 @@
-"""Policies of finite models as tables of names, .csv and .json, read back: which action, in which state, how likely.
+"""Read the policies of finite models from tables (.csv or .json) with one row for each state and action:
 
-    state,action,probability                       with a horizon also time; of a mixture also component and weight
+    state,action,probability
 
-A file is checked as a whole before anything is allocated: every component has every state (at every time) once.
+With a horizon there is also a column `time`; for a mixture there are also `component` and `weight`. A file is checked
+as a whole before any array is allocated: every component has every state (at every time) once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from clearance.core.array_files import max_memory
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import load_json
-from clearance.core.csv_files import read_cell
+from clearance.core.csv_files import other_separator, read_cell
 from clearance.core.errors import InputError
 from clearance.core.text import suggest, visible
 
@@ -33,9 +34,11 @@ NEEDED = ("state", "action", "probability")
 
 
 class PolicyTable(NamedTuple):
-    """weights [M], pi [M, S, A] or [M, H, S, A], and the names that it goes by; None where these are numbers.
+    """A policy that was read from a table: a mixture of M policies `pi` [M, S, A], or [M, H, S, A] with a horizon.
 
-    certificate  what the file says of the policy, as JSON data, or None
+    weights          the weights [M] of the mixture
+    states, actions  the names of states and actions; None if the file has numbers instead of names
+    certificate      the certificate of the policy in the file, as JSON data, or None
     """
 
     weights: Array
@@ -46,7 +49,7 @@ class PolicyTable(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One row: where it stands in the file, and what it says."""
+    """One row of a policy table, with its position in the file (`place`) for error messages."""
 
     place: str
     component: int
@@ -60,9 +63,9 @@ class _Entry(NamedTuple):
 def read_policy_table(
     path: str | os.PathLike[str], states: Sequence[str] | None = None, actions: Sequence[str] | None = None
 ) -> PolicyTable:
-    """Return the policy of a .csv or .json file that `save_policy` wrote, or one of the same form.
+    """Return the policy in a .csv or .json file that `save_policy` wrote, or in a file of the same form.
 
-    states, actions  the names of the model, whose order the table then has; unless given, those of the file
+    states, actions  the model's names, which define the order of the arrays; by default the names in the file
     """
     said: Mapping[str, Any] | None = None
     if Path(path).suffix.lower() == ".csv":
@@ -89,9 +92,13 @@ def _rows_of_csv(path: str | os.PathLike[str]) -> Iterator[_Entry]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
+        if "next_state" in header:
+            raise InputError(f"{path}, line 1: has transitions (next_state), it is a model and no policy")
         for name in NEEDED:
             if header.count(name) != 1:
                 there = ", ".join(header)[:80] or "none"
+                if sep := other_separator(header, name):
+                    there = f"{there}; the separator is probably {sep}: save the file with commas"
                 raise InputError(f"{path}, line 1: the column {name} must be there once; there are {there}")
         at = {name: header.index(name) for name in COLUMNS if name in header}
         for row in reader:
@@ -140,7 +147,11 @@ def _rows_of_json(path: str | os.PathLike[str], data: Mapping[str, Any]) -> Iter
 
 
 def _by_time(place: str, table: Mapping[str, Any]) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """Yield (time, {state: …}): one without time, or one for each step where the objects are nested once more."""
+    """Yield pairs (time, {state: {action: probability}}) from the JSON object of one component.
+
+    If the object has times as its keys, there is one pair for each time; otherwise there is one pair with time None.
+    `place` is for error messages.
+    """
     inner = next((x for x in table.values() if isinstance(x, dict)), {})
     if not any(isinstance(x, dict) for x in inner.values()):
         yield None, table
@@ -176,7 +187,10 @@ def _assemble(
 
 
 def _labels(entries: list[_Entry], kind: str) -> tuple[tuple[str, ...] | None, int]:
-    """Return the names in a file, in their order, and how many; None for names that are the numbers 0, 1, …"""
+    """Return the distinct names of a `kind` ("state" or "action") in the order of the file, and their number.
+
+    If all names are whole numbers, return None and the largest number plus 1.
+    """
     names = tuple(dict.fromkeys(getattr(e, kind) for e in entries))
     if all(name.isascii() and name.isdecimal() and str(int(name)) == name for name in names):
         return None, 1 + max(map(int, names))
@@ -184,7 +198,10 @@ def _labels(entries: list[_Entry], kind: str) -> tuple[tuple[str, ...] | None, i
 
 
 def _index(names: Sequence[str] | None, n: int) -> dict[str, int]:
-    """Return where each name stands; a table has control characters of a name as escapes."""
+    """Return a dict from each name to its index 0..n−1; without names, the names are the numbers as text.
+
+    A name with control characters is also found in its escaped form, which tables contain.
+    """
     known = [str(i) for i in range(n)] if names is None else list(names)
     written = {visible(name).strip(): i for i, name in enumerate(known)}
     return written | {name.strip(): i for i, name in enumerate(known)}
@@ -198,7 +215,10 @@ def _find(e: _Entry, kind: str, index: Mapping[str, int]) -> int:
 
 
 def _weight(e: _Entry, before: float, M: int) -> float:
-    """Return the weight of a component, which every row of it repeats."""
+    """Return the weight of the component in row `e`; it is 1 if the row has none and there is one component (M = 1).
+
+    `before` is the weight in earlier rows of the same component, or NaN. Raise InputError if the two differ.
+    """
     if e.weight is None and M > 1:
         raise InputError(f"{e.place}: weight is missing; a mixture has one for each component")
     weight = 1.0 if e.weight is None else e.weight
@@ -226,7 +246,10 @@ def _whole(place: str, field: str, text: str) -> int:
 
 
 def _share(place: str, field: str, x: Any) -> float:
-    """Return a number in [0, 1], given as a number or as text."""
+    """Return x, a number or text, as a float; raise InputError unless it is in [0, 1].
+
+    `place` and `field` are for the error message.
+    """
     try:
         value = math.nan if isinstance(x, bool) else float(x)
     except (TypeError, ValueError):

@@ -22,7 +22,7 @@ Matrix = Any  # a NumPy array of `Fraction`
 
 
 def to_fractions(x: Any) -> Matrix:
-    """Return finite floating-point numbers as the exactly equal fractions."""
+    """Convert finite floating-point numbers to fractions that are exactly equal to them."""
     return np.vectorize(Fraction, otypes=[object])(np.asarray(x, float))
 
 
@@ -48,7 +48,10 @@ def round_up(q: Fraction) -> float:
 
 
 def average_down(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded down, for w > 0; x may be infinite, and −∞ takes precedence over +∞."""
+    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded down, for weights w > 0; x may be infinite.
+
+    If x has both −∞ and +∞ as entries, the result is −∞.
+    """
     for end in (-math.inf, math.inf):
         if end in x:
             return end
@@ -57,12 +60,15 @@ def average_down(weights: Array, x: Array) -> float:
 
 
 def average_up(weights: Array, x: Array) -> float:
-    """Return Σ_i w_i x_i / Σ_i w_i rounded up, for w > 0; +∞ takes precedence over −∞."""
+    """Return the mean Σ_i w_i x_i / Σ_i w_i, rounded up, for weights w > 0; x may be infinite.
+
+    If x has both −∞ and +∞ as entries, the result is +∞.
+    """
     return -average_down(weights, -x)
 
 
 def enclose_exp(x: Fraction) -> tuple[Fraction, Fraction]:
-    """Return (lower, upper) bounds of e^x: n terms of its series ± twice the next one, which is enough for n ≥ 2|x|."""
+    """Return (lower, upper) bounds of e^x: n terms of its series ± twice the next term, where n ≥ 2|x|."""
     term, total = Fraction(1), Fraction(0)
     for k in range(1, 2 * math.ceil(abs(x)) + 60):
         total += term
@@ -138,10 +144,10 @@ def find_characteristic(F: Matrix) -> list[Fraction]:
 
 
 def has_all_roots_within(c: list[Fraction], gamma: Fraction) -> bool:
-    """Return whether γ|z|² < 1 for all roots of Σ_k c_k z^k (Schur 1917 and Cohn 1922, on the circle of radius γ^−½).
+    """Return whether γ|z|² < 1 for all roots z of the polynomial Σ_k c_k z^k of degree n (Schur 1917, Cohn 1922).
 
-    This is true if and only if γ^n c_0² < c_n² and it is true for the polynomial of degree n − 1 with the coefficients
-    d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
+    `c` lists the coefficients c_0 .. c_n. The answer is yes if and only if γ^n c_0² < c_n² and the same is true for the
+    polynomial of degree n − 1 with the coefficients d_k = c_n c_{k+1} − γ^{k+1} c_0 c_{n−1−k}, k < n.
     """
     while n := len(c) - 1:
         if gamma**n * c[0] ** 2 >= c[n] ** 2:

@@ -1,6 +1,4 @@
-"""Action spaces: the sets from which a policy chooses its actions.
-
-Plain NumPy, so that every other package can use them.
+"""Action spaces: the sets from which a policy chooses its actions. They use NumPy only, so every package can use them.
 
 Policies number discrete actions from 0 and return flat vectors. `native` converts an action to the form that the
 environment expects: numbered from `start`, and with the shape `form`.
@@ -20,7 +18,7 @@ from clearance.core.errors import InputError
 
 @dataclass(frozen=True)
 class Discrete:
-    """The space of n actions, 0 .. n−1; the environment numbers them from `start`."""
+    """The space of n actions. Policies number them 0 .. n−1, the environment start .. start + n − 1."""
 
     n: int
     start: int = 0
@@ -45,7 +43,7 @@ class Discrete:
 
     @property
     def nvec(self) -> tuple[int, ...]:
-        """The number of choices, as a tuple with one entry."""
+        """The number of actions as a tuple with one entry, the form that `MultiDiscrete` has."""
         return (self.n,)
 
 
@@ -141,7 +139,7 @@ def describe_space(space: Space) -> dict[str, Any]:
 
 
 def restore_space(text: dict[str, Any]) -> Space:
-    """Return the space that `describe_space` has described."""
+    """Return the action space whose JSON data `describe_space` has returned."""
     kind = text.get("kind")
     if kind == "box":
         low = [-np.inf if x is None else x for x in text["low"]]

@@ -1,7 +1,9 @@
 """The statement of a problem with a simulator: its limits, and the definition of J.
 
+With h_t the reward or a utility of step t:
+
 horizon None   J(π) = E Σ_t γ^t h_t, infinite horizon; a terminated episode adds nothing more
-horizon H      J(π) = E Σ_{t<H} γ^t h_t; γ = 1 is allowed, which gives the limits per episode of safe RL
+horizon H      J(π) = E Σ_{t<H} γ^t h_t; with γ = 1 the limits are limits per episode, as usual in safe RL
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ MOST_TELLING = 64  # episodes that rare events may ask of one batch
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the head of the module defines J.
+    """The problem: maximise J_r subject to J_gi ≥ b_i, on the simulator `name`; the module's head defines J.
 
     gamma    γ; 1 only with a horizon
     b        limits [I]
@@ -35,8 +37,8 @@ class Statement:
     horizon  number of steps of an episode that count, or None
     bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
     costs    which constraints the user wrote as costs [I]; they are shown as costs
-    tails    `Chance` or `CVaR` limit of each constraint [I], or None if it limits a mean; the signals of a constraint
-             with such a limit are the increments of φ (see `tail_limits`), and its name says what is limited
+    tails    the `Chance` or `CVaR` limit of each constraint [I], or None if the constraint limits a mean. With such a
+             limit, the signals of the constraint are the increments of φ (see `tail_limits`), and its name is a formula
     """
 
     name: str
@@ -66,7 +68,7 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most this times the largest |h|."""
+        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most the largest |h| times this sum."""
         return self.full_criterion.length
 
     @property
@@ -76,16 +78,17 @@ class Statement:
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The declared width (high − low) of r, and of each g_i [I], in one step; 1 if no finite range is declared."""
+        """The declared widths (high − low) of the reward and of each utility [I] in one step; 1 if none is declared."""
         low, high = (np.zeros(1 + self.I), np.ones(1 + self.I)) if self.bounds is None else self.bounds
         size = np.where(np.isfinite(high - low) & (high > low), high - low, 1.0)
         return float(size[0]), size[1:]
 
     def sum_ranges(self, low: Array, high: Array, weight: float, slip: float = 0.0) -> Bounds:
-        """Return (low, high) of an episode's sums [1+I], for signals in [low, high] whose weights sum to `weight`.
+        """Return the smallest and the largest possible sums (low [1+I], high [1+I]) of the signals over an episode.
 
-        Episodes may end early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit has instead the
-        range of −φ (see `tail_limits`), widened by its size times `slip`, the largest relative rounding error.
+        The signals of one step lie in [low, high], and the weights of all steps sum to `weight`. Episodes may end
+        early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit has instead the range of −φ (see
+        `tail_limits`). This range is widened by its size times `slip`, the largest relative rounding error.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):
@@ -95,7 +98,11 @@ class Statement:
 
     @property
     def offset(self) -> Array:
-        """The constants [1+I] to add to an episode's summed signals: 0 for a mean; for a tail, −φ at a cost of 0."""
+        """The constants [1+I] to add to an episode's summed signals.
+
+        The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in `tail_limits`), and 0 for the reward and
+        for limits on means.
+        """
         return tail_offsets(self.tails)
 
     @property
@@ -111,15 +118,16 @@ class Statement:
 
     @property
     def telling_episodes(self) -> int:
-        """The number of episodes after which the rare events of chance and tail limits have probably occurred;
-        1 without such limits.
+        """The number of episodes after which the rare events of `Chance` and `CVaR` limits have probably occurred.
+
+        It is 1 if there are no such limits.
         """
         rare = [1.0, *(tail.rule.share for tail in self.tails if tail is not None)]
         return min(round(2 / min(rare)), MOST_TELLING) if any(self.tails) else 1
 
     @property
     def tail_words(self) -> list[str]:
-        """One sentence for each limit on a chance or a tail, which explains what is limited."""
+        """One sentence for each `Chance` or `CVaR` limit, which explains the limited quantity."""
         return [tail.rule.explain(tail.cost) for tail in self.tails if tail is not None]
 
     @property
@@ -140,7 +148,7 @@ def describe_statement(s: Statement) -> dict[str, Any]:
 
 
 def restore_statement(data: dict[str, Any]) -> Statement:
-    """Return the statement that `describe_statement` has described."""
+    """Return the statement whose JSON data `describe_statement` has returned."""
     bounds = data["bounds"]
     if bounds is not None:
         ends = (("low", -np.inf), ("high", np.inf))
@@ -153,7 +161,10 @@ def restore_statement(data: dict[str, Any]) -> Statement:
 
 
 def _check_tails(s: Statement) -> None:
-    """Raise InputError unless limits on chances and tails have γ = 1, a horizon, and the matching entry of b."""
+    """Raise InputError unless the statement fits its `Chance` and `CVaR` limits.
+
+    They need γ = 1 and a horizon, and the entry of b must be minus their `at_most`.
+    """
     if len(s.tails) != s.I:
         raise InputError(f"tails has {len(s.tails)} entries for {s.I} constraints; give one each")
     for tail, b in zip(s.tails, s.b, strict=True):
@@ -180,7 +191,11 @@ def _finite(name: str, x: Any) -> float:
 
 
 def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return b [I] after setting the user's limits: one number or a vector for the costs, or a dict by name."""
+    """Return a copy of b [I] in which the user's limits are set.
+
+    limit  one number or a vector for the constraints that are costs, or a dict by name for any constraints
+    costs  whether each constraint is a cost, whose limit enters b with a minus sign
+    """
     if isinstance(limit, Mapping):
         limit = {find_name(name, names) or name: x for name, x in limit.items()}
         unknown = [name for name in limit if name not in names]
@@ -201,7 +216,11 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
 
 
 def read_lower_limits(b: Any, before: Array, costs: Sequence[bool], names: Sequence[str]) -> Array:
-    """Return b [I] after setting lower limits of the utilities: one number or a vector for all, or a dict by name."""
+    """Return a copy of `before` [I] in which the user's lower limits b of the utilities are set.
+
+    b      one number or a vector for all utilities, or a dict by name
+    costs  whether each constraint is a cost; its limit stays as it was
+    """
     free = [i for i, cost in enumerate(costs) if not cost]
     if isinstance(b, Mapping):
         b = {find_name(name, names) or name: x for name, x in b.items()}

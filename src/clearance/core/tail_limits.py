@@ -5,11 +5,12 @@
 
 Each of them is an ordinary limit on an expected value, E φ(C) ≤ at_most:
 
-    chance    φ(C) = 1{C > c}
-    tail      φ(C) = ν + (C − ν)₊/(1 − α),    CVaR_α = min over ν of E φ(C)         (Rockafellar and Uryasev 2000)
+    chance    φ(C) = 1{C > c},                    c is `above`
+    tail      φ(C) = ν + (C − ν)₊/(1 − α),        α is `level`, and CVaR_α = min over ν of E φ(C)
 
-So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove the contrary. Along an episode,
-φ is a sum of increments, one per step; samplers and tests use the increments as the signal of the constraint.
+(Rockafellar and Uryasev 2000). So any ν that is fixed before a test can prove CVaR ≤ at_most, but no single ν can prove
+the contrary. Along an episode, φ is a sum of increments, one per step; samplers and tests use the increments as the
+signal of the constraint.
 """
 
 from __future__ import annotations
@@ -75,11 +76,14 @@ class Chance:
         return xp.where(self.above + slip * abs(self.above) < C, 1.0, 0.0)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of φ(C) over episodes whose cost C lies between low and high."""
+        """Return the smallest and the largest φ(C), the indicator of C > `above`: always (0, 1)."""
         return 0.0, 1.0
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the increment of φ in one step, whose cost lies between low and high."""
+        """Return the range of the change of φ = 1{C > above} in one step, where C is the cost so far.
+
+        The cost of the step lies between low and high.
+        """
         return (0.0 if low >= 0 else -1.0), 1.0
 
     @property
@@ -90,7 +94,7 @@ class Chance:
 
 @dataclass(frozen=True)
 class CVaR:
-    """A limit on the worst episodes: the mean cost of the worst 1 − `level` of them is at most `at_most`.
+    """A limit on the worst episodes: the mean cost of the worst share 1 − `level` of episodes is at most `at_most`.
 
     at  ν, the cost above which excess is counted; if not given, it is chosen from earlier episodes. Every ν gives a
         valid test, and the quantile of the cost at `level` gives the sharpest one
@@ -112,14 +116,14 @@ class CVaR:
 
     @property
     def nu(self) -> float:
-        """The cost ν above which excess is counted: the one given by the user, or else `USUAL` times the limit."""
+        """The cost ν above which excess is counted: as given by the user, or else `USUAL` times the limit."""
         return USUAL * self.at_most if self.at is None else self.at
 
     offset = nu
 
     @property
     def share(self) -> float:
-        """The share of episodes that CVaR averages over."""
+        """The share 1 − `level` of worst episodes over which CVaR averages."""
         return 1 - self.level
 
     def label(self, name: str) -> str:
@@ -142,12 +146,15 @@ class CVaR:
         return xp.maximum(C - self.nu, 0.0) / (1 - self.level)
 
     def sum_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of φ(C) over episodes whose cost C lies between low and high."""
+        """Return the range of φ(C) = ν + (C − ν)₊/(1 − level) over episodes whose cost C lies between low and high.
+
+        ν is the attribute `nu`.
+        """
         least, most = (self.nu + float(self.value(np.float64(x), np)) for x in (low, high))
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the increment of φ in one step, whose cost lies between low and high."""
+        """Return the range of the change of φ (see `sum_range`) in one step whose cost lies between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
@@ -160,7 +167,10 @@ Rule = Chance | CVaR
 
 
 class TailLimit(NamedTuple):
-    """A `Chance` or `CVaR` limit on one named cost, in a statement; φ of an episode lies between low and high."""
+    """A `Chance` or `CVaR` limit (`rule`) on the cost named `cost`.
+
+    low, high  bounds on φ of an episode, the limited quantity that the module's head defines
+    """
 
     cost: str
     rule: Rule
@@ -173,7 +183,7 @@ class TailLimit(NamedTuple):
 
     @property
     def start(self) -> float:
-        """The value of φ before the first step, at a cost of 0."""
+        """The value of φ (defined in the module's head) before the first step, when the cost is 0."""
         return self.rule.offset + float(self.rule.value(np.float64(0.0), np))
 
 
@@ -202,7 +212,10 @@ def has_tails(limits: Any) -> bool:
 
 
 def plain_limits(limits: Any) -> Any:
-    """Return placeholder limits of 0 on the means of the same costs, with which the problem without tails is stated."""
+    """Return limits of 0 for the same costs, in the same form (dict, list or number).
+
+    They are placeholders: with them the problem is first stated without `Chance` and `CVaR`.
+    """
     if isinstance(limits, Mapping):
         return dict.fromkeys(limits, 0.0)
     return 0.0 if isinstance(limits, Rule) else [0.0] * len(limits)
@@ -225,7 +238,7 @@ def parse_tail(text: str) -> tuple[str, Rule] | None:
 
 
 def tail_text(name: str, rule: Rule) -> str:
-    """Return a limit as text in the form that `parse_tail` reads."""
+    """Return the limit `rule` on the cost `name` as text in the form that `parse_tail` reads."""
     if isinstance(rule, Chance):
         return f"P({name}>{rule.above!r})<={rule.at_most!r}"
     return f"CVaR{rule.level!r}({name})<={rule.at_most!r}" + ("" if rule.at is None else f" at {rule.at!r}")
@@ -235,7 +248,7 @@ def tail_text(name: str, rule: Rule) -> str:
 
 
 def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
-    """Return the limit as JSON data; None if there is none."""
+    """Return the limit as JSON data; None if `tail` is None."""
     if tail is None:
         return None
     kind = "chance" if isinstance(tail.rule, Chance) else "cvar"
@@ -244,7 +257,7 @@ def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
 
 
 def restore_tail(data: Any) -> TailLimit | None:
-    """Return the limit that `describe_tail` has described; null bounds become infinite."""
+    """Return the limit whose JSON data `describe_tail` has returned; null bounds become infinite."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):
@@ -257,14 +270,18 @@ def restore_tail(data: Any) -> TailLimit | None:
 
 
 def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
-    """Return the constants [1+I] to add to an episode's summed signals: 0 for a mean; for a tail, −φ at a cost of 0."""
+    """Return the constants [1+I] to add to an episode's summed signals.
+
+    The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in the module's head), and 0 for the reward and
+    for limits on means.
+    """
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 
 
 def at_nu(tail: TailLimit, nu: float, low: float, high: float) -> TailLimit:
-    """Return the same CVaR limit with another ν (the cost above which excess is counted).
+    """Return the same CVaR limit with the cost `nu` as ν, above which excess is counted.
 
-    An episode's cost lies between low and high.
+    An episode's cost lies between low and high; the bounds of the new limit follow from them.
     """
     assert isinstance(tail.rule, CVaR)
     rule = replace(tail.rule, at=float(nu))

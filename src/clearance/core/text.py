@@ -36,7 +36,9 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` refers to: the same name, or the only one that differs by its unit alone.
+    """Return the known name that equals `name`, or the only known name that equals it once its unit is removed.
+
+    Return None if there is no such name.
 
     >>> find_name("energy", ["energy [kWh]", "wear"])
     'energy [kWh]'
@@ -57,5 +59,5 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(e: object) -> str:
-    """Return the first line of a message."""
+    """Return the first line of the text of e, an exception or a message."""
     return (str(e).splitlines() or [""])[0]

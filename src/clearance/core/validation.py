@@ -25,7 +25,7 @@ LARGEST = 1e152
 
 
 def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
-    """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file.
+    """Return the CSR matrix P [S·A, S] from the arrays `P_data`, `P_indices` and `P_indptr` of a model file (z).
 
     Wrong indices are refused: SciPy would read out of bounds.
     """
@@ -47,9 +47,9 @@ def read_csr(z: dict[str, NDArray[Any]]) -> sparse.csr_array:
 
 
 def _whole(name: str, x: NDArray[Any]) -> NDArray[np.int64]:
-    """Return a vector x of whole numbers as int64; `name` is for error messages.
+    """Return a vector x of whole numbers as signed int64; `name` is for error messages.
 
-    They must be signed, since differences of unsigned numbers never are negative.
+    The result is signed because differences of unsigned numbers are never negative.
     """
     if x.ndim != 1 or x.dtype.kind not in "iu":
         raise InputError(f"{name} must be a list of whole numbers, got {x.dtype} of shape {x.shape}")
@@ -78,19 +78,18 @@ def read_numbers(name: str, x: Any, ndim: int) -> Array:
 def check_model(x: Any) -> None:
     """Raise InputError unless x is a finite model."""
     if not hasattr(x, "P"):
-        raise InputError(
-            f"this needs a finite model, a CMDP; got {type(x).__name__}: simulators have solve and certify"
-        )
+        way = "load it first: load_model(path, …)" if isinstance(x, str) else "simulators have solve and certify"
+        raise InputError(f"this needs a finite model, a CMDP; got {type(x).__name__}: {way}")
 
 
 def require_discounted(cmdp: Any, what: str) -> None:
-    """Raise InputError unless the model has discounted sums; `what` names the function that supports nothing else."""
+    """Raise InputError unless the model's criterion is discounted; `what` names the function that needs this."""
     if cmdp.kind != "discounted":
         raise InputError(f"{what} is for discounted sums; this model has criterion {cmdp.kind!r}")
 
 
 def check_problem(x: Any) -> None:
-    """Raise InputError unless x is a simulator. Finite models are handled before this check."""
+    """Raise InputError unless x is a simulator. The caller has handled finite models before."""
     if not hasattr(x, "statement"):
         ways = "a CMDP, or a simulator from cl.gymnasium(…) or cl.environment(…)"
         raise InputError(f"the problem must be {ways}, got {x!r}"[:300])
@@ -109,7 +108,10 @@ def _finite(name: str, a: Array) -> None:
 
 
 def _has(name: str, at: tuple[int, ...], what: str) -> str:
-    """Return a message such as "g[0] has a NaN at state 4, action 2"; `name` is the array, `what` the bad value."""
+    """Return a message such as "g[0] has a NaN at state 4, action 2".
+
+    `name` is the array, `at` the index of the entry, and `what` the bad value.
+    """
     if name in ("r", "g", "cost", "policy", "pi") and len(at) >= 2:
         head = f"{name}[{at[0]}]" if len(at) == 3 else name
         return f"{head} has {what} at state {at[-2]}, action {at[-1]}"
@@ -243,9 +245,10 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 
 
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
-    """Return whether the mean distance |s' − s| is shorter with rows a·S + s, by a quarter and four standard errors.
+    """Return whether rows a·S + s fit P clearly better than rows s·A + a.
 
-    In models without structure, of any size, this happens by chance in less than one of a hundred.
+    They fit better if the mean distance |s' − s| is shorter by a quarter and by four standard errors. In models without
+    structure this happens by chance in fewer than one of a hundred cases, whatever their size.
     """
     from scipy import sparse
 
@@ -288,10 +291,10 @@ def _sparse_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | N
 
 
 def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = None) -> Array:
-    """Return p with rows that sum to 1, or raise InputError that names the bad row.
+    """Return p with each row normalised to sum 1; raise InputError if a sum is off by more than 1e-9.
 
-    With `rows`, only the rows where this mask is true must sum to 1. Sums that are off by at most 1e-9, as with decimal
-    inputs, are normalised, so that a certificate and a sampler use the same numbers.
+    With `rows`, only the rows where this mask is true are checked. Smaller errors, as with decimal inputs, are
+    normalised so that a certificate and a sampler use the same numbers.
     """
     negative = np.argwhere(p < 0)
     if len(negative):
@@ -303,7 +306,7 @@ def read_distributions(name: str, p: Array, rows: NDArray[np.bool_] | None = Non
 
 
 def _sums_to_one(name: str, total: Array, rows: NDArray[np.bool_] | None = None) -> None:
-    """Raise InputError unless every sum, or every sum selected by `rows`, is 1."""
+    """Raise InputError unless every entry of `total` (or every entry selected by the mask `rows`) is 1 up to 1e-9."""
     total = np.asarray(total)
     off = np.abs(total - 1) > SUM_TOLERANCE
     bad = np.argwhere(off if rows is None else off & rows)

@@ -30,7 +30,7 @@ class LimitAlarm(RuntimeError):
 
 
 class Monitor:
-    """A test, episode by episode, of whether the certified limits hold where the policy is used (episodic problems).
+    """A monitor that tests, episode by episode, whether the certified limits hold where the policy is used.
 
     policy       the policy that acts; None if other code calls it
     certificate  the certificate of the policy; costs are recorded with the sign that its constraints have
@@ -43,7 +43,7 @@ class Monitor:
 
     Theorem (`clearance.deploy.change_test`). If the expected sum of every episode, given all episodes before it, meets
     its limit, the probability of an alarm at any time is at most δ: each of the I limits is tested at level δ/I. A
-    change is noticed after a delay that grows with the logarithm of the good episodes before it.
+    change is noticed after a delay that grows with the logarithm of the number of good episodes before it.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Monitor:
             self.policy.reset()
 
     def act(self, obs: Any) -> Any:
-        """Return the policy's action; after an alarm, that of the fallback."""
+        """Return the policy's action at an observation; after an alarm, return the action of the fallback."""
         if not self.alarm:
             return self.policy.act(obs)
         return self._rule()(obs)
@@ -90,7 +90,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------ counting
 
     def record(self, costs: Any) -> None:
-        """Record one finished episode by its sums, one for each limit, in order or as a dict by name."""
+        """Record one finished episode by its cost sums, one for each limit, in order or as a dict by name."""
         if self.alarm:
             self._rule()
             return
@@ -106,7 +106,7 @@ class Monitor:
         self._judge()
 
     def step(self, costs: Any) -> None:
-        """Record the costs of one step of the current episode; they are discounted by γ.
+        """Record the costs of one step of the current episode, in order or by name; they are discounted by γ.
 
         Steps after the horizon do not count.
         """
@@ -119,7 +119,10 @@ class Monitor:
         self._steps += 1
 
     def end_episode(self) -> None:
-        """Record the episode whose steps were given by `step`; an episode that a restart cut off is not recorded."""
+        """End the current episode, and record the sums of the costs that `step` was given.
+
+        An episode that is cut off by a restart of the process is not recorded.
+        """
         if self._open is None:
             raise InputError("no step of this episode was counted: call step(costs) after every step")
         costs, self._open, self._steps = self._open, None, 0
@@ -127,13 +130,16 @@ class Monitor:
 
     @property
     def evidence(self) -> Array:
-        """The evidence against each limit [I]: the capital of bets that began with 1. An alarm is raised at I/δ."""
+        """The evidence against each limit [I]: the capital of a gambler who began with 1 and bets against the limit.
+
+        An alarm is raised when it reaches I/δ.
+        """
         pairs = zip(self.capital, self.scales, strict=True)
         return np.array([evidence(S, self.episodes, scale.rounding) for S, scale in pairs])
 
     @property
     def means(self) -> Array:
-        """The mean over the episodes so far of each limited sum [I]."""
+        """The mean of each limited sum [I] over the episodes so far."""
         return self.sums / max(self.episodes, 1)
 
     def __str__(self) -> str:
@@ -170,7 +176,7 @@ class Monitor:
         return f"{self.sign[i] * self.scales[i].limit + 0.0:g}"
 
     def _values(self, costs: Any) -> Array:
-        """Return the values of all limits [I]; `costs` is one number, several in order, or a dict by name."""
+        """Return `costs` as an array [I]; they are one number, several in order, or a dict by name."""
         if isinstance(costs, Mapping):
             unknown = set(costs) ^ set(self.names)
             if unknown:
@@ -198,7 +204,10 @@ class Monitor:
 
     @property
     def _about(self) -> str:
-        """A digest of limits, names, best values and δ; a state file with another digest is refused."""
+        """A digest of limits, names, best values and δ.
+
+        A state file that was written with another digest is refused.
+        """
         return digest([[list(s) for s in self.scales], list(self.names), list(self.costs), self.delta, BETS.tolist()])
 
     def _restore(self) -> None:
@@ -220,7 +229,10 @@ class Monitor:
 
 
 def _statement(certificate: Certificate | None) -> tuple[list[float], list[str], list[bool]]:
-    """Return the limits b, names, and whether each is a cost, of a certificate."""
+    """Return three lists from a certificate: the limits b, the names of the constraints, and whether each is a cost.
+
+    Raise InputError unless the certificate is CERTIFIED and has limits.
+    """
     if not isinstance(certificate, Certificate):
         raise InputError("certificate must be the Certificate of the policy, got none: give policy.certificate")
     if certificate.verdict != "CERTIFIED" or not certificate.b:

@@ -1,7 +1,8 @@
 """Build ONNX graphs of policies: normaliser, network, action distribution and action in one file.
 
-Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n]; outputs are `action` [n, …] in the environment's
-form, and the parameters of the distribution. The graph is deterministic: the caller draws the noise and the component.
+Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n], the number of the policy for each row. Outputs are
+`action` [n, …] in the environment's form, and the parameters of the action distribution. The graph is deterministic:
+the caller draws the noise and the component.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ OPSET, IR = 17, 8  # read by every runtime since 2022
 
 
 class Graph:
-    """A builder of an ONNX graph: every method adds a node and returns the name of its output."""
+    """A builder of an ONNX graph.
+
+    Most methods add a constant or a node to the graph and return the name of its output.
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -58,7 +62,7 @@ class Graph:
         self.outputs.append(helper.make_tensor_value_info(name, dtype, ["n", *shape]))
 
     def columns(self, x: str, begin: int, end: int) -> str:
-        """Add a node for x[:, begin:end]."""
+        """Add a node for x[:, begin:end], and return the name of its output."""
         return self.node("Slice", x, *(self.constant(np.array([i], np.int64)) for i in (begin, end, 1)))
 
     def reshape(self, x: str, *shape: int) -> str:
@@ -66,7 +70,7 @@ class Graph:
 
 
 def build_model(policy: RunningPolicy) -> Any:
-    """Return the ONNX model of a policy, validated, with weights and certificate as metadata."""
+    """Return the validated ONNX model of a policy; its metadata holds the mixture weights and the certificate."""
     graph = Graph()
     if isinstance(policy, TablePolicy):
         _add_table(graph, policy)
@@ -84,7 +88,11 @@ def build_model(policy: RunningPolicy) -> Any:
 
 
 def _add_table(graph: Graph, policy: TablePolicy) -> None:
-    """Add a policy table: take a row of π, and draw the action from it by inverting its cumulative sums at `noise`."""
+    """Add a policy table π to the graph: take the row of the state, and draw an action from it.
+
+    The input `noise` is uniform in [0, 1]. The action is the first one whose cumulative probability in the row exceeds
+    the noise.
+    """
     M, S, A = policy.M, policy.pi.shape[-2], policy.pi.shape[-1]
     H = policy.H if isinstance(policy, TimedTablePolicy) else 1
     row = graph.input("obs", TensorProto.INT64)
@@ -128,9 +136,10 @@ def _normalised(graph: Graph, policy: NetworkRunner) -> str:
 
 
 def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters], component: str | None) -> str:
-    """Add the convolutions for observations z, and return the name of their output.
+    """Add the convolutions for observations z to the graph, and return the name of their output.
 
-    For a mixture all components are computed, and each row selects the one that the input `component` names.
+    For a mixture, the convolutions of all policies are computed. Each row then selects the policy that the input
+    `component` names; `component` is None for a single policy.
     """
     size, (height, width, channels) = front.image.size, front.image.pixels
     order = [*(a + 1 for a in front.image.axes[2:]), *(a + 1 for a in front.image.axes[:2])]
@@ -169,7 +178,7 @@ def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None)
 
 
 def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
-    """Add the choice of discrete actions: for each part the index of the largest logit + noise.
+    """Add the choice of discrete actions: for each part of an action, the index of the largest logit + noise.
 
     The sum is computed in float64, as in the library.
     """
@@ -189,9 +198,13 @@ def _add_choices(graph: Graph, policy: NetworkRunner, logits: str) -> None:
 
 
 def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, component: str | None) -> None:
-    """Add real actions, mean + σ · noise; they are squashed if the box has both bounds, and clipped if it has one.
+    """Add real actions, mean + σ · noise, to the graph.
 
-    y  the output of the last layer: the mean and, if σ depends on the state, log σ;  log_std: log σ [M, m] otherwise
+    They are squashed by tanh if the box has both bounds, and clipped if it has one.
+
+    y          the output of the last layer: the mean and, if σ depends on the state, log σ
+    log_std    log σ [M, m] if it is learned and the same in all states; else None
+    component  the input that holds each row's number among the M policies of a mixture; None for a single policy
     """
     head, design = policy.form.head, policy.form.design
     noise = graph.input("noise", TensorProto.FLOAT, head.m)

@@ -32,12 +32,12 @@ Rule = Callable[[Any], Any] | None
 def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: Rule = None) -> RunningPolicy:
     """Load a policy for use from `policy.npz`, a run folder, or a table (.csv, .json) that `save_policy` wrote.
 
-    It needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by name.
-    `policy.certificate` is the certificate in the file, or None. A certificate with another verdict than CERTIFIED
-    causes a warning.
+    The policy needs NumPy alone. If the file has names, a state may be given by its name, and the action is returned by
+    name. `policy.certificate` is the certificate in the file, or None. If its verdict is not CERTIFIED, a warning is
+    given.
 
     seed  seed of the policy's random numbers; None draws one from the system
-    rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if one is
+    rule  the rule `observation -> action` that is part of the policy (`solve(…, init=rule)`), if there is one
     """
     given = Path(path)
     if given.suffix.lower() in SUFFIXES and not given.is_dir():
@@ -62,7 +62,10 @@ def restore_policy(
     seed: int | None = None,
     rule: Rule = None,
 ) -> RunningPolicy:
-    """Return a policy that can act, from the arrays of a file or from `arrays()` of a mixture in memory."""
+    """Return a policy that can act, from the arrays of a policy file or from `arrays()` of a mixture in memory.
+
+    `rule` is the code of the rule that is part of the policy; None if there is no rule.
+    """
     if rule is not None and RULE_NAME not in arrays:
         raise InputError("no rule is part of this policy: leave out rule")
     if "pi" in arrays:
@@ -89,24 +92,24 @@ def restore_policy(
 
 
 def _load_table(path: Path, seed: int | None) -> RunningPolicy:
-    """Load the policy of a table; a JSON file may contain its certificate."""
+    """Load a policy from a table (.csv or .json); a JSON file may also contain its certificate."""
     found = read_policy_table(path)
     said = None if found.certificate is None else parse_certificate(path, dict(found.certificate))
     kind = TimedTablePolicy if found.pi.ndim == 4 else TablePolicy
     policy = kind(found.weights, found.pi, said, seed, found.states, found.actions)
-    policy.names_only = True
+    policy.names_only, policy.certified_elsewhere = True, path.suffix.lower() == ".csv"
     _say_uncertified(path, policy.certificate)
     return policy
 
 
 def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
-    """Return the names of states and actions from the model of the run."""
+    """Return the names of states and actions, from the model in a run folder; {} if there is no model."""
     model = Inside(folder, "problem.npz")
     return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:
-    """Return a policy that can act: the given one, or a mixture in memory converted as if loaded from a file."""
+    """Return a policy that can act: `policy` itself, or a mixture in memory converted as if loaded from a file."""
     if isinstance(policy, RunningPolicy):
         return policy
     arrays = getattr(policy, "arrays", None)
@@ -116,7 +119,7 @@ def running(policy: Any) -> RunningPolicy:
 
 
 def _check_manifest(policy: Inside) -> None:
-    """Raise InputError unless the policy of a run folder matches its hash in the manifest."""
+    """Raise InputError unless the policy file of a run folder matches its hash in the folder's manifest."""
     manifest = load_json(Inside(policy.folder, "manifest.json"), "clearance/manifest/1")
     files = manifest.get("files")
     entry = files.get(policy.name) if isinstance(files, dict) else None
@@ -127,9 +130,9 @@ def _check_manifest(policy: Inside) -> None:
 
 
 def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certificate | None:
-    """Return the certificate in the policy file; None if there is none.
+    """Return the certificate in the arrays of a policy file; None if there is none.
 
-    Runs of version 0.1 have it in the run folder instead.
+    Runs of version 0.1 have the certificate as a file in the run folder instead.
     """
     if "certificate" in arrays:
         return read_certificate_text(where, str(arrays["certificate"]))

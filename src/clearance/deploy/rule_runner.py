@@ -14,9 +14,9 @@ from clearance.deploy.running_policy import Components, NetworkRunner, Rng, Runn
 
 
 class RuleRunner(RunningPolicy):
-    """A mixture whose last component is a rule `observation -> action`; the others are networks.
+    """A mixture whose last policy is a rule `observation -> action`; the others are networks.
 
-    The rule gets the observations that are passed to `act`, unchanged. If the rule has a method `reset`, this method is
+    The rule gets copies of the observations that are passed to `act`. If the rule has a method `reset`, this method is
     called at the beginning of every episode in which the rule acts.
     """
 

@@ -6,8 +6,8 @@
 
     policy.record(cost)                   # after each step, if `policy.memory` is set: it acts on the costs so far
 
-The component of a mixture is drawn once per episode by `reset`, as in its certificate; `act` never draws another one.
-For a batch, `reset(n)` draws one component for each row.
+The component (policy) of a mixture is drawn once per episode by `reset`, as its certificate assumes; `act` never draws
+another one. For a batch, `reset(n)` draws one component for each row.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ class RunningPolicy(ABC):
     """A policy that acts: a mixture of M policies with probabilities weights [M]; M = 1 is a single policy.
 
     certificate  the certificate in the policy's file, or None
-    seed    seed of the policy's random numbers; None draws one from the system
-    memory  the costs whose sums so far the policy needs, given by `record`; None if it needs observations alone
+    seed         seed of the policy's random numbers; None draws one from the system
+    memory       the costs whose sums so far the policy needs as input; None if it needs observations alone
     """
 
     obs_shape: tuple[int, ...]
     memory: CostMemory | None = None
     tracker: CostTracker | None = None
     frames = 4  # between the caller and a warning
+    certified_elsewhere = False  # whether the file has no place for a certificate, as .csv files have none
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
         self.weights = read_distributions("weights", read_numbers("weights", weights, ndim=1))
@@ -59,12 +60,15 @@ class RunningPolicy(ABC):
         return len(self.weights)
 
     def reset(self, n: int | None = None, rng: Rng | None = None) -> None:
-        """Begin an episode: draw the component that acts until the next `reset`; with n, one component for each row."""
+        """Begin an episode: draw the policy of the mixture that acts until the next `reset`.
+
+        With n, begin n episodes at once, and draw one policy for each row of a batch.
+        """
         self.components = self._draw(n, rng or self.rng)
         self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
     def record(self, costs: Any) -> None:
-        """Give a policy with a memory the cost of the last step: a number, an array [n], or a dict by name."""
+        """Give the cost of the last step to a policy that acts on costs so far: a number, an array [n], or a dict."""
         if self.memory is not None:
             if self.tracker is None:
                 raise InputError(f"{self.memory.needed} after every step")
@@ -75,9 +79,9 @@ class RunningPolicy(ABC):
     ) -> Any:
         """Return an action in the environment's form, or actions [n, …] for a batch of observations [n, …].
 
-        deterministic  take the most likely action; the certificate covers sampled actions
-        rng            the random generator to use; default: the policy's own
-        cost_so_far, t  the costs and steps of the episode so far, in place of `record`; each may be an array [n]
+        deterministic   take the most likely action; the certificate is about sampled actions
+        rng             the random generator to use; default: the policy's own
+        cost_so_far, t  costs and number of steps of the episode so far, if `record` is not used; may be arrays [n]
         """
         if self.components is None:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() at the beginning of every episode")
@@ -90,7 +94,11 @@ class RunningPolicy(ABC):
         return self._one(actions) if single else actions
 
     def _with_costs(self, rows: NDArray[Any], cost_so_far: Any, t: Any) -> NDArray[Any]:
-        """Return the inputs of the policy: the observations `rows`, and if it has a memory, costs so far and time."""
+        """Return the inputs of the policy for the observations `rows`.
+
+        For a policy with a `memory`, the costs so far and the time are appended. They are `cost_so_far` and `t` or, if
+        these are None, the costs that `record` has summed and the steps that it has counted.
+        """
         memory, given = self.memory, cost_so_far is not None
         if given != (t is not None):
             raise InputError("cost_so_far and t go together: the costs of the episode so far, and its steps so far")
@@ -113,8 +121,8 @@ class RunningPolicy(ABC):
     ) -> tuple[Any, tuple[Any, ...]]:
         """Return (actions, state), with the signature of Stable-Baselines3; pass the state to the next call.
 
-        `state` holds the mixture component of every row. A new component is drawn if there is no state yet or
-        `episode_start` is true for the row; `reset` is not needed.
+        `state` holds, for every row, the number of the policy in the mixture. A new policy is drawn if there is no
+        state yet, or if `episode_start` is true for the row. So `reset` is not needed.
         """
         if self.memory is not None:
             raise InputError(
@@ -129,7 +137,7 @@ class RunningPolicy(ABC):
         return (self._one(actions) if single else actions), (components,)
 
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
-        """Return the actions that a table takes in a state, with their probabilities; networks have no such list."""
+        """Return {action: probability} in a state, if the policy is a table; raise InputError for networks."""
         raise InputError("this policy is a network, which has no table of actions: use act(obs)")
 
     def _given(self, state: tuple[Any, ...], n: int) -> Components:
@@ -142,7 +150,7 @@ class RunningPolicy(ABC):
         return np.asarray(rng.choice(self.M, size=n, p=self.weights / self.weights.sum()))
 
     def _rows(self, obs: Any) -> tuple[NDArray[Any], bool]:
-        """Return the observations as a batch [n, *obs_shape], and whether a single one was given."""
+        """Return the observations as a batch [n, *obs_shape], and True if `obs` is a single observation, else False."""
         shape, k = np.shape(obs) if not isinstance(obs, dict) else None, len(self.obs_shape)
         if shape is None or shape[len(shape) - k :] != self.obs_shape or len(shape) not in (k, k + 1):
             many = f"({', '.join(map(str, ('n', *self.obs_shape)))})"
@@ -158,36 +166,40 @@ class RunningPolicy(ABC):
         return self._actions(components, rows, None if deterministic else rng)
 
     def _say_not_covered(self) -> None:
-        """Warn once that the certificate covers sampled actions only, if the policy samples any."""
-        seen = self.certificate
-        if self._said or seen is None or not self.draws or seen.greedy_verdict == "CERTIFIED":
+        """Warn once, if the policy samples actions, that its certificate does not cover the most likely actions."""
+        verdict = None if self.certificate is None else self.certificate.greedy_verdict
+        known = self.certified_elsewhere or self.certificate is not None
+        if self._said or not known or not self.draws or verdict == "CERTIFIED":
             return
         self._said = True
-        known = "" if seen.greedy_verdict is None else f" (the verdict on that is {seen.greedy_verdict})"
+        said = "" if verdict is None else f" (the verdict on that is {verdict})"
         text = (
-            f"the certificate is about actions that are drawn; always taking the most likely one is not covered{known}"
+            f"the certificate is about actions that are drawn; always taking the most likely one is not covered{said}"
         )
         warnings.warn(f"{text}: use deterministic=False", NotCertifiedWarning, stacklevel=self.frames)
 
     @property
     @abstractmethod
     def draws(self) -> bool:
-        """Whether the certified policy samples actions in some state."""
+        """Whether the policy chooses actions at random in some state."""
 
     @abstractmethod
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows in the policy's number type; raise InputError if they are no valid observations."""
+        """Return the observations in the number type of the policy; raise InputError if they are not valid."""
 
     @abstractmethod
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        """Return actions [n, …] in the environment's form; if rng is None, the most likely actions."""
+        """Return actions [n, …] in the environment's form; row i follows the policy number `components[i]`.
+
+        If `rng` is None, return the most likely actions.
+        """
 
     def _one(self, actions: NDArray[Any]) -> Any:
         return actions[0]
 
 
 class NetworkRunner(RunningPolicy):
-    """Network policies theta [M, d] of one architecture, with their observation normaliser (mean, var, count)."""
+    """A mixture of M network policies theta [M, d] of one architecture, with one normaliser (mean, var, count)."""
 
     def __init__(
         self,
@@ -216,7 +228,7 @@ class NetworkRunner(RunningPolicy):
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """One function for each component, obs [n, …] → parameters of the action distribution [n, size]."""
+        """A list with one function per policy: obs [n, …] → parameters of the action distribution [n, size]."""
         return [self.form.plain(theta, self.normaliser) for theta in self.theta]
 
     def _numbers(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -235,7 +247,7 @@ class NetworkRunner(RunningPolicy):
         return self.form.space.native_rows(head.action(head.latent(out, noise)))
 
     def _outputs(self, components: Components, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the parameters of the action distribution [n, size], each row by its own component."""
+        """Return the parameters of the action distribution [n, size]; row i comes from the policy `components[i]`."""
         if not components.ndim or self.M == 1:
             return self.outs[int(components.flat[0]) if components.size else 0](rows)
         out = np.empty((len(rows), self.form.head.size), np.float32)

@@ -17,9 +17,9 @@ from clearance.deploy.running_policy import Components, Rng, RunningPolicy
 
 
 class TablePolicy(RunningPolicy):
-    """Policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
+    """A mixture of M policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
 
-    states, actions  their names, or None. For the name of a state, the action is returned by its name.
+    states, actions  the names of states and actions, or None. If an observation is a name, the action is a name too
     """
 
     obs_shape = ()
@@ -51,7 +51,10 @@ class TablePolicy(RunningPolicy):
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """Return an action for the number of a state, or for its name; by name if the actions have names."""
+        """Return an action for a state, which is given by number or by name; for a name, return the action's name.
+
+        If the actions have no names, return a number. The arguments are those of `RunningPolicy.act`.
+        """
         named = _is_named(obs)
         self._check_naming(named)
         rows = self._number(obs) if named else obs
@@ -59,9 +62,9 @@ class TablePolicy(RunningPolicy):
         return self._name(actions) if (named or self.names_only) and self.actions is not None else actions
 
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
-        """Return the actions of the policy in a state, by name or number, with their probabilities.
+        """Return {action: probability} for the actions of the policy in a state; actions are names or numbers.
 
-        For a mixture, this is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
+        For a mixture, it is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
         """
         if self.components is None or self.components.ndim:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() first, which draws one of them")
@@ -109,7 +112,7 @@ class TablePolicy(RunningPolicy):
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
 
     def _table(self, components: Components, rows: NDArray[Any]) -> Array:
-        """The probabilities of the actions [n, A]."""
+        """Return the probabilities of the actions [n, A] in the states `rows` [n], from the policies `components`."""
         return self.pi[components, rows]
 
     def _one(self, actions: NDArray[Any]) -> int:

@@ -14,7 +14,10 @@ from clearance.deploy.table_policy import TablePolicy
 
 
 class TimedTablePolicy(TablePolicy):
-    """Policies pi [M, H, S, A] of a finite model with horizon H: a table for each step, counted from `reset` on."""
+    """A mixture of M policies pi [M, H, S, A] of a finite model with horizon H: each has one table for each step.
+
+    Steps are counted from `reset` on.
+    """
 
     axes = 4
     frames = 6
@@ -30,7 +33,7 @@ class TimedTablePolicy(TablePolicy):
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """Return an action; the step counts from `reset` on, or is given as `t`."""
+        """Return an action for the current step, which is counted from `reset` on, or given as `t`."""
         self.step = self.step if t is None else t
         action = super().act(obs, deterministic, rng, cost_so_far=cost_so_far)
         self.step += 1
@@ -43,7 +46,7 @@ class TimedTablePolicy(TablePolicy):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state) like `RunningPolicy.predict`; `state` holds component and step of every row."""
+        """Return (actions, state) like `RunningPolicy.predict`; `state` holds policy number and step of every row."""
         kept = self.step
         began = np.broadcast_to(
             False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)

@@ -1,15 +1,15 @@
 """The best long-run means, with proofs, for models with any number of recurrent classes.
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
-iteration finds it in all components at once: of the closed classes of a policy it keeps the best one, lets the other
-states walk to it, and improves an action where g + v < h + P v. Then each component is collapsed to one node
-(`quotient`), in which staying is worth its gain.
+iteration finds this gain in all components at once. In each component it keeps the best closed class of the present
+policy, leads the other states to this class, and improves actions where g + v < h + P v (g is the gain, v the bias).
+Then each component is collapsed to one node (`quotient`), in which staying is worth its gain.
 
-    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:                    mean ≤ ρ·g for every policy
-    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean, and the mirror image
+    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
+    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g
 
-Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere g and v are lifted by a
-multiple of the number of remaining steps, as in `total_oracle`.
+Both hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the number
+of remaining steps is added to g and v, as in `total_oracle`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Inside(NamedTuple):
 
 @dataclass(eq=False)
 class AverageOracle:
-    """An oracle that finds deterministic policies act [S] with the best long-run means, and proves upper bounds."""
+    """An oracle that finds a deterministic policy act [S] with the largest long-run mean, and proves upper bounds."""
 
     cmdp: CMDP
     last: Labels | None = None
@@ -157,9 +157,10 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return the largest gain [N] that each node can reach, and its best row [N] in the quotient: stay or leave.
+        """Return (V, rows), each [N]: the largest gain that each node of the quotient can reach, and its best row.
 
-        `gain` [S] is the gain of staying in the component of each state.
+        The row says whether to stay in the node or how to leave it. `gain` [S] is the gain of staying in the component
+        of each state.
         """
         q, worth = self.quotient, self._worth(gain)
         h = np.where(q.pair < 0, worth[q.source], 0.0)
@@ -219,8 +220,7 @@ class AverageOracle:
         return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
 
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
-        """Return g and v [2, S] that prove an upper bound on the long-run mean of h [S, A] for every policy,
-        and the rows [N] of the quotient that a best policy takes; None in place of g and v if rounding prevents it.
+        """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
         Proven are g ≥ P g for every pair and g + v ≥ h + P v for every pair that may be taken for ever. `size` [S, A]
         bounds |h| before rounding; the given v is a bias, which the proof lifts outside of components.
@@ -247,8 +247,10 @@ class AverageOracle:
         return q.maximise(np.where(q.pair >= 0, 1.0, 0.0), q.stopping)[0][q.node] * (1 + 1e-9)
 
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
-        """Return the values V [N] of the nodes at their states, plus a multiple of the remaining steps, as g [S] with
-        g ≥ P g for every pair; None if rounding prevents a proof. `leaving` are the pairs that leave a component.
+        """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
+
+        g is the value V [N] of each state's node plus a multiple of the remaining steps. `leaving` [S, A] marks the
+        pairs that leave a component.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
@@ -261,8 +263,10 @@ class AverageOracle:
         return None
 
     def upper_gains(self, h: Array, size: Array, v: Array) -> Array:
-        """Return for the component of each state [S] a proven upper bound of h + P v − v over its pairs;
-        0 for states in no component. `size` [S, A] bounds |h| before rounding.
+        """Return for each state [S] a proven upper bound of h + P v − v over the pairs of its end component.
+
+        For any vector v [S], this is also an upper bound on the long-run mean of h [S, A] over runs that stay in the
+        component. The bound is 0 for states in no component. `size` [S, A] bounds |h| before rounding.
         """
         label, inside = self.components
         high = self._excess(h, size, np.zeros(len(v)), v)
@@ -287,8 +291,9 @@ def _number_all(label: Labels) -> Labels:
 
 
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
-    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the end component of a state;
-    0 for states in no component.
+    """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the state's end component.
+
+    The bound is 0 for states in no component.
     """
     oracle = AverageOracle(cmdp)
     return oracle.upper_gains(h, np.abs(h), oracle.inside(h).v)

@@ -41,10 +41,10 @@ class Operator:
         return cls(P, cmdp.h.reshape(1 + cmdp.I, -1), cmdp.rho, cmdp.gamma, cmdp.S, cmdp.A, cmdp.elimination)
 
     def maximise(self, h: Array, V: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
-        """Run policy iteration for one signal h [S·A] from V and act (updated in place); return V and max(TV − V).
+        """Run policy iteration for one signal h [S·A] from V [S] and the policy act [S]; return (V, max(TV − V)).
 
-        The iteration stops when TV − V varies by at most tol over the states: then V* ≤ V + max(TV − V)/(1−γ) is tight
-        to tol/(1−γ).
+        `act` is updated in place. The iteration stops when TV − V varies by at most tol over the states: then the bound
+        V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
         if self.elimination is None:
@@ -59,9 +59,10 @@ class Operator:
         return V, most
 
     def sweep(self, h: Array, V: Array, act: NDArray[np.int64]) -> tuple[float, float]:
-        """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V.
+        """Set act [S] to the greedy policy of V [S]; return the largest and the smallest entry of TV − V.
 
-        T is the Bellman operator for the signal h [S·A] (see the head of the module).
+        T is the Bellman operator for the signal h [S·A] (see the module's head). An action in `act` that is as good as
+        the best one stays.
         """
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 
@@ -78,5 +79,8 @@ class Operator:
         return x
 
     def J(self, act: NDArray[np.int64], x: Array) -> Array:
-        """Return J [1+I] of a deterministic policy from its discounted visits x: one solve serves all signals."""
+        """Return J [1+I] of the deterministic policy `act` from its discounted visits x [S].
+
+        One solve for x serves all signals.
+        """
         return self.h[:, self.rows(act)] @ x

@@ -6,10 +6,10 @@ program:
     master    max Σ_j w_j J_r(π_j)   s.t.   Σ_j w_j (J_gi(π_j) − b_i) ≥ 0,   Σ_j w_j = 1,   w ≥ 0   (I + 1 rows, HiGHS)
     oracle    D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)                    (policy iteration, λ from the master)
 
-The master's value is a lower bound and every D(λ) is an upper bound; the loop stops at a proven gap. A vertex of the
-master mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i); if its λ with Σλ = 1 has
-D(λ) < 0, no policy meets the limits (Farkas). With several constraints the duals of the master oscillate; they are
-smoothed towards the best λ seen so far (Wentges 1997).
+The master's value is a lower bound of the optimum, and every D(λ) is an upper bound; the loop stops at a proven gap. A
+vertex of the master mixes at most I + 1 policies. Phase one is the same loop for max_π min_i (J_gi − b_i). If its λ,
+with Σλ = 1, has D(λ) < 0, no policy meets the limits (Farkas). With several constraints the duals of the master
+oscillate; they are smoothed towards the best λ seen so far (Wentges 1997).
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ SMOOTHING = 0.5  # share of the best λ so far, once there is more than one cons
 
 @dataclass(eq=False)
 class Columns:
-    """The deterministic policies found so far, act [n, S] with J [n, 1+I], and the oracle that adds more."""
+    """The columns of the master program: the deterministic policies found so far, act [n, S] with values J [n, 1+I].
+
+    `price` is the oracle that adds more policies.
+    """
 
     model: Operator
     b: Array
@@ -60,11 +63,10 @@ class Columns:
             self.signals = np.ascontiguousarray(model.h.T)
 
     def price(self, weights: Array, gap: float, tol: float) -> float:
-        """Find max_π weights·(J_r, J_g − b); add policies to the columns and return a proven upper bound of the
-        maximum.
+        """Maximise weights·(J_r, J_g − b) over policies; add policies to the columns and return a bound on the maximum.
 
-        The bound is only as accurate as the current `gap` requires, so early calls are cheap. J of each policy is
-        accurate to tol/100, which the final gap requires.
+        The upper bound is proven, but only as accurate as the current `gap` requires, so early calls are cheap. J of
+        each policy is accurate to tol/100, which the final gap requires.
         """
         accuracy = accuracy_for(gap, tol)
         model = self.model
@@ -81,9 +83,9 @@ class Columns:
         return float(model.rho @ self.V + gain / (1 - model.gamma) - weights[1:] @ self.b)
 
     def _extrapolate(self, weights: Array) -> Array:
-        """Return a first guess of V at new weights of the signals: a linear combination of the last values.
+        """Return a first guess of V [S] for new weights of the signals, from the values of the last calls.
 
-        V is linear in the weights as long as the policy stays the same.
+        V is linear in the weights as long as the policy stays the same, so a linear combination is a good guess.
         """
         if len(self.past) < 2:
             return self.V
@@ -95,11 +97,11 @@ class Columns:
     def _improve(
         self, factor: Factor, h: Array, weights: Array, act: NDArray[np.int64], tol: float
     ) -> tuple[Array, float]:
-        """Run at most STEPS steps of policy iteration for h = weights·signals, from the policy `act`.
+        """Run at most STEPS steps of policy iteration for h = weights·signals from `act`; return (V, max(TV − V)).
 
-        Each policy becomes a column. Return V and max(TV − V), where T is the Bellman operator. A factorisation gives
-        the values of all signals at once, so the values of earlier policies are known for the new weights too: V starts
-        from the best of them at each state. Later calls run more steps if they are needed.
+        T is the Bellman operator. Each policy becomes a column. A factorisation gives the values of all signals at
+        once, so the values of earlier policies are known for the new weights too. At each state, V starts from the
+        largest of these values. Later calls run more steps if they are needed.
         """
         model, gain = self.model, np.inf
         V = np.max(self.recent[: max(len(self.act), 1)] @ weights, axis=0)
@@ -119,9 +121,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Mixed:
-    """A solved master program: weights [n] of the columns, multipliers λ [I], its value and the best upper bound.
+    """A solved master program: weights [n] of the columns, multipliers λ [I], its value, and the best upper bound.
 
-    `calls` counts the calls of the oracle.
+    `calls` is how often the oracle was called.
     """
 
     weights: Array
@@ -132,9 +134,10 @@ class Mixed:
 
 
 class Master:
-    """The master program, which grows by one column at a time; HiGHS starts each time from its last basis.
+    """The master program of column generation; new columns are added, and HiGHS starts each time from its last basis.
 
-    With a `unit` [I] it is phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, with Σ_i λ_i unit_i = 1.
+    With `unit` [I] it is the program of phase one: max t subject to Σ_j w_j slack_ji ≥ t·unit_i, with Σ_i λ_i unit_i =
+    1. Here slack_ji is J_gi − b_i of column j.
     """
 
     def __init__(self, I: int, unit: Array | None = None) -> None:
@@ -153,7 +156,10 @@ class Master:
             self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, self.rows, t)
 
     def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
-        """Add the new columns and solve the program; return the weights w [n], λ [I] and the value."""
+        """Add the columns of J that are new, and solve the program; return the weights w [n], λ [I] and the value.
+
+        J lists the values [1+I] of all columns so far, and b [I] are the limits.
+        """
         for column in J[self.n :]:
             cost, entries = 0.0 if self.margin else float(column[0]), np.append(column[1:] - b, 1.0)
             self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, self.rows, entries)
@@ -178,9 +184,9 @@ class Master:
 def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough: float = np.inf) -> Mixed:
     """Solve max_π min_i (J_gi − b_i)/unit_i to the gap `tol`; stop early once the value reaches `enough`.
 
-    `bound` is an upper bound: if it is negative, no policy meets the limits, and `lam` (Σ λ_i unit_i = 1) is the
-    proof. If the margin is within `tol` of 0, the gap is reduced further, until the sign is known or the gap is
-    tol/100.
+    In the result, `bound` is an upper bound on the maximum. If it is negative, no policy meets the limits, and `lam`
+    (with Σ λ_i unit_i = 1) is the proof. If the sign of the maximum is not known at the gap `tol`, the loop continues
+    down to tol/100.
     """
     I = len(columns.b)
     master = Master(I, unit)
@@ -201,9 +207,9 @@ def slater(columns: Columns | OracleColumns, unit: Array, tol: float, *, enough:
 def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> Mixed:
     """Solve max J_r subject to the limits, from columns that already contain a feasible mixture.
 
-    The loop stops at a proven gap relative to the optimum, or relative to scale/1000 if that is larger. It also stops
-    if a repeated call gives the same answer (at a large λ the rounding of the proof can be wider than the gap),
-    provided that the remaining gap is small.
+    The loop stops at a proven `gap` relative to the optimum, or relative to scale/1000 if that is larger. It also stops
+    if a repeated call gives the same answer and the remaining gap is small: at a large λ, rounding can make the proof
+    coarser than `gap`.
     """
     I = len(columns.b)
     master = Master(I)
@@ -235,8 +241,9 @@ def columns_of(cmdp: CMDP) -> Columns:
 
 
 def mixture_of(columns: Columns | OracleColumns, mixed: Mixed) -> tuple[Array, Array, Array]:
-    """Return the policies of a solved master program with positive weight, at most I + 1:
-    their weights [M], π [M, S, A] and occupancies d [M, S, A].
+    """Return the M ≤ I + 1 policies with positive weight in a solved master program.
+
+    The result is (weights [M], π [M, S, A], occupancies d [M, S, A]).
     """
     used = np.flatnonzero(mixed.weights > 0)
     weights = mixed.weights[used] / mixed.weights[used].sum()

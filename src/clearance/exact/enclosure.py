@@ -1,7 +1,6 @@
 """Enclosures: bounds on J that hold in real arithmetic for the model as stored.
 
-For any V̂, with the residual δ(s) = (h_π + γ P_π V̂ − V̂)(s)
-and c ≥ the largest row sum of P_π,
+For any V̂, let δ(s) = (h_π + γ P_π V̂ − V̂)(s) be its residual, and c at least the largest row sum of P_π. Then
 
     V̂(s) + min(0, min δ)/(1 − γc)  ≤  V_π(s)  ≤  V̂(s) + max(0, max δ)/(1 − γc)         (needs γc < 1)
 
@@ -30,7 +29,7 @@ from clearance.learning.direction import lagrangian
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of M policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
 
     V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V. Criteria other than the
     discounted one use other vectors in place of V (`oracles`).
@@ -42,7 +41,7 @@ def enclose(cmdp: CMDP, pi: Array, V: Array | None = None) -> tuple[Array, Array
 
 
 def approximate_values(cmdp: CMDP, pi: Array) -> Array:
-    """Return V [M, 1+I, S] of policies pi [M, S, A] in floating point; the bounds do not rely on its accuracy."""
+    """Return V [M, 1+I, S] of M policies pi [M, S, A] in floating point; the bounds do not rely on its accuracy."""
     if cmdp.kind != "discounted":
         return BOUNDS[cmdp.kind].approximate(cmdp, pi)
     parts = [_approximate_V(cmdp, pi[i]) for i in _chunks(cmdp, len(pi))]
@@ -50,7 +49,7 @@ def approximate_values(cmdp: CMDP, pi: Array) -> Array:
 
 
 def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Return lower and upper bounds [1+I] of a mixture's J = Σ_m w_m J_m, from those of its components [M, 1+I]."""
+    """Return lower and upper bounds [1+I] of a mixture's J = Σ_m w_m J_m, from bounds [M, 1+I] of its M components."""
     slop = _g(len(weights) + 2) * (weights @ np.maximum(np.abs(lower), np.abs(upper)))
     return weights @ lower - slop, weights @ upper + slop
 
@@ -58,10 +57,10 @@ def mix(weights: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
 def dual_function(
     cmdp: CMDP, lam: Array, V: Array | None = None, act: NDArray[np.int64] | None = None
 ) -> tuple[float, Array, NDArray[np.int64]]:
-    """Return D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i) rounded up, V [S] that proves it and a greedy policy [S].
+    """Return (D(λ) rounded up, V [S], act [S]) for D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i).
 
-    D(λ) ≥ J_r(π') for every π' that meets the limits and every λ ≥ 0 (weak duality). V and act may be given as a
-    start; the bound holds for any V and act.
+    V proves the bound, and `act` is the greedy policy of V. D(λ) ≥ J_r(π') for every π' that meets the limits and every
+    λ ≥ 0 (weak duality). V and act may be given as a start; the bound holds for any V and act.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, start=act)
@@ -122,7 +121,7 @@ def _approximate_V(cmdp: CMDP, pi: Array) -> Array:
 
 
 def _expect(cmdp: CMDP, V: Array) -> Array:
-    """Return Σ_s' P(s'|s, a) V(…, s') [..., S, A]."""
+    """Return the expected value Σ_s' P(s'|s, a) V(…, s') [..., S, A] of V at the next state."""
     flat = (cmdp.rows @ V.reshape(-1, cmdp.S).T).T
     return flat.reshape(*V.shape[:-1], cmdp.S, cmdp.A)
 
@@ -138,6 +137,6 @@ def _row_width(cmdp: CMDP) -> int:
 
 
 def _chunks(cmdp: CMDP, M: int):
-    """Return slices of M policies, such that P_π and Q of each slice fit in about 64 MB."""
+    """Return slices of the M policies, such that P_π and Q of each slice fit in about 64 MB."""
     size = max(1, int(8e6) // (cmdp.S * max(cmdp.A, 1 if cmdp.is_sparse else cmdp.S) * (1 + cmdp.I)))
     return (slice(i, i + size) for i in range(0, M, size))

@@ -1,9 +1,9 @@
 """The exact optimum of a finite model under limits on single episodes, and the exact tails of an episode's cost.
 
 A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). A CVaR
-is a minimum over ν of linear functions. For costs on a lattice the minimum is at a sum that can occur, so there is one
-program for each such ν, and the best of them is the optimum. All policies of a mixture share one ν, since CVaR is not
-linear in the policies.
+is a minimum over ν of linear functions. If all costs are multiples of a unit, the minimum is attained at a ν that is a
+possible sum of costs. So one program is solved for each such ν, and the best of them gives the optimum. All policies of
+a mixture share one ν, since CVaR is not linear in the policies.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ LEVELS = 1000  # of ν, at most
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOptimum:
-    """The optimum of the product model, the product itself, and the ν chosen for the CVaR.
+    """The optimum under limits on single episodes: the optimum of the product model, the product itself, and ν.
 
-    `nu` is None if ν was given by the user or if there is no CVaR.
+    The product adds the costs so far to the states of the model. `nu` is the ν chosen for a CVaR limit. It is None if
+    the user gave ν or if there is no CVaR.
     """
 
     optimum: Optimum
@@ -52,8 +53,10 @@ class EpisodeOptimum:
 def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
     """Return the best policy under limits on single episodes, for a model with a horizon or sums until absorption.
 
-    limits  {"energy": cl.Chance(above=40, at_most=0.05), "wear": [cl.CVaR(level=0.9, at_most=12), 5.0]}: by name, and
-            numbers limit the mean. Costs must be whole multiples of some unit
+    limits  by the name of a cost, such as {"energy": cl.Chance(above=40, at_most=0.05), "wear": [cl.CVaR(level=0.9,
+            at_most=12), 5.0]}; a plain number limits the mean
+
+    Costs must be whole multiples of some unit.
     """
     asked = split_limits(limits)
     free = _without_level(asked)
@@ -66,9 +69,9 @@ def episode_optimum(model: CMDP, limits: Mapping[str, Any]) -> EpisodeOptimum:
 
 
 def limit_episodes(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the product of a model with the costs so far, under limits as `episode_optimum` takes them.
+    """Return the model whose states include the costs so far, with the given limits on single episodes as constraints.
 
-    If a CVaR is given without ν, its best ν is used.
+    `limits` is as for `episode_optimum`. If a CVaR is given without ν, its best ν is used.
     """
     found = _without_level(split_limits(limits))
     return episode_optimum(model, limits).product if found else cost_product(model, limits)
@@ -79,9 +82,10 @@ def _without_level(asked: list[tuple[str, float | Rule]]) -> list[int]:
 
 
 def _best_level(model: CMDP, asked: list[tuple[str, float | Rule]], k: int) -> EpisodeOptimum:
-    """Solve one program for each ν from the limit of a CVaR down to 0, in units of its cost; return the best optimum.
+    """Solve one program for each possible ν of a CVaR that has none; return the optimum of the best program.
 
-    The CVaR is limit k of `asked`, which lists (cost, limit). The result is infeasible only if all programs are.
+    The CVaR is limit k of `asked`, which lists (cost, limit). The values of ν are the multiples of the cost's unit from
+    the CVaR's limit down to 0. The result is infeasible only if all programs are.
     """
     name, rule = asked[k]
     assert isinstance(rule, CVaR)
@@ -113,7 +117,7 @@ def _rank(found: EpisodeOptimum) -> tuple[int, float]:
 
 
 def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, list[Any]]:
-    """Return the limits by cost, with ν = `nu` for the CVaR at index k of `asked`."""
+    """Return the limits of `asked` as {cost: [limits]}, with ν = `nu` for the CVaR at index k."""
     found: dict[str, list[Any]] = {}
     for i, (name, rule) in enumerate(asked):
         found.setdefault(name, []).append(replace(rule, at=nu) if i == k and isinstance(rule, CVaR) else rule)
@@ -121,10 +125,11 @@ def _at(asked: list[tuple[str, float | Rule]], k: int, nu: float) -> dict[str, l
 
 
 def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
-    """Return P(C > c) or CVaR_α(C) for the cost C of one episode under a policy of the model without costs so far.
+    """Return P(C > above) for a `Chance`, or the CVaR of C for a `CVaR`, where C is an episode's cost under `policy`.
 
-    The value is computed on the product of model and cost so far. If the rule has no ν, CVaR is the minimum over all ν
-    that are multiples of the cost's unit. It is convex in ν, so the search ends where it rises.
+    `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
+    with the cost so far. If a CVaR has no ν, its value is the minimum of E φ(C) over all ν that are multiples of the
+    cost's unit. E φ(C) is convex in ν, so the search ends where it rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

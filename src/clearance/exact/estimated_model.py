@@ -3,8 +3,8 @@
     P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known for pairs that were seen
 
 A pair that was never seen stays in its state with the lowest signals for ever, so that no plan uses it. Two standard
-deviations are estimated for a policy on P̂: `doubt` is that of Ĵ itself, which comes from finite counts (by
-linearisation). `spread` is that of one episode's estimate in a certificate with V̂ as control variate
+deviations are estimated for a policy on P̂. `doubt` is the standard error of Ĵ, which comes from finite counts (by
+linearisation). `spread` is the standard deviation of one episode's estimate in a certificate with V̂ as control variate
 (`finite_episodes`), which determines how many episodes a test needs.
 """
 
@@ -26,9 +26,9 @@ DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
 
 @dataclass(frozen=True, eq=False)
 class EstimatedModel:
-    """The model `cmdp` with P̂ and ρ̂, the visits n [S·A] of its pairs, and the number of walks (`starts`).
+    """The estimated model `cmdp` (with P̂ and ρ̂), the visits n [S·A] of its pairs, and the number of walks (`starts`).
 
-    scatter  the standard deviation of the signals at each pair [S·A, 1+I], if they are random themselves
+    scatter  the standard deviation of the signals at each pair [S·A, 1+I]; 0 if signals are not random
     """
 
     cmdp: CMDP
@@ -40,7 +40,10 @@ class EstimatedModel:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
 
     def noise(self, V: Array) -> Array:
-        """Return the variance [S·A, n] of V(s') after each pair, for V [S, n], with one extreme draw of s' added."""
+        """Return the variance [S·A, n] of V(s') over the next states s' of each pair, for V [S, n].
+
+        One extreme draw of s' is added to the counts, so that a rarely seen pair has a positive variance.
+        """
         rows, n = self.cmdp.rows, self.n[:, None]
         mean = rows @ V
         seen = np.maximum(rows @ V**2 - mean**2, 0.0)
@@ -49,7 +52,7 @@ class EstimatedModel:
 
 @dataclass(frozen=True, eq=False)
 class PolicyEstimate:
-    """The values of one policy π [S, A] on an estimated model (`at`), with their standard deviations."""
+    """The values `at` of one policy π [S, A] on an estimated model, and their standard deviations."""
 
     model: EstimatedModel
     pi: Array
@@ -76,8 +79,10 @@ class PolicyEstimate:
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error of Ĵ [1+I] for finite counts: the root of Σ (γ x(s, a))² Var V̂(s')/n(s, a) with the
-        discounted visits x, extended by the variances of start states and random signals.
+        """The standard error of Ĵ [1+I], which comes from finite counts.
+
+        Its square is Σ (γ x(s, a))² Var V̂(s')/n(s, a) with the discounted visits x, plus the variances of start states
+        and random signals.
         """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
         by_pair = x**2 / np.maximum(self.model.n, 0.5)
@@ -85,11 +90,11 @@ class PolicyEstimate:
         return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
 
     def spread(self, power: float, base: Array | None = None) -> Array:
-        """Return the standard deviation [1+I] of one episode's estimate with q = γ^power and control variate V̂.
+        """Return the standard deviation [1+I] of the estimate of J that one episode of a certificate gives.
 
-        With `base` [S, 1+I], this table is the control variate instead. The horizon T of an episode is geometric with
-        P(T > t) = q^t. With V̂ the terms of the estimate are martingale differences with weights (γ/q)^t while t < T,
-        so visits are weighted by (γ²/q)^t.
+        The episode has a geometric horizon T with P(T > t) = q^t, where q = γ^power (`finite_episodes`). The control
+        variate of the estimate is V̂ or, if given, the table `base` [S, 1+I]. With V̂, the terms of the estimate are
+        martingale differences with weights (γ/q)^t while t < T, so visits are weighted by (γ²/q)^t.
         """
         if power not in self._visits:
             rate = self.model.cmdp.gamma ** (2 - power)
@@ -102,14 +107,14 @@ class PolicyEstimate:
 
     @cached_property
     def _visits(self) -> dict[float, Array]:
-        """The sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A] computed so far, by the power in q = γ^power."""
+        """A cache of the sums Σ_t (γ²/q)^t P(s_t = s, a_t = a) [S, A], by the exponent `power` in q = γ^power."""
         return {}
 
     def _second_moment(self, visits: Array, base: Array) -> Array:
-        """Return E X² [1+I] of one episode's estimate X on P̂ with control variate `base` [S, 1+I].
+        """Return E X² [1+I] of one episode's estimate X on P̂ with the control variate `base` [S, 1+I].
 
-        `visits` [S, A] are those of `_visits`. The rest Z of the sum from a state on has E[Z|s] = V̂(s) − base(s) and,
-        with D = h + γ base(s') − base(s), E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
+        `visits` [S, A] is an entry of `_visits`. Let Z be the rest of the sum from a state on, and D = h + γ base(s') −
+        base(s). Then E[Z|s] = V̂(s) − base(s), and E[Z²|s] = E[D² + 2γ D (V̂ − base)(s')|s] + (γ²/q) E[Z²(s')|s].
         """
         cmdp, gap = self.model.cmdp, self.V - base
         now = np.moveaxis(cmdp.h, 0, -1).reshape(cmdp.S * cmdp.A, -1) - np.repeat(base, cmdp.A, axis=0)
@@ -120,7 +125,7 @@ class PolicyEstimate:
 
 
 def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:
-    """Return the model estimated from the counts n(s, a, s') [S·A, S] (CSR) and the starts [S].
+    """Return the model estimated from counted transitions n(s, a, s') [S·A, S] (CSR) and counted starts [S].
 
     like  the model that provides the signals of seen pairs, limits, discount and names; its P and ρ are not read
     low   the declared lower bounds of the signals [1+I]

@@ -7,7 +7,7 @@ import numpy as np
 from clearance.certificates.certificate import Certificate, Verdict, build_certificate
 from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
-from clearance.core.errors import SolverError, infeasible_message
+from clearance.core.errors import SolverError
 from clearance.exact.never import never_words, zero_limits
 from clearance.exact.optimum import Optimum, optimum
 from clearance.exact.policy_bounds import PolicyBounds, bound_policy
@@ -20,7 +20,8 @@ from clearance.finite.start_words import start_words
 def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
     """Return the exact certificate of a policy, with its gap to the optimum.
 
-    The optimum is `best` or, if that is not given and `compare` is true, computed. Without it no gap is stated.
+    best     the optimum, if it is known already
+    compare  whether to compute the optimum if `best` is not given; without an optimum no gap is stated
     """
     seen = bound_policy(cmdp, mixture)
     verdict, bounds = seen.verdict, (seen.lower, seen.upper)
@@ -45,9 +46,10 @@ def certify_exactly(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *
 
 
 def _bound(best: Optimum, seen: PolicyBounds) -> float:
-    """Return an upper bound on the reward of every feasible policy: that of `best`, or of this policy if larger.
+    """Return an upper bound on the reward of every policy that meets the limits.
 
-    `seen` are this policy's bounds, which count only if it is CERTIFIED.
+    It is `best.bound`. If the policy with the bounds `seen` is CERTIFIED, the result is at least its own upper bound,
+    which rounding can make larger.
     """
     return max(best.bound, float(seen.upper[0])) if seen.verdict == "CERTIFIED" else best.bound
 
@@ -55,10 +57,10 @@ def _bound(best: Optimum, seen: PolicyBounds) -> float:
 def scope_of(cmdp: CMDP, mixture: Mixture | None, what: str) -> str:
     """Return a sentence that says which model (`what`), criterion and kind of policy a certificate holds for.
 
-    Without a mixture, the policy is a rule of the user.
+    If `mixture` is None, the policy is a rule: a Python function of the user.
     """
     how = "a rule, called as given" if mixture is None else policy_words(mixture.M, _one(mixture))
-    return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how)
+    return scope_words(f"{what}, started in {start_words(cmdp)}", cmdp.full_criterion, how, limited=cmdp.I > 0)
 
 
 def _one(mixture: Mixture) -> str:
@@ -66,7 +68,7 @@ def _one(mixture: Mixture) -> str:
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
-    """Return the optimum, or None if the solver gives up: the verdict does not need it, only the gap does."""
+    """Return the optimum, or None if the solver gives up: a certificate needs it for the gap, not for the verdict."""
     try:
         return optimum(cmdp)
     except SolverError:
@@ -74,14 +76,23 @@ def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
 
 
 def _message(cmdp: CMDP, verdict: Verdict, lower: Array, upper: Array, best: Optimum | None) -> str:
+    if cmdp.I == 0:
+        return "there are no limits, so none is broken"
     if verdict == "CERTIFIED":
         never = ", ".join(cmdp.names[i] for i in zero_limits(cmdp) if cmdp.kind != "average")
         return "every limit is met, proven for the numbers as stored" + (f"; no run can have {never}" if never else "")
-    if best is not None and best.status == "infeasible":
-        return never_words(cmdp) or infeasible_message(best.attained_margin)
+    impossible = best is not None and best.status == "infeasible"
     if verdict == "VIOLATED":
         broken = [f"{cmdp.names[i]} by {cmdp.b[i] - upper[1 + i]:.3g}" for i in np.flatnonzero(upper[1:] < cmdp.b)]
-        return "limits broken: " + ", ".join(broken)
+        return f"limits broken: {', '.join(broken)}" + (f"; {_impossible_words(cmdp)}" if impossible else "")
+    if impossible:
+        return _impossible_words(cmdp)
     i = int(np.argmin(lower[1:] - cmdp.b))
     width = upper[1 + i] - lower[1 + i]
     return f"{cmdp.names[i]} lies within {width:.1e} of its limit: tighten b a little and solve again"
+
+
+def _impossible_words(cmdp: CMDP) -> str:
+    """Return a clause for limits that provably no policy meets."""
+    never = never_words(cmdp)
+    return f"no policy meets the limits: {never or 'see clearance check'}"

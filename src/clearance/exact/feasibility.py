@@ -3,9 +3,9 @@
     φ = max_π min_i (J_gi − b_i)
     no policy meets the limits  ⇐  max_π Σ_i λ_i (J_gi − b_i) < 0 for some λ ≥ 0   (Farkas)
 
-A margin computed by a solver proves neither. The limits are feasible if a policy provably meets them, and infeasible if
-multipliers λ prove it by a rigorous bound on that maximum. If neither can be shown because of rounding, they are
-borderline.
+A margin φ that a solver computed is no proof. The limits are feasible if a policy provably meets them. They are
+infeasible if multipliers λ prove, by a rigorous bound on the maximum above, that no policy meets them. If neither can
+be shown because of rounding, they are borderline.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class Scaled:
     """A problem rescaled so that r and every g_i have size 1, since solvers have absolute tolerances.
 
-    In the rescaled problem `unit`, the reward is divided by `r`, and utility and limit i by g[i]. Its multipliers times
-    r / g[i] are those of the original problem `cmdp`.
+    `unit` is the rescaled problem: its reward is divided by `r`, and utility and limit i by g[i]. Multipliers of `unit`
+    times r / g[i] are multipliers of the original problem `cmdp`.
     """
 
     cmdp: CMDP
@@ -73,22 +73,22 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """One common margin for all J_gi, expressed in the units of each constraint; the largest entry is 1.
+        """Slacks [I] of the rescaled problem that stand for the same slack in every constraint of the original problem.
 
-        Entries are at least 1e-6: smaller ones would be lost in the tolerance of the solvers.
+        The largest entry is 1. Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
         """
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
     def own_margin(self, J: Array) -> float:
-        """Return min_i (J_gi − b_i), each divided by the size g[i] of its signal; inf without constraints."""
+        """Return the smallest of (J_gi − b_i)/g[i], the slacks in units of their signals; inf without constraints."""
         return float(np.min((J[1:] - self.cmdp.b) / self.g, initial=np.inf))
 
 
 class Safest(NamedTuple):
-    """A policy π whose smallest slack is large, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
+    """A policy whose smallest slack is large, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
 
-    The policy is a table [S, A] ([H, S, A] with a horizon), or a mixture if no stationary policy has these values
-    (average).
+    The policy is a table [S, A] ([H, S, A] with a horizon). Under the average criterion it is a mixture if no
+    stationary policy has these values.
     """
 
     d: Array
@@ -98,7 +98,10 @@ class Safest(NamedTuple):
 
 
 class FarkasProof(NamedTuple):
-    """A proof that no policy meets the limits: λ ≥ 0 [I] and V [S] that show max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0."""
+    """A proof that no policy meets the limits: λ ≥ 0 [I] with max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0.
+
+    V [S] are the values that prove the bound.
+    """
 
     lam: Array
     bound: float
@@ -109,8 +112,9 @@ class FarkasProof(NamedTuple):
 class Feasibility:
     """The answer whether the limits can be met, with its proof.
 
-    verdict  "feasible": `policy` provably meets them. "infeasible": see `proof`. "borderline": not known
-    slater   min_i (J_gi − b_i) that `policy` attains; inf without constraints
+    verdict  "feasible": `policy` provably meets the limits. "infeasible": `proof` shows that no policy meets them.
+             "borderline": neither is known
+    slater   the margin min_i (J_gi − b_i) that `policy` attains; inf without constraints
     """
 
     verdict: Literal["feasible", "infeasible", "borderline"]
@@ -150,7 +154,7 @@ def slater_margin(cmdp: CMDP, *, method: Method = "auto") -> tuple[float, Any]:
 
 
 def margin_of(cmdp: CMDP, J: Array) -> float:
-    """Return min_i (J_gi − b_i); inf without constraints."""
+    """Return the margin min_i (J_gi − b_i) of a policy with values J [1+I]; inf without constraints."""
     return float(np.min(J[1:] - cmdp.b, initial=np.inf))
 
 
@@ -160,7 +164,7 @@ def margin_of(cmdp: CMDP, J: Array) -> float:
 def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasProof | None:
     """Return a proof that no policy meets the limits; None if none was found.
 
-    The multipliers λ [I] (`lam`) are tried first, then those of margins in the units of each constraint.
+    The multipliers `lam` [I] are tried first, then those of the safest policy for slacks in each constraint's own unit.
     """
     for candidate in _multipliers(cmdp, lam, method):
         bound, V, _ = enclose_farkas(cmdp, candidate)
@@ -170,7 +174,10 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
 
 
 def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
-    """Return a proof that a cost cannot be avoided: by multipliers or, if that fails, by the possible transitions."""
+    """Return a proof that a cost with the limit 0 cannot be avoided.
+
+    The proof is by multipliers or, if that fails, by the possible transitions (`never`).
+    """
     proof = prove_infeasible(cmdp, safest.lam, method)
     if proof is not None:
         return proof
@@ -187,7 +194,10 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
-    """Return max_π Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and the greedy actions [S]."""
+    """Return (bound, V, act): the maximum over policies of Σ_i λ_i (J_gi − b_i), rounded up.
+
+    V [S] proves the bound, and act [S] are the greedy actions of V.
+    """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, reward=0.0)
     return dual_function(cmdp.replace(h=np.concatenate([np.zeros_like(cmdp.h[:1]), cmdp.g])), lam)
@@ -201,9 +211,8 @@ def farkas_bound(cmdp: CMDP, lam: Array) -> float:
 def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
     """Return whether the proof also holds for the exact model of which `cmdp` is the rounded version.
 
-    Models made by `class_model` are such versions: their P and signals are averages over actions.
-
-    If rows of P are off by ε, and signals by ε of their size, J_gi changes by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
+    Models made by `class_model` are such versions: their P and signals are averages over actions. If rows of P are off
+    by ε, and signals by ε of their size, J_gi changes by at most ε |g_i| (1 + γ/(1−γ))/(1−γ).
     """
     error = 8 * (cmdp.A + 1) * U * np.abs(cmdp.g).max(axis=(1, 2)) * scale_of(cmdp) ** 2
     return proof.bound + float(proof.lam @ error) < 0
@@ -213,10 +222,10 @@ def holds_after_rounding(cmdp: CMDP, proof: FarkasProof) -> bool:
 
 
 def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safest:
-    """Return the policy with the largest common margin, or the first one found whose margin reaches `enough`.
+    """Return the policy whose smallest slack is largest, or the first one found whose smallest slack reaches `enough`.
 
-    If this margin is lost because the scales of the constraints are far apart, return the policy with the largest
-    margin relative to the scale of each constraint.
+    `scaled` is the rescaled problem. If the scales of the constraints are so far apart that this slack vanishes in
+    rounding, return the policy with the largest slack relative to the scale of each constraint.
     """
     found = safest_policy(scaled, scaled.margin_unit, method, enough)
     rounding = 1e-9 * scale_of(scaled.cmdp)
@@ -229,8 +238,8 @@ def find_safest(scaled: Scaled, method: Method, enough: float = np.inf) -> Safes
 def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
     """Yield the safest policy, then policies that may be slightly safer; this matters if the limits leave no room.
 
-    One has its tiny probabilities removed, which may be a solver's rounding. Another is deterministic and greedy
-    for λ: if only one limit is in conflict, it attains the largest J_gi exactly.
+    The second candidate is the first without its tiny probabilities, which may be a solver's rounding. The last
+    candidate is deterministic and greedy for λ: if only one limit is in conflict, it attains the largest J_gi exactly.
     """
     yield safest.policy
     if cmdp.I:
@@ -240,9 +249,9 @@ def safest_candidates(cmdp: CMDP, safest: Safest) -> Iterator[Array | Mixture]:
 
 
 def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float = np.inf) -> Safest:
-    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or reaches `enough`.
+    """Return a policy that maximises min_i slack_i/measure_i of the rescaled problem, or one that reaches `enough`.
 
-    `measure` [I] are the units of the slacks.
+    `measure` [I] are the units in which the slacks are compared.
     """
     cmdp = scaled.cmdp
     if cmdp.I == 0 and cmdp.recurring is not None:
@@ -283,11 +292,10 @@ def snap(pi: Array) -> Array:
 
 
 def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixture:
-    """Return one policy with the values of a mixture of pi [M, …] with occupancies d [M, …],
-    or the mixture if no stationary policy has its values.
+    """Return one policy with the same values as a mixture of M policies pi [M, …] with occupancies d [M, …].
 
-    For example, a run may either stay in a part of the model for ever or leave it: to do both in given shares, it must
-    choose once at the start.
+    If no stationary policy has these values, return the mixture. For example, a run may either stay in some states for
+    ever or leave them: to do both in given shares, it must choose once at the start.
     """
     if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
         return stationary_policy(weights, pi, d)
@@ -302,8 +310,10 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
 
 
 def stationary_policy(weights: Array, pi: Array, d: Array) -> Array:
-    """Return one stationary policy with the occupancy Σ_m w_m d_m of a mixture of pi [M, …];
-    in unvisited states it acts like the first component.
+    """Return one stationary policy with the same occupancy as a mixture of M policies pi [M, …].
+
+    The mixture has the occupancy Σ_m w_m d_m, where w are the weights and d [M, …] the occupancies of its components.
+    In states that are never visited, the result acts like the first component.
     """
     total = np.tensordot(weights, d, 1)
     return np.where(total.sum(-1, keepdims=True) > 0, policy_from_occupancy(total), pi[0])

@@ -1,5 +1,4 @@
-"""Exact results for finite horizons: backward induction over H steps,
-without building a model with the time in its state.
+"""Exact results for finite horizons, by backward induction over H steps. The time is not made part of the state.
 
     V_t(s) = max_a h(s, a) + γ Σ P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
@@ -31,9 +30,7 @@ Acts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class HorizonOracle:
-    """An oracle that finds the best deterministic policies act [H, S] of a model with a horizon,
-    and proves upper bounds.
-    """
+    """An oracle that finds a best deterministic policy act [H, S] for a finite horizon, and proves upper bounds."""
 
     cmdp: CMDP
 
@@ -93,12 +90,12 @@ class HorizonOracle:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return V [M, 1+I, H, S] of policies pi [M, H, S, A]; the bounds do not rely on its accuracy."""
+    """Return V [M, 1+I, H, S] of M policies pi [M, H, S, A]; the bounds do not rely on its accuracy."""
     return np.stack([horizon_values(cmdp, p) for p in pi])
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I].
+    """Return J of M policies pi [M, H, S, A], and its proven lower and upper bounds, each [M, 1+I].
 
     V [M, 1+I, H, S] are approximate values; the bounds hold for any V.
     """
@@ -126,7 +123,7 @@ def _enclose_one(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
 
 
 def _steps(V: Array):
-    """Return pairs (V_t, V_{t+1}) for every step t, with V_H = 0."""
+    """Return the pairs (V_t, V_{t+1}) of V [..., H, S] for every step t, with V_H = 0."""
     return zip(V, [*V[1:], np.zeros_like(V[0])], strict=True)
 
 

@@ -3,14 +3,14 @@
     φ = max_π min_i (J_gi − b_i) < 0,   proven by λ ≥ 0, Σλ = 1 with max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed (Farkas)
 
 The limits with λ_i > 0 cannot be met together: the same λ proves it. From these, a deletion filter (Chinneck and
-Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: without any one
-of them the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so only the limits
-of the conflict that was found are tried:
+Dravnieks 1991) drops limits as long as the rest is proven infeasible. The remaining set is irreducible: if any one of
+its limits is dropped, the others can be met. Relaxing one limit alone helps only if it belongs to every conflict, so
+only the limits of the conflict that was found are tried:
 
     relax all by    t   = −φ
     relax i alone   t_i = b_i − max {J_gi(π) : J_gj(π) ≥ b_j, j ≠ i}
 
-Both are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
+Both amounts are computed from policies with proven bounds on J, so a known policy meets the relaxed limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from clearance.certificates.certificate import Certificate
-from clearance.certificates.verdict_words import join_some
+from clearance.certificates.verdict_words import bound_words, join_some
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError, round_up
 from clearance.core.validation import check_model
@@ -47,9 +47,12 @@ class Infeasibility:
     slater      φ = max_π min_i (J_gi − b_i) < 0, attained by `policy`
     lam, bound  the proof: λ [I], Σλ = 1, and max_π Σ_i λ_i (J_gi − b_i) ≤ bound < 0
     policy      the least violating policy [S, A] (see `Optimum.policy`), with values J [1+I]
-    conflict    indices of limits that provably cannot be met together; without any one of them the others can
-    relax_all   the smallest amount by which all limits together must be lowered; −bound is a proven lower bound of it
+    conflict    indices of limits that provably cannot be met together; if any one of them is dropped, the others can be
+                met
+    relax_all   the smallest amount by which all limits together must be lowered; it is proven to be at least −bound
     relax_each  [I] the smallest amount by which limit i alone must be lowered; None if that cannot help
+    relax_together  [I] amounts by which to lower all limits so that they can be met: each the smallest, given the
+                ones before it
     relaxed, certificate  the best policy under limits relaxed by relax_all, and its certificate
     """
 
@@ -65,14 +68,38 @@ class Infeasibility:
 
     def __repr__(self) -> str:
         conflict = join_some([self.cmdp.limits_in_words[i] for i in self.conflict])
-        return (
-            f"<Infeasibility: cannot be met together: {conflict}; relax every limit by {round_up(self.relax_all):.6g}>"
-        )
+        together = "cannot be met together" if len(self.conflict) > 1 else "cannot be met"
+        return f"<Infeasibility: {together}: {conflict}; {self.advice}>"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the limits in conflict."""
         return tuple(self.cmdp.names[i] for i in self.conflict)
+
+    @property
+    def helps_alone(self) -> tuple[int, ...]:
+        """The indices of the limits that need only be relaxed alone."""
+        return tuple(i for i, amount in enumerate(self.relax_each) if amount is not None)
+
+    @property
+    def advice(self) -> str:
+        """What to relax, in words: one limit where that is enough, else several together."""
+        alone = [self._relaxed_in_words(i, self.relax_each[i]) for i in self.helps_alone]
+        if len(alone) == 1:
+            return f"relax this limit: {alone[0]}"
+        if alone:
+            return f"relax one of these limits: {'; or '.join(alone)}"
+        amounts = enumerate(self.relax_together)
+        return f"relax these limits together: {join_some([self._relaxed_in_words(i, t) for i, t in amounts if t > 0])}"
+
+    def _relaxed_in_words(self, i: int, amount: float | None) -> str:
+        assert amount is not None
+        b = -round_up(amount - float(self.cmdp.b[i]))
+        return bound_words(self.cmdp.names[i], b, cost=self.cmdp.costs[i])
+
+    @cached_property
+    def relax_together(self) -> tuple[float, ...]:
+        return _relax_in_order(self.cmdp)
 
     @cached_property
     def relaxed(self) -> Optimum:
@@ -96,11 +123,11 @@ class Infeasibility:
 
 
 def diagnose(cmdp: CMDP) -> Infeasibility:
-    """Explain why the limits of a model cannot be met; raise `InputError` if that is not proven."""
+    """Return why the limits of a model cannot be met; raise InputError if it is not proven that they cannot."""
     check_model(cmdp)
     slater, policy, lam, bound = _proof(cmdp)
     if not bound < 0:
-        raise InputError("b can be met, or it is not proven that it cannot: there is nothing to diagnose")
+        raise InputError("the limits can be met, or it is not proven that they cannot: there is nothing to diagnose")
     seen = bound_policy(cmdp, Mixture.of(policy))
     conflict = _irreducible(cmdp, lam)
     each = tuple(_alone(cmdp, i) if i in conflict else None for i in range(cmdp.I))
@@ -108,23 +135,25 @@ def diagnose(cmdp: CMDP) -> Infeasibility:
 
 
 def select_signals(cmdp: CMDP, signals: Sequence[int], b: Array) -> CMDP:
-    """Return the same model with the signals h of these indices:
-    the first is the reward, the others have lower limits b.
+    """Return the same model with only the signals h[i] for i in `signals`.
+
+    The first of them becomes the reward; the others become constraints with the lower limits b.
     """
     names = ("reward", *cmdp.names)
     return cmdp.replace(h=cmdp.h[list(signals)], b=b, names=[names[i] for i in signals[1:]])
 
 
 def maximise_constraint(cmdp: CMDP, i: int) -> CMDP:
-    """Return the model whose reward is the utility g_i of constraint i; the limits of the others stay."""
+    """Return the model whose reward is the utility g_i of constraint i; the other constraints keep their limits."""
     others = [j for j in range(cmdp.I) if j != i]
     return select_signals(cmdp, [1 + i, *(1 + j for j in others)], cmdp.b[others])
 
 
 def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the Slater margin φ, a policy that attains it, λ [I], and an upper bound of max_π Σ_i λ_i (J_gi − b_i).
+    """Return (slater, policy, lam, bound) for limits that no policy meets.
 
-    A negative bound proves that no policy meets the limits.
+    `slater` is the Slater margin φ, which `policy` attains. `bound` is an upper bound of max_π Σ_i λ_i (J_gi − b_i) for
+    λ = `lam` [I]. A negative bound proves that no policy meets the limits.
     """
     if cmdp.I == 0:
         return np.inf, np.zeros((cmdp.S, cmdp.A)), np.zeros(0), np.inf
@@ -139,10 +168,10 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the same as `_proof`, from margins relative to the scale of each constraint, which solvers do not lose.
+    """Return the same as `_proof`, for constraints of such different scales that a solver's tolerance hides the margin.
 
-    This is Newton's method for the least t with J_gi ≥ b_i − t: every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
-    − b_i), and the λ of the problem relaxed by this t proves a larger t, until the relaxed limits can be met.
+    This is Newton's method for the smallest t with J_gi ≥ b_i − t. Every λ with Σλ = 1 proves t ≥ −max_π Σ_i λ_i (J_gi
+    − b_i). The λ of the problem relaxed by this t proves a larger t, and so on until the relaxed limits can be met.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
     policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))
@@ -160,9 +189,9 @@ def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, flo
 
 
 def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
-    """Return the indices of limits that cannot be met together; if any one of them is dropped, the others can.
+    """Return the indices of limits that cannot be met together; without any one of them, the others can be met.
 
-    λ [I] is a proof that all limits together are infeasible.
+    `lam` [I] proves that all limits together are infeasible.
     """
     keep, needed = _support(cmdp, list(range(cmdp.I)), lam), []
     while left := [i for i in keep if i not in needed]:
@@ -180,14 +209,17 @@ def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
 
 
 def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
-    """Return the limits in `keep` that have a share in the proof λ [I]; all of `keep` if these alone prove nothing."""
+    """Return the limits in `keep` whose multiplier in `lam` [I] is not negligible.
+
+    If these limits alone cannot be proven infeasible with the same multipliers, return all of `keep`.
+    """
     share = lam * Scaled.of(cmdp).g
     few = [i for i in keep if share[i] > 1e-9 * share.max()]
     return few if len(few) == len(keep) or farkas_bound(_only(cmdp, few), lam[few]) < 0 else keep
 
 
 def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
-    """Return λ that proves that the limits in `keep` alone cannot be met; None if they can or nothing is proven."""
+    """Return multipliers λ that prove that the limits in `keep` alone cannot be met; None if nothing is proven."""
     if not keep:
         return None
     part = _only(cmdp, keep)
@@ -200,15 +232,34 @@ def _only(cmdp: CMDP, keep: list[int]) -> CMDP:
 
 
 def _alone(cmdp: CMDP, i: int) -> float | None:
-    """Return the smallest amount by which b_i alone must be lowered; None if the other limits cannot be met anyway."""
+    """Return the smallest amount by which b_i must be lowered if no other limit changes.
+
+    Return None if the other limits cannot be met even without limit i.
+    """
     best = optimum(maximise_constraint(cmdp, i))
     if best.status == "infeasible":
         return None
     return _enough(cmdp.b[[i]], lower_bounds(cmdp, best.policy)[[1 + i]])
 
 
+def _relax_in_order(cmdp: CMDP) -> tuple[float, ...]:
+    """Return amounts [I] by which to lower all limits: each the smallest for the limits before it as lowered.
+
+    The last policy proves that the lowered limits can be met. They are lower by a hair more than it is possible, since
+    a limit without any room leaves the solver none for the next one.
+    """
+    b, hair = cmdp.b.copy(), HAIRS[1] * Scaled.of(cmdp).g * scale_of(cmdp)
+    lower = b
+    for i in range(cmdp.I):
+        best = optimum(select_signals(cmdp, [1 + i, *range(1, 1 + i)], b[:i]))
+        lower = lower_bounds(cmdp, best.policy)[1:]
+        b[i] = min(b[i], lower[i] - hair[i])
+    met = np.minimum(b, lower)
+    return tuple(_enough(cmdp.b[[i]], met[[i]]) if met[i] < cmdp.b[i] else 0.0 for i in range(cmdp.I))
+
+
 def _enough(b: Array, lower: Array) -> float:
-    """Return the smallest t with b − t ≤ lower for all entries, as floating point computes it."""
+    """Return the smallest t such that b − t ≤ lower holds for all entries in floating-point arithmetic."""
     t = float(np.max(b - lower))
     while np.any(b - t > lower):
         t += float(np.spacing(max(np.abs(b).max(), np.abs(lower).max(), abs(t))))

@@ -1,12 +1,12 @@
-"""The model-based method in the row of lower bounds of Table 1 (Vaswani, Yang, Szepesvári, NeurIPS 2022).
+"""The model-based method of Vaswani, Yang and Szepesvári (NeurIPS 2022), with an optimal sample complexity.
 
     N samples of every pair (s, a) → the empirical model P̂;   on it, with limits b + κ, κ = Θ(ε(1−γ)φ):
     π_k = argmax_π Ĵ_r + λ_k Ĵ_g,     λ_{k+1} = P_[0,Λ](λ_k − η (Ĵ_g(π_k) − b − κ))          solver="primal-dual"
 
 The output is the uniform mixture of the π_k, or the solution of the linear program on P̂ (solver="lp"). The method
-needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples give zero violation, which no
-method can improve except for constants and logarithms. The paper rounds λ to a grid as a device of the proof; this
-is left out. Iteration 1 draws all samples and the others only plan, so the iterates that count are π_k with k ≥ 2.
+needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²)) samples give zero violation, which no method
+can improve except for constants and logarithms. The paper rounds λ to a grid as a device of the proof; this is left
+out. Iteration 1 draws all samples and the others only plan, so the iterates that count are π_k with k ≥ 2.
 """
 
 from __future__ import annotations
@@ -54,15 +54,20 @@ class ModelBased:
         return first_state(theta, I, memory)
 
     def _plan(self, model: CMDP, state: State, lam: Array, V: Array) -> Array:
-        """Return the logits of the next plan; V [S] is the value of the last plan under λ,
-        from which policy iteration continues.
+        """Return the logits of the next policy, planned on the empirical model.
+
+        With the primal-dual solver, policy iteration continues from V [S], the value of the last policy under λ. With
+        the linear program, the first plan is repeated.
         """
         if self.solver == "primal-dual":
             return _greedy(model, lam, V)
         return state.theta if state.k else _program(model, kappa_value(self.kappa))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Draw the samples in the first iteration, then plan on the empirical model; Ĵ is the value on that model."""
+        """Make one iteration: draw the samples if it is the first one, then plan on the empirical model.
+
+        Return the new state, and the information on the iteration, in which Ĵ is the value on the empirical model.
+        """
         if not isinstance(sampler, Generative):
             raise InputError("ModelBased wants samples of every pair: use the sampler Generative")
         memory, steps = (state.sampler_memory, 0) if state.k else sampler.collect(key, state.sampler_memory, self.N)
@@ -78,8 +83,9 @@ class ModelBased:
 
 
 def _program(model: CMDP, kappa: float | Array) -> Array:
-    """Return the logits of the best policy of the empirical model with limits tightened by κ,
-    or of the safest policy if no policy meets them.
+    """Return the logits of the best policy of the empirical model with limits tightened by κ.
+
+    If no policy meets these limits, return the logits of the safest policy.
     """
     best = optimum(model.tightened(kappa))
     return np.log(np.maximum(best.policy, np.exp(-SURE))).ravel()

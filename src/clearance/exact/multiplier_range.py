@@ -1,10 +1,11 @@
-"""How accurate multipliers are: bounds that enclose every optimal λ, from the policies that column generation found.
+"""Bounds that enclose every optimal multiplier λ*, from the values of the policies that column generation found.
 
-    D(λ*) = p*  for an optimal λ*, and D(λ*) ≥ J_r(π) + Σ_i λ*_i (J_gi(π) − b_i) for every policy π; so with bound ≥ p*
+Let D be the dual function. For an optimal λ*, D(λ*) = p* is the optimum, and D(λ*) ≥ J_r(π) + Σ_i λ*_i (J_gi(π) − b_i)
+for every policy π. So with bound ≥ p*,
 
-    λ* ∈ {λ ≥ 0 :  Σ_i λ_i (J_gi(π_j) − b_i) ≤ bound − J_r(π_j)  for every policy π_j that is known}
+    λ* ∈ {λ ≥ 0 :  Σ_i λ_i (J_gi(π_j) − b_i) ≤ bound − J_r(π_j)  for every known policy π_j}
 
-The smallest and the largest λ_i in this set are two small linear programs for each limit.
+The smallest and the largest λ_i in this set are found by two small linear programs for each limit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ WIDEN = 1e-9  # relative: the tolerance of the linear programs
 
 
 def enclose_multipliers(J: Array, b: Array, bound: float, error: float) -> Array:
-    """Return [2, I]: the smallest and the largest that each optimal multiplier can be; inf where nothing bounds it.
+    """Return [2, I]: the smallest and the largest possible value of each optimal multiplier; inf if it has no bound.
 
     J      values [n, 1+I] of policies, each accurate to `error`
     bound  an upper bound on the reward of every policy that meets the limits b [I]
@@ -35,7 +36,11 @@ def enclose_multipliers(J: Array, b: Array, bound: float, error: float) -> Array
 
 
 def _one(slack: Array, room: Array) -> Array:
-    """With one limit every policy bounds λ from one side."""
+    """Return [2, 1], the smallest and the largest λ ≥ 0 with λ·slack_j ≤ room_j for every policy j, for one limit.
+
+    room_j is the upper bound on the optimum minus the reward of policy j. A policy with positive slack bounds λ from
+    above, a policy with negative slack from below.
+    """
     above, below = slack > 0, slack < 0
     high = np.min(room[above] / slack[above], initial=np.inf)
     low = np.max(room[below] / slack[below], initial=0.0)
@@ -43,7 +48,10 @@ def _one(slack: Array, room: Array) -> Array:
 
 
 def _extreme(slack: Array, room: Array, i: int, sign: float) -> float:
-    """Return the smallest (sign 1) or the largest (sign −1) λ_i."""
+    """Return the smallest (sign 1) or the largest (sign −1) λ_i over λ ≥ 0 with slack·λ ≤ room.
+
+    `slack` [n, I] and `room` [n] come from n known policies. If no bound exists, return 0 or inf.
+    """
     c = np.zeros(slack.shape[1])
     c[i] = sign
     options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}

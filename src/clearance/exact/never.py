@@ -1,4 +1,4 @@
-"""Costs that must never be paid: non-negative costs with the limit 0. Whether the limit holds depends on support alone.
+"""Costs that must never be paid: non-negative costs with the limit 0. The possible transitions alone decide.
 
 A pair is removed if it costs something or may lead to a state without remaining pairs. The rest is solved without the
 limit: on it, no run of any policy can pay. If a start state has no pairs left, no policy meets the limit. With a
@@ -36,7 +36,7 @@ def zero_limits(cmdp: CMDP) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Never:
-    """The part of a model that remains if the costs of some limits must never be paid."""
+    """The part of a model that remains if the costs of the constraints with indices `limits` are never paid."""
 
     cmdp: CMDP
     limits: list[int]
@@ -52,7 +52,10 @@ class Never:
 
     @cached_property
     def allowed(self) -> Mask:
-        """The pairs that remain, [S, A] or, with a horizon, [H, S, A]."""
+        """A mask of the pairs with which the costs of the constraints `limits` can be avoided for ever.
+
+        It is [S, A] or, with a horizon, [H, S, A].
+        """
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
         if self.cmdp.kind == "average":
             good = surely_reaching(self.cmdp, self._inside.any(axis=1))
@@ -79,9 +82,9 @@ class Never:
 
     @cached_property
     def rest(self) -> CMDP:
-        """The remaining problem: only the allowed pairs, without these limits.
+        """The model with only the allowed pairs, and without the limits on costs that must never be paid.
 
-        States that are lost keep their pairs, since no run gets there.
+        States from which such a cost cannot be avoided keep their pairs, since no run gets there.
         """
         cmdp, others = self.cmdp, [i for i in range(self.cmdp.I) if i not in self.limits]
         lost = ~self.allowed.any(-1, keepdims=True)
@@ -101,7 +104,10 @@ class Never:
         return part
 
     def expand(self, lam: Array) -> Array:
-        """Return multipliers of all limits [I] from those of the other limits, with 0 for the limits that must be 0."""
+        """Return multipliers of all limits [I], given those of the remaining limits.
+
+        Limits on costs that must never be paid get the multiplier 0.
+        """
         found = np.zeros(self.cmdp.I)
         found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam
         return found
@@ -122,8 +128,9 @@ def never_of(cmdp: CMDP) -> Never | None:
 
 
 def used_pairs(cmdp: CMDP, pi: Array) -> Mask:
-    """Return the pairs [S, A] that a policy π takes with positive probability (with a horizon, in any step);
-    under the average criterion, those that it takes infinitely often.
+    """Return a mask [S, A] of the pairs that the policy π takes with positive probability, at any time.
+
+    Under the average criterion, only pairs that it takes infinitely often count.
     """
     if cmdp.kind == "horizon":
         return _used_in_time(cmdp, pi)
@@ -146,7 +153,10 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return `parts` (J of the components [M, 1+I]) and the bounds lower, upper [1+I], sharpened for limits of 0.
+    """Return (parts, lower, upper), sharpened for costs with the limit 0.
+
+    parts         J of the M components [M, 1+I]
+    lower, upper  bounds [1+I] on J of the mixture
 
     The possible transitions decide: J_g is exactly 0 if no possible step costs anything, else below 0.
     """
@@ -166,9 +176,7 @@ def decide_by_support(
 
 
 def never_words(cmdp: CMDP) -> str:
-    """Return a sentence that names the states from which a forbidden cost cannot be avoided;
-    "" if it can be avoided.
-    """
+    """Return a sentence that names the states from which a forbidden cost cannot be avoided; "" if it can be."""
     found = never_of(cmdp)
     if found is None or not found.impossible:
         return ""

@@ -1,8 +1,8 @@
 """The exact optimum of a finite model and its multipliers.
 
-Small models go through one linear program (`linear_program`), large ones through column generation. No solver is
-trusted: a policy is called optimal only if it provably meets the limits, J is computed from the policy, and `bound` is
-the dual function at λ*,
+Small models are solved by one linear program (`linear_program`), large ones by column generation. No solver is trusted.
+A policy is called optimal only if it provably meets the limits. J is computed from the policy, and `bound` is the dual
+function at λ*:
 
     D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i)  ≥  J_r(π')   for every feasible π' and every λ ≥ 0.
 """
@@ -66,22 +66,23 @@ class Optimum:
     """The best policy that meets the limits, with its values, multipliers and a proven bound.
 
     status   "optimal": `policy` provably meets the limits, and no policy that meets them earns more than `bound`.
-             "infeasible": proven by `lam`.  "borderline": the limits leave no room beyond rounding. No policy was found
-             that provably meets them and is near the optimum, but it is not proven that there is none
+             "infeasible": `lam` proves that no policy meets the limits. "borderline": the limits leave no room beyond
+             rounding. No policy was found that provably meets them and is near the optimum, but it is not proven that
+             there is none
     J        [1+I] of `policy`
-    lam      λ* [I], the price of each limit; when infeasible the weights of the proof: Σλ = 1 and
+    lam      λ* [I], the price of each limit; if infeasible, the weights of the proof: Σλ = 1 and
              max_π Σ_i λ_i (J_gi − b_i) < 0, enclosed
-    lam_range  [2, I], how accurate λ* is: every optimal multiplier lies between these (column generation); None for
-             a linear program, whose λ* is one of its vertices, and where there are no prices
-    policy   π [S, A], stationary; the least violating policy when infeasible or borderline. With a horizon [H, S, A].
-             Under the average criterion a `Mixture`, drawn once, if no stationary policy is as good: see `note`
-    mixture  the same values as at most I + 1 deterministic policies (column generation), or `policy` alone (LP)
+    lam_range  [2, I], bounds between which every optimal multiplier lies (column generation); None for a linear
+             program, whose λ* is one of its vertices, and if there are no prices
+    policy   π [S, A], stationary; if infeasible or borderline, the least violating policy. With a horizon [H, S, A].
+             Under the average criterion it is a `Mixture`, drawn once, if no stationary policy is as good: see `note`
+    mixture  at most I + 1 deterministic policies with the same values (column generation), or `policy` alone (LP)
     d        the occupancy [S, A] of `policy`
-    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf when infeasible
+    bound    proven upper bound on the reward of every feasible policy, D(λ*); −inf if infeasible
     attained_margin  a margin min_i (J_gi − b_i) that some policy attains, inf without constraints. It is the Slater
-             margin for small models and when negative; `slater_margin` computes the Slater margin of any model
-    names, costs  the names of the constraints [I], and which of them are costs: J_g and b are minus these
-    V        [S], the values of r + λ*·g (of λ·g when infeasible) whose Bellman residual proves the bound
+             margin for small models and if negative; `slater_margin` computes the Slater margin of any model
+    names, costs  the names of the constraints [I], and which of them are costs; for a cost, J_g and b have a minus sign
+    V        [S], the values of r + λ*·g (of λ·g if infeasible) whose Bellman residual proves the bound
     """
 
     status: Literal["optimal", "borderline", "infeasible"]
@@ -133,20 +134,20 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """The gap bound − J_r ≥ 0, an upper bound on the distance from the optimum;
-        inf unless the status is "optimal".
-        """
+        """The gap bound − J_r ≥ 0, a bound on the distance from the optimum; inf unless `status` is "optimal"."""
         return self.bound - self.J_r if self.status == "optimal" else np.inf
 
     @property
     def complementarity(self) -> Array:
-        """The products λ*_i (J_gi − b_i) [I], which are 0 at an optimum, up to the tightening of the limits."""
+        """The products λ*_i (J_gi − b_i) [I]. At an optimum they are 0, up to the small tightening of the limits."""
         return self.lam * self.slack
 
 
 class Found(NamedTuple):
-    """A candidate for the optimum: the policy, the same as a mixture, its proven bounds, multipliers λ [I],
-    and for r + λ·g the values V [S] (None if not known) and the greedy actions.
+    """A candidate for the optimum: a policy, also in the form of a mixture, its proven bounds `seen`, and λ [I].
+
+    λ are the multipliers. V [S] (None if not known) and act [S] are the values and the greedy actions for the signal r
+    + λ·g.
     """
 
     policy: Any  # an array in all cases but one: see above
@@ -182,10 +183,10 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 
 
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
-    """Return the optimum of the whole model, given the optimum of the part in which certain costs are never paid.
+    """Return the optimum of the whole model, given the optimum `rest` of the model in which some costs are never paid.
 
-    Finite prices of these costs are tried, too: if they prove the same bound, the proof does not need the argument that
-    no possible transition costs anything.
+    The bound of `rest` relies on an argument about possible transitions. Some finite prices of these costs are tried:
+    if they prove the same bound, the proof consists of multipliers alone.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -219,7 +220,11 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 
 
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
-    """Between what every optimal multiplier lies [2, I], by the columns found; None if there are none."""
+    """Return [2, I]: bounds between which every optimal multiplier lies; None if no columns were found.
+
+    They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound`, an upper bound on the
+    optimum.
+    """
     if "found" not in scaled.__dict__ or not scaled.cmdp.I:
         return None
     error = 0.01 * GAP * scale_of(scaled.cmdp)  # of the values of columns
@@ -245,10 +250,11 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 
 
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
-    """Return the first candidate, from limits tightened more and more, that provably meets the limits.
+    """Return the first candidate that provably meets the limits, from problems with limits tightened more and more.
 
-    If there is none, candidates for limits without room are compared: return the one with the largest reward among
-    those that provably meet the limits or, if none does, among those that come closest.
+    `scaled` is the rescaled problem, and `safest` its safest policy. If there is no such candidate, compare the
+    candidates of `_on_the_border`: return the one with the largest reward among those that provably meet the limits or,
+    if none does, among those that come closest to meeting them.
     """
     for tighten in _tightenings(scaled, safest.J):
         found = _richest(scaled, tighten, method)
@@ -262,11 +268,11 @@ def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
 
 
 def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[Found]:
-    """Yield candidates for limits that leave no room, from limits lowered slightly,
-    so that rounding does not stop a solver.
+    """Yield candidates for limits that leave no room for any policy beyond rounding.
 
-    The policy that is best for lowered limits takes actions that break the limits with tiny probabilities; without them
-    it may meet the limits exactly.
+    `scaled` is the rescaled problem, and `safest` its safest policy. The candidates come from slightly lowered limits,
+    so that rounding does not stop a solver. The best policy for lowered limits takes actions that break the limits with
+    tiny probabilities; without these actions it may meet the limits exactly.
     """
     cmdp = scaled.cmdp
     relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
@@ -278,9 +284,9 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
 
 
 def _tightenings(scaled: Scaled, J: Array) -> list[float]:
-    """Return amounts to add to b of the rescaled problem, to be tried in turn until the policy is provably feasible.
+    """Return amounts to add to b of the rescaled problem; they are tried in turn until a policy is provably feasible.
 
-    The list is empty if there is no room; J is that of the safest policy.
+    J [1+I] are the values of the safest policy. The list is empty if that policy has no slack.
     """
     full = scale_of(scaled.cmdp)
     room = scaled.own_margin(J) / 2
@@ -290,7 +296,10 @@ def _tightenings(scaled: Scaled, J: Array) -> list[float]:
 
 
 def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
-    """Return the best policy for limits that are tightened by `tighten`, in the units of the rescaled problem."""
+    """Return the candidate with the largest reward for limits that are tightened by `tighten`.
+
+    The tightened limits are those of the rescaled problem: `scaled.unit.b` + `tighten`.
+    """
     cmdp, unit = scaled.cmdp, scaled.unit
     b = unit.b + tighten
     if uses_columns(cmdp, method):
@@ -311,6 +320,9 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
 
 
 def _policy_of(x: Array, greedy: NDArray[np.int64]) -> Array:
-    """Return π [S, A] for visits x [S, A]; in states that are never visited it takes the action greedy[s]."""
+    """Return the policy π [S, A] that has the visits x [S, A].
+
+    In states that are never visited it takes the action greedy[s].
+    """
     x = np.where(x > 1e-12 * x.max(), x, 0.0)
     return np.where(x.sum(1, keepdims=True) > 0, policy_from_occupancy(x), np.eye(x.shape[1])[greedy])

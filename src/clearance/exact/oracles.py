@@ -1,8 +1,8 @@
 """Oracles for the criteria other than the discounted one, behind one protocol: find the best policy and prove a bound.
 
-For every criterion, the values J that policies can have form the convex hull of those of deterministic policies, so
-column generation (`column_generation`) works for all of them. Each criterion provides the best deterministic policy for
-given weights.
+For every criterion, the values J of all policies form the convex hull of the values of deterministic policies. So
+column generation (`column_generation`) works for all criteria. For each criterion, an oracle finds the best
+deterministic policy for given weights of the signals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clearance.finite.cmdp import CMDP
 
 
 class Oracle(Protocol):
-    """A protocol for a model under one criterion; `act` is a deterministic policy, [S] or [H, S]."""
+    """A protocol for objects that solve a model under one criterion; a deterministic policy is `act`, [S] or [H, S]."""
 
     cmdp: CMDP
 
@@ -45,7 +45,7 @@ BOUNDS: dict[str, Any] = {"horizon": horizon_oracle, "total": total_oracle, "ave
 
 
 def oracle_of(cmdp: CMDP) -> Oracle:
-    """Return the oracle of a criterion other than the discounted one."""
+    """Return the oracle for the model's criterion, which must not be the discounted one."""
     return ORACLES[cmdp.kind](cmdp)
 
 
@@ -56,8 +56,9 @@ def accuracy_for(gap: float, tol: float) -> float:
 
 @dataclass(eq=False)
 class OracleColumns:
-    """The deterministic policies found so far, with act and J [1+I] of each;
-    the counterpart of `column_generation.Columns`.
+    """The deterministic policies found so far, each with its actions `act` and its values J [1+I].
+
+    This class does for other criteria what `column_generation.Columns` does for the discounted one.
     """
 
     oracle: Oracle
@@ -85,5 +86,5 @@ class OracleColumns:
         return self.act[int(np.flatnonzero(values >= values.max() - accuracy)[-1])]
 
     def tables(self, used: NDArray[np.intp]) -> Array:
-        """Return the policies with these indices as tables [M, S, A] or [M, H, S, A]."""
+        """Return the M policies with the indices `used` [M] as tables [M, S, A] or [M, H, S, A]."""
         return np.stack([np.eye(self.oracle.cmdp.A)[self.act[j]] for j in used])

@@ -1,11 +1,12 @@
 """The rows P(·|s, a) of a model as lists of entries, and bounds on their expectations in real arithmetic.
 
-Without discounting, a row stands for its stored numbers divided by their sum, so
+Without discounting, a row of stored numbers p stands for the probabilities P̃ = p/Σp. The drift of a vector V, its
+expected change from a state s to the next state t, is
 
-    Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t),                 the drift of V
+    Σ_t P̃(t|s, a) V(t) − V(s)  =  Σ_t p(t) (V(t) − V(s)) / Σ_t p(t)
 
-which is exactly 0 where V is constant, since differences of equal numbers are. Every drift comes with a bound on its
-rounding error.
+It is exactly 0 where V is constant, since differences of equal numbers are exactly 0. Every drift comes with a bound on
+its rounding error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TINY = 2.0**-1060  # what a product can lose where it is too small for a floatin
 
 
 def rounding(n: int) -> float:
-    """Return a bound on the relative rounding error of a sum of n products; it allows for its own rounding."""
+    """Return a bound on the relative rounding error of a sum of n products in floating point."""
     return 2 * n * U / (1 - n * U)
 
 
@@ -74,7 +75,7 @@ class PairRows:
 
     @cached_property
     def total(self) -> Array:
-        """The sum Σ_t p(t) of each pair [S·A]; 1 if the pair does not exist."""
+        """The sum of the stored probabilities of each pair [S·A]; 1 if the action does not exist."""
         found = np.bincount(self.pair, self.p, self.S * self.A)
         return np.where(found > 0, found, 1.0)
 
@@ -83,7 +84,10 @@ class PairRows:
         return int(np.bincount(self.pair, minlength=1).max())
 
     def drift(self, V: Array) -> tuple[Array, Array]:
-        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) and a bound on its error, each [S, A]; rows of P̃ sum to 1."""
+        """Return the drift Σ_t P̃(t|s, a) V(t) − V(s) over next states t, and a bound on its error, each [S, A].
+
+        Rows of P̃ sum to 1.
+        """
         change = V[self.target] - V[self.source]
         up = np.bincount(self.pair, self.p * change, self.S * self.A) / self.total
         size = np.bincount(self.pair, self.p * np.abs(change), self.S * self.A) / self.total
@@ -91,11 +95,11 @@ class PairRows:
         return up.reshape(self.S, self.A), error.reshape(self.S, self.A)
 
     def expect(self, V: Array) -> Array:
-        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V after each pair, in floating point."""
+        """Return the mean Σ_t P̃(t|s, a) V(t) [S, A] of V over the next states t of each pair, in floating point."""
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:
-        """Return the pairs [S, A] with a transition into these states."""
+        """Return a mask of the pairs [S, A] with a transition into the states of the mask `states` [S]."""
         found = np.zeros(self.S * self.A, bool)
         found[self.pair[states[self.target]]] = True
         return found.reshape(self.S, self.A)

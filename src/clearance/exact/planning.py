@@ -1,7 +1,7 @@
 """Plans on an estimated model: the best policy for given limits, the safest policy, and an exploring policy.
 
-The programs are those of `optimum` without its proofs: the value of a plan on the true model is not proven here, but
-tested on fresh samples.
+The linear programs are those of `optimum`, without its proofs: the value of a plan on the true model is not proven
+here, but tested on fresh samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ GAP = 1e-6  # the proven gap of a plan, relative to the scale of J: far below th
 
 
 class Plan(NamedTuple):
-    """A policy π [S, A] and the multipliers λ [I] of its limits; `room` is false if the limits leave no room."""
+    """A policy π [S, A], and the multipliers λ [I] of its limits.
+
+    `room` is false if no policy was found that meets the limits.
+    """
 
     pi: Array
     lam: Array
@@ -32,9 +35,9 @@ class Plan(NamedTuple):
 
 
 def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
-    """Return the best policy with J_g ≥ b, or the safest one if there is none.
+    """Return the policy with the largest J_r subject to J_g ≥ b, or the safest policy if no policy meets the limits.
 
-    With `policy`, only policies of its class are considered.
+    With `policy`, a policy class, only policies of this class are considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     scaled = Scaled.of(within.replace(b=b))
@@ -49,9 +52,10 @@ def plan_best(model: CMDP, b: Array, policy: Any = None) -> Plan:
 
 
 def plan_safest(model: CMDP, policy: Any = None) -> Plan:
-    """Return the policy whose smallest slack is largest, with the weights λ [I], Σλ = 1, of the limits that bound it.
+    """Return the policy whose smallest slack is largest, with multipliers λ [I], Σλ = 1.
 
-    With `policy`, only policies of its class are considered.
+    λ_i > 0 marks the limits that keep this slack from being larger. With `policy`, a policy class, only policies of
+    this class are considered.
     """
     within = model if policy is None or policy.tabular else class_model(model, policy)
     safest = find_safest(Scaled.of(within), "auto")
@@ -75,9 +79,10 @@ def _by_columns(scaled: Scaled) -> tuple[Array, Array]:
 
 
 def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
-    """Return the model with every signal lowered by `errors` standard errors of the mean of γV(s') after its pair.
+    """Return the model with every signal lowered by `errors` standard errors.
 
-    V [S, 1+I] are estimated values; the errors come from the finite number of visits of each pair.
+    The standard error at a pair is that of the estimated mean of γ V(s') over the next states s'. It comes from the
+    finite number of visits of the pair. V [S, 1+I] are estimated values.
     """
     cmdp = model.cmdp
     error = cmdp.gamma * np.sqrt(model.noise(V) / np.maximum(model.n, 0.5)[:, None])
@@ -87,13 +92,16 @@ def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
 def plan_exploration(
     model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0, most: Array | None = None
 ) -> Array:
-    """Return a policy π [S, A] that is best for weights·h if every pair is better than estimated by `errors`
-    standard errors.
+    """Return a policy π [S, A] for exploration: the best one for the signal weights·h under optimistic assumptions.
 
-    V     V̂ [S, 1+I] of a policy that is good for these weights [1+I]
-    high  the declared upper bounds of the signals [1+I], which a pair that was never seen is assumed to give for ever,
-          unless ending the episode is better
-    most  the largest sums of an episode [1+I]; if given, every pair is assumed to have led to them once
+    h are the signals of the model, with weights [1+I]. Each pair is assumed to be better than estimated.
+
+    errors  by how many standard errors each pair is assumed to be better
+    V       the values V̂ [S, 1+I] of a policy that is good for the signal weights·h
+    high    the declared upper bounds of the signals [1+I]. A pair that was never seen is assumed to give them in every
+            later step or, if 0 is better, to end the episode
+    most    the largest sums of the signals over an episode [1+I]. If given, a pair that was never seen is assumed to be
+            worth these sums, and any other pair to have had one more visit, to a next state that is worth them
     """
     cmdp = model.cmdp
     h, forever = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)

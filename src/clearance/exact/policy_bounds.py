@@ -1,4 +1,4 @@
-"""Proven bounds on the values of one policy, in floating point; if a limit stays undecided, in exact arithmetic."""
+"""Proven bounds on the values of one policy, in floating point or, if a limit stays undecided, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from clearance.finite.mixture import Mixture
 class PolicyBounds:
     """Proven bounds on J of a policy, and the values that prove them.
 
-    verdict       on the limits of the model
-    J             [1+I], as computed
+    verdict       whether the policy meets the limits of the model
+    J             the values [1+I] in floating point
     lower, upper  proven bounds of J [1+I]
-    parts         J of the components [M, 1+I]
+    parts         J of the M components [M, 1+I]
     V             values [M, 1+I, S] whose residuals prove the bounds; for criteria other than discounted, see `oracles`
     fractions     the exact values of each component in rational arithmetic; None if they were not computed
     """
@@ -39,7 +39,10 @@ class PolicyBounds:
 
 
 def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> PolicyBounds:
-    """Return proven bounds of J. V [M, 1+I, S] are approximate values, if they are known; the bounds hold for any V."""
+    """Return proven bounds of J of a policy, and the verdict on the limits.
+
+    V [M, 1+I, S] are approximate values of the M components, if they are known; the bounds hold for any V.
+    """
     pi = mixture.tables(cmdp)
     V = approximate_values(cmdp, pi) if V is None else V
     parts, lower, upper = enclose(cmdp, pi, V)
@@ -54,12 +57,15 @@ def bound_policy(cmdp: CMDP, mixture: Mixture, V: Array | None = None) -> Policy
 
 
 def meets_limits(cmdp: CMDP, pi: Array | Mixture, V: Array | None = None) -> bool:
-    """Return whether it is proven that the policy π [S, A], with values near V [1+I, S], meets all limits."""
+    """Return whether it is proven that the policy π [S, A] meets all limits; V [1+I, S] are its approximate values."""
     return bound_policy(cmdp, Mixture.of(pi), None if V is None else V[None]).verdict == "CERTIFIED"
 
 
 def _bound_exactly(cmdp: CMDP, mixture: Mixture, near: PolicyBounds) -> PolicyBounds:
-    """Return the bounds from values in rational arithmetic, which decide every limit; `near` if sums are infinite."""
+    """Return bounds from values in rational arithmetic, which decide every limit.
+
+    `near` are the bounds from floating point; they are returned if sums are infinite.
+    """
     fractions = [rational.exact_values(cmdp, pi) for pi in mixture.tables(cmdp)]
     if any(values is None for values in fractions):
         return near

@@ -11,7 +11,7 @@ LIFTS = 12  # times that what is added to a vector, until it proves a bound, is 
 
 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:
-    """Return bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)).
+    """Return bounds (low, high) [S] of Σ_a π(a|s) (h(s, a) + Σ_t P̃(t|s, a) V(t) − V(s)) in real arithmetic.
 
     P̃ has rows that sum to 1 (`pair_rows`). The sum of π(·|s) may differ from 1 by rounding, which does not change the
     sign of the result. Each h(s, a) is a floating-point sum of `terms` terms.
@@ -25,12 +25,12 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return a tiny amount that is still large enough to change numbers of the size of these vectors when added."""
+    """Return a tiny amount that still changes numbers of the size of the given vectors when it is added to them."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 
 def between(low: Array, high: Array, slop: Array) -> tuple[Array, Array, Array]:
-    """Return the middle of [low, high], and both ends moved outward by `slop`; infinite ends are allowed."""
+    """Return the middle of each interval [low, high], and its ends moved outward by `slop`; ends may be infinite."""
     finite = np.isfinite(low) & np.isfinite(high)
     slop = np.where(np.isfinite(slop), slop, 0.0)
     with np.errstate(invalid="ignore"):

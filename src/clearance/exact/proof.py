@@ -1,15 +1,15 @@
 """The proof of an exact certificate as plain data, for a checker that shares no code with this library.
 
-    V           values [M, 1+I, S] of the components: their residuals r_π + γ P_π V − V bound J of the policy
+    V           values [M, 1+I, S] of the M components: their residuals r_π + γ P_π V − V bound J of the policy
     V_lam       [S], values of r + λ·g with the λ of the certificate: its Bellman residual proves `bound`
     infeasible  λ [I] and V [S] of λ·g: its Bellman residual proves max_π Σ_i λ_i (J_gi − b_i) < 0
 
-For criteria other than the discounted one, other vectors take the place of V and V_lam, with one more axis before the
-states: V of every step (horizon); L, U and w (total); g and v from below and from above (average). See the heads of
-`horizon_oracle`, `total_oracle` and `average_oracle`.
+A policy is a mixture of M ≥ 1 components. For criteria other than the discounted one, other vectors take the place of V
+and V_lam, with one more axis before the states: V of every step (horizon); L, U and w (total); g and v from below and
+from above (average). See the heads of `horizon_oracle`, `total_oracle` and `average_oracle`.
 
-Arrays are stored bit for bit, as their shape and the base64 of little-endian float64; exact values as fractions of
-hexadecimal numbers. `tools/check_certificate.py` reads the proof.
+Arrays are stored bit for bit, as their shape and the base64 of little-endian float64. Values in exact arithmetic are
+stored as texts numerator/denominator with hexadecimal digits. `tools/check_certificate.py` reads the proof.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ FRACTION = re.compile(r"-?[0-9a-f]+/[0-9a-f]*[1-9a-f][0-9a-f]*")
 
 
 def proof_of(seen: PolicyBounds, best: Optimum | None) -> dict[str, Any] | None:
-    """Return the proof of a certificate, from the bounds of the policy (`seen`) and the optimum (`best`, if known);
-    None if the proof would be too large.
+    """Return the proof of a certificate as plain data; None if it would be too large.
+
+    `seen` are the bounds of the policy, and `best` is the optimum, if known.
     """
     if seen.V.size > LARGEST:
         return None
@@ -58,8 +59,9 @@ def _pack_fractions(seen: PolicyBounds) -> dict[str, Any]:
 
 
 def is_proof(x: Any, I: int) -> bool:
-    """Return whether data has the form of a proof for a certificate with I limits;
-    this does not check that it proves anything.
+    """Return whether data has the form of a proof for a certificate with I limits.
+
+    This does not check that the data prove anything.
     """
     if not isinstance(x, dict) or not {"V"} <= x.keys() <= {"V", "V_lam", "infeasible"}:
         return False
@@ -71,9 +73,7 @@ def is_proof(x: Any, I: int) -> bool:
 
 
 def _ends_in(shape: list[int] | None, S: int) -> bool:
-    """Return whether a shape is that of one or several vectors over S states (one per step of a horizon, or gain
-    and bias).
-    """
+    """Return whether a shape is [S] or [n, S]: one vector over S states, or several."""
     return shape is not None and len(shape) in (1, 2) and shape[-1] == S
 
 
@@ -84,7 +84,7 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of a packed array; None if the data are malformed or their number does not match the shape."""
+    """Return the shape of an array in the form of `pack`; None if the data are malformed or do not fit the shape."""
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

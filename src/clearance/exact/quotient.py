@@ -1,13 +1,13 @@
 """Models whose end components are collapsed to nodes, for sums until a run stops.
 
-A component in which a run may stay for ever becomes one node, since each of its states can reach every other one with
-probability 1 and at no cost. The rows of pairs that leave the component start at its node. If staying is allowed, one
-more row stops the run there with a given value. On the nodes,
+An end component in which a run may stay for ever becomes one node, since each of its states can reach every other one
+with probability 1 and at no cost. A row is a pair (s, a) that leaves the component, taken as a choice at the node. If
+staying is allowed, one more row stops the run there with a given value. The equation
 
     V(x) = max over rows from x of  h(row) + Σ P(y|row) V(y)
 
-is solved by policy iteration. It changes a row only if another one is better: starting from a policy that stops, all
-later policies stop too.
+for the nodes x is solved by policy iteration. A row is changed only for a better one. So if the first policy stops with
+probability 1, all later policies do, too.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ BETTER = 1e-13  # relative to the values, what a row must gain to be taken inste
 
 @dataclass(frozen=True, eq=False)
 class Quotient:
-    """The nodes and rows of a collapsed model.
+    """A model whose end components are collapsed to N nodes, with R rows: ways to leave a node, or to stop there.
 
     node    [S] the node of each state; −1 for states that are left out
-    source  [R] the node at which a row starts, ascending;  pair [R] its pair s·A + a, −1 for stopping
-    P       [R, N] its probabilities, normalised; no entries for stopping
+    source  [R] the node at which a row starts, ascending
+    pair    [R] the pair s·A + a of a row, −1 for stopping
+    P       [R, N] the probabilities of a row, normalised; no entries for stopping
     S       N, the number of nodes (the name that linear systems use)
     """
 
@@ -48,8 +49,11 @@ class Quotient:
 
     @classmethod
     def of(cls, rows: PairRows, node: Labels, pairs: Mask, stops: Labels) -> Quotient:
-        """Build the quotient from the node of each state [S], the pairs [S, A] that leave their node or have signals in
-        it, and the nodes `stops` where runs may stop.
+        """Build the quotient of a model.
+
+        node   the node of each state [S]
+        pairs  a mask [S, A] of the pairs that leave their node, or that stay in it and have signals
+        stops  the nodes in which runs may stop
         """
         N = int(node.max(initial=-1)) + 1
         kept = np.flatnonzero(pairs.ravel())
@@ -66,7 +70,7 @@ class Quotient:
 
     @cached_property
     def elimination(self) -> Elimination | None:
-        """An order of elimination of the nodes, for all rows at once; None if there is none or the model is small."""
+        """An order in which to eliminate the nodes in linear solves; None if there is none or the model is small."""
         if self.S <= LU_STATES:
             return None
         hop = sparse.csr_array((np.ones(len(self.source)), (self.source, np.arange(len(self.source)))))
@@ -78,10 +82,10 @@ class Quotient:
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
-        """Return V [N] and the rows [N] of a best policy for the signals h [R] of the rows.
+        """Return V [N] and the rows [N] that a best policy takes, where h [R] are the signals of all rows.
 
-        Policy iteration starts from the rows `chosen` [N], which must stop. With a mask `usable` [R], only these rows
-        are used.
+        Policy iteration starts from the policy with the rows `chosen` [N], which must stop with probability 1. With a
+        mask `usable` [R], only these rows are used.
         """
         chosen = chosen.copy()
         for _ in range(1000):
@@ -106,8 +110,9 @@ class Quotient:
 
     @cached_property
     def stopping(self) -> Labels:
-        """The rows [N] of a policy that stops: it stops where that is allowed,
-        else takes a row that may lead closer to a stop.
+        """The rows [N] of a policy that stops with probability 1.
+
+        It stops in nodes where that is allowed; in others it takes a row that may lead closer to such a node.
         """
         chosen = np.full(self.S, -1)
         stop = np.flatnonzero(self.pair < 0)
@@ -124,7 +129,10 @@ class Quotient:
 
 
 def walk_to(rows: PairRows, goal: Mask, pairs: Mask, act: Labels) -> None:
-    """Change the policy act [S] so that all states from which the given pairs [S, A] can lead to the goal get there."""
+    """Change the policy act [S] so that runs reach `goal` [S] from all states from which this is possible.
+
+    Only the pairs in the mask `pairs` [S, A] may be used to get there.
+    """
     done, used = goal.copy(), pairs.ravel()[rows.pair]
     pair, target = rows.pair[used], rows.target[used]
     while True:

@@ -1,4 +1,4 @@
-"""Exact values of policies of small models in rational arithmetic; they decide if an enclosure contains the limit."""
+"""Exact values of policies of small models in rational arithmetic. They decide limits that floating point cannot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def exact_values(cmdp: CMDP, pi: Array) -> Matrix | None:
 
 
 def at_start(cmdp: CMDP, values: Matrix) -> Matrix:
-    """Return the vectors [1+I, S] whose mean over the start distribution is J; `values` come from `exact_values`."""
+    """Return vectors [1+I, S] whose mean over the start distribution is J; `values` is a result of `exact_values`."""
     return values if cmdp.kind == "discounted" else values[:, 0]
 
 
@@ -60,7 +60,10 @@ def _horizon(cmdp: CMDP, pi: Array) -> Matrix:
 
 
 def _chain(cmdp: CMDP, pi: Array) -> tuple[Matrix, Matrix, Labels]:
-    """Return P_π with rows that sum to 1, h_π [S, 1+I], and the closed class of each state [S], −1 if transient."""
+    """Return the Markov chain of a policy: P_π [S, S] with rows that sum to 1, h_π [S, 1+I], and class labels [S].
+
+    The label of a state is the number of its closed class, or −1 if the state is transient.
+    """
     P, weights = _rows(cmdp), to_fractions(pi)
     total, mass = P.sum(-1, keepdims=True), weights.sum(-1, keepdims=True)
     weights = weights / mass

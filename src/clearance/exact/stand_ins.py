@@ -1,11 +1,11 @@
-"""Discounted models to learn on, in place of models with another criterion or with costs that must never be paid.
+"""Discounted models on which to learn, instead of models with another criterion or with costs that must never be paid.
 
     horizon   the time is part of the state, γ' = 1 − 1/H, and signals grow by γ/γ' per step: the same J, exactly
-    total     with w ≥ 1 + P w for all pairs: P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and
-              γ' = 1 − 1/max w: the same J, exactly (Veinott 1969). If some policy never ends there is no such w,
-              and a discount near 1 is used
+    total     w bounds the expected number of remaining steps of every policy: w ≥ 1 + P w for all pairs. Then
+              P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and γ' = 1 − 1/max w give the same J, exactly
+              (Veinott 1969). If some policy never ends there is no such w, and a discount near 1 is used
     average   a discount near 1 is used, with signals times 1 − γ'
-    never     the pairs that remain (`never`), in which the cost is 0
+    never     only pairs with which the cost is never paid remain (`never`)
 
 If a discount near 1 only approximates the criterion, iterates are still compared by their exact values under the true
 criterion, and certificates are about the true criterion too: only the objective of learning is approximate.
@@ -35,14 +35,14 @@ LONG = 20.0  # and for sums until absorption: this many times their usual length
 
 @dataclass(frozen=True, eq=False)
 class StandIn:
-    """A discounted model with the limits of the true one; if `exact`, every policy has the same J in both."""
+    """A discounted `model` to learn on in place of the `true` one; if `exact`, every policy has the same J in both."""
 
     true: CMDP
     model: CMDP
     exact: bool
 
     def forward(self, mixture: Mixture) -> Mixture:
-        """Return a policy of the true model as a policy of the stand-in."""
+        """Turn a policy of the true model into a policy of the discounted model."""
         if self.true.horizon is None:
             return mixture
         pi = mixture.tables(self.true)
@@ -51,7 +51,7 @@ class StandIn:
         return Mixture(mixture.weights, np.concatenate([flat, np.broadcast_to(end, (mixture.M, 1, self.true.A))], 1))
 
     def back(self, mixture: Mixture) -> Mixture:
-        """Return a policy of the stand-in as a policy of the true model."""
+        """Turn a policy of the discounted model into a policy of the true model."""
         if self.true.horizon is None:
             return mixture
         return Mixture(mixture.weights, mixture.pi[:, :-1].reshape(mixture.M, *self.true.policy_shape))
@@ -59,9 +59,9 @@ class StandIn:
 
 @lru_cache(maxsize=4)  # samplers are made for one object
 def stand_in_of(cmdp: CMDP) -> StandIn | None:
-    """Return the stand-in to learn on; None if learning can use the model itself.
+    """Return the discounted model on which to learn; None if learning can use the model itself.
 
-    If a cost that must never be paid cannot be avoided, the pairs of the model stay as they are.
+    For a cost that must never be paid, the pairs that can lead to it are removed, unless no policy can avoid the cost.
     """
     never = never_of(cmdp)
     if never is None and cmdp.kind == "discounted":
@@ -82,7 +82,10 @@ def stand_in_of(cmdp: CMDP) -> StandIn | None:
 
 
 def with_time(cmdp: CMDP) -> StandIn:
-    """Return a model with a horizon as a discounted one with the time in its state; limits of 0 stay limits."""
+    """Convert a model with a horizon to a discounted model whose states include the time.
+
+    Costs with the limit 0 stay ordinary constraints.
+    """
     return StandIn(cmdp, _with_time(cmdp)[0], True)
 
 
@@ -91,7 +94,10 @@ def _same(cmdp: CMDP) -> tuple[CMDP, bool]:
 
 
 def _with_time(cmdp: CMDP) -> tuple[CMDP, bool]:
-    """Return the model with states (t, s) = t·S + s and one more state for the end, and True since J is the same."""
+    """Return (model, True): a discounted model with states (t, s) = t·S + s and one more state for the end.
+
+    True says that every policy has the same J in both models.
+    """
     H, S, A = cmdp.policy_shape
     if H * S * A > MOST_PAIRS:
         raise InputError(
@@ -151,9 +157,9 @@ def _contracted(cmdp: CMDP) -> tuple[CMDP, bool]:
 
 
 def _longest(oracle: TotalOracle) -> Array | None:
-    """Return the largest expected number of steps [S] until absorption.
+    """Return for each state [S] the largest expected number of steps until absorption, over all policies.
 
-    Return None if some policy never ends, or if runs can leave a state in which they could end.
+    Return None if some policy never ends, or if a run may continue from a state in which it could end.
     """
     ends, pairs = oracle.zero
     if not oracle.ending.all() or np.any(oracle.cmdp.available[ends >= 0] & ~pairs[ends >= 0]):

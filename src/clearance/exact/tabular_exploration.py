@@ -1,7 +1,7 @@
-"""Learn a tabular policy without a model: plan on the counts, explore, and repeat.
+"""Learn a tabular policy without a model: plan on the counted transitions, explore, and repeat.
 
 Every iteration walks N environment steps. Most of them follow an optimistic policy, which assumes that rarely seen
-pairs are better than they look; the others follow the best policy on the estimated model.
+pairs are better than estimated; the others follow the best policy on the estimated model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class TabularExploration:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
-        """Plan once on the current counts, and walk N steps with the plan and the exploring policy."""
+        """Plan on the present counts, and walk N steps with the plan and the exploring policy.
+
+        Return the new state, and the information on the iteration.
+        """
         explored, N = sampler.explored, self.N or 10_000
         model = explored.model()
         plan = plan_best(model.cmdp, sampler.statement.b)

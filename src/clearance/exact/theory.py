@@ -1,23 +1,26 @@
 """Theorem 1 of Bai, Bedi and Aggarwal (AAAI 2023) and its lemmas, as functions with explicit constants.
 
-Each takes `Constants` and returns one number of the proof; later lemmas call earlier ones. J_g means J_g − b,
-and |J_h| ≤ h_max/(1−γ) for every signal h. Write H = h_max, Λ = lam_max, m = weight = 1 + IΛ, η₂ = 1/√K.
-If μ_F = 0 a bound is inf, and `why_infinite` says why. What we correct (numbers as in arXiv 2206.05850):
+Each function takes `Constants` and returns one number of the proof; later lemmas call earlier ones. J_g means J_g − b,
+and |J_h| ≤ h_max/(1−γ) for every signal h. Symbols: G and M bound the score and its derivative, μ_F is the smallest
+eigenvalue of the Fisher matrix F, φ the Slater margin, r⁺−r⁻ the range of the reward, H = h_max, Λ = lam_max, m =
+weight = 1 + IΛ, η₂ = 1/√K, and J_L the Lagrangian. If μ_F = 0 a bound is inf, and `why_infinite` says why.
 
- 1. Λ, Lemma 10: a Slater point has J_g − κ ≥ φ − κ, not φ. Ours serves every κ up to `Constants.kappa`.
+The functions correct the paper in these points (numbers as in arXiv 2206.05850):
+
+ 1. Λ, Lemma 10: a Slater point has J_g − κ ≥ φ − κ, not φ. Our Λ is valid for every κ up to `Constants.kappa`.
  2. η₁, App. C: J_L is mL_J-smooth, not L_J-smooth. With the printed η₁ = μ_F²/(4G²L_J) the factor of
     ‖∇J_L‖² is ≤ 0 once IΛ ≥ 1 and Lemma 4 is not proved; μ_F²/(4G²mL_J) repairs it.
  3. Lemma 14: L(ω) is 2(1−γ)²μ_F-strongly convex, not μ_F, and α = 1/(4G²) fits the step on w = (1−γ)ω. For
-    that step the two slips cancel; for the step printed in Algorithm 1, line 8, the share of the start ω₀
+    that step the two errors cancel; for the step printed in Algorithm 1, line 8, the share of the start ω₀
     is 1/(√2(1−γ)) times larger. The noise of Â_L needs the factor m (in mean square: T is unbounded).
  4. Lemma 4: λ moves by η₂E|Ĵ_g − κ| ≤ 2η₂H/(1−γ), not η₂H/(1−γ); 8(μ_F²+2G⁴) is loose, 4 is enough.
  5. App. D.3: 2·4B²/(Nμ_F) is 8 (printed 4), (2/μ_F²)(16G⁴L/μ_F²) is 32 (printed 16), IΛ/η₂ means η₂I.
  6. Lemma 3: KL(π*‖π_θ⁰) ≤ log A needs a uniform start (θ⁰ = 0) and finitely many actions.
  7. Lemma 6: Σ_sa r is not ≤ 1, and the θ that imitates φ* may break the limit. By the performance difference
-    |ΔJ_r| ≤ A ε₂(r⁺−r⁻)/(2(1−γ)²), |ΔJ_g| ≤ A ε₂H/(1−γ)² with ε₂ = ε_bias2; the Slater policy pays it back.
+    |ΔJ_r| ≤ A ε₂(r⁺−r⁻)/(2(1−γ)²), |ΔJ_g| ≤ A ε₂H/(1−γ)² with ε₂ = ε_bias2; the Slater policy makes up for it.
  8. App. F: E Ĵ_g² ≤ (K+1)/(2K(1−γ)²) is false (take g = 1), but ½E(Ĵ_g−κ)² ≤ (2 + 1/N)H²/(1−γ)²; the sum over
-    i is lost in the objective; 2/φ means Λ = 2/((1−γ)φ); λ_i is chosen by the sign of κ − E J_gi.
- 9. Lemma 12 compares with the best of all policies, App. F.2 with the best of the class: κ pays `class_gap`.
+    i is missing in the objective; 2/φ means Λ = 2/((1−γ)φ); λ_i is chosen by the sign of κ − E J_gi.
+ 9. Lemma 12 compares with the best of all policies, App. F.2 with the best of the class: κ includes `class_gap`.
 10. Orders: K = O(I²/(φ⁴(1−γ)⁴ε²)), printed φ²; N = O(I²Λ²/((1−γ)⁴ε²)), printed (1−γ)²; so φ⁻⁶(1−γ)⁻¹⁰ε⁻⁴
     trajectories. Lemma 4's K hides L_J² = O((1−γ)⁻⁶).
 11. Assumption 3, μ_F > 0 for all θ ∈ ℝᵈ, holds for no softmax (it saturates; one-hot features make F singular
@@ -38,7 +41,7 @@ from clearance.learning import dual
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants that Theorem 1 assumes for a problem and a policy class; functions take them as `c`."""
+    """The constants that Theorem 1 assumes for a problem and a policy class; functions take them as argument `c`."""
 
     gamma: float
     I: int
@@ -101,14 +104,17 @@ def G(features: np.ndarray | None = None) -> float:
 
 
 def M(features: np.ndarray | None = None) -> float:
-    """Return the bound M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖ (Assumption 2); ½ if tabular (None)."""
+    """Return the bound M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖ (Assumption 2).
+
+    The features Φ are [S, A, d]; None stands for tabular softmax, with M = ½.
+    """
     return G(features) ** 2 / 4
 
 
 def mu_F(F: np.ndarray) -> float:
-    """Return μ_F (Assumption 3) at one θ: the smallest eigenvalue of F [d, d] = Σ d(s,a) score scoreᵀ.
+    """Return the smallest eigenvalue μ_F (Assumption 3) of the Fisher matrix F [d, d] = Σ d(s,a) score scoreᵀ at one θ.
 
-    F is the Fisher matrix of the policy. Return 0 if the eigenvalue is so small that it may be rounding.
+    Return 0 if the eigenvalue is so small that it may be rounding.
     """
     eigenvalues = np.linalg.eigvalsh(F)
     rounding = len(F) * np.finfo(float).eps * eigenvalues[-1]
@@ -126,35 +132,38 @@ def weight(c: Constants) -> float:
 
 
 def L_J(c: Constants) -> float:
-    """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on ‖∇²J_h‖ for signals |h| ≤ H (Lemma 1).
+    """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on the Hessian ‖∇²J_h‖ of a signal |h| ≤ H (Lemma 1).
 
-    H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
+    G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
     """
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
 
 def L_L(c: Constants) -> float:
-    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m)."""
+    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m).
+
+    m is `weight`.
+    """
     return weight(c) * L_J(c)
 
 
 def grad_bound(c: Constants) -> float:
-    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of the value of a signal |h| ≤ H (Lemma 2)."""
+    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of a signal |h| ≤ H (Lemma 2); G bounds ‖∇log π‖."""
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
 def omega_star_bound(c: Constants) -> float:
-    """Return the bound mHG/(μ_F(1−γ)²) on the natural gradient ‖ω*‖ = ‖F⁻¹∇J_L‖ of the Lagrangian (Lemma 13)."""
+    """Return the bound mHG/(μ_F(1−γ)²) on the norm of the natural gradient ω* = F⁻¹∇J_L (Lemma 13); m is `weight`."""
     return _over(weight(c) * grad_bound(c), c.mu_F)
 
 
 def alpha(c: Constants) -> float:
-    """Return the step size α = 1/(4G²) of the SGD on w = (1−γ)ω (Lemma 14)."""
+    """Return the step size α = 1/(4G²) of the SGD that estimates w = (1−γ)ω (Lemma 14)."""
     return 1 / (4 * c.G**2)
 
 
 def eta1(c: Constants) -> float:
-    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ, which is 0 if μ_F = 0 (Theorem 1, which omits m)."""
+    """Return the step size η₁ = μ_F²/(4G²mL_J) of θ (Theorem 1, which omits m = `weight`); it is 0 if μ_F = 0."""
     return c.mu_F**2 / (4 * c.G**2 * L_L(c))
 
 
@@ -164,7 +173,10 @@ def eta2(K: float) -> float:
 
 
 def sgd_bracket(c: Constants) -> float:
-    """Return the factor B of `sgd_error`: mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F] (Lemma 14, whose inner 2 lacks m)."""
+    """Return the factor B of `sgd_error` (Lemma 14): mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F].
+
+    The inner 2 lacks the factor m = `weight` in the paper. The module's head explains the other symbols.
+    """
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
 
@@ -178,7 +190,7 @@ def sgd_error(c: Constants, N: float) -> float:
 def first_order(c: Constants, K: float, N: float) -> float:
     """Return a bound on the mean over iterates of E‖∇J_L‖², the squared gradient of the Lagrangian (Lemma 4).
 
-    The bound is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖².
+    The bound is (16G⁴mL_J/μ_F²)[2mH/((1−γ)K) + 2IH²η₂/(1−γ)²] + (μ_F²+2G⁴) E‖ω−ω*‖²; the last factor is `sgd_error`.
     """
     J = c.h_max / (1 - c.gamma)
     ascent = 2 * weight(c) * J / K + 2 * c.I * J**2 * eta2(K)
@@ -186,14 +198,16 @@ def first_order(c: Constants, K: float, N: float) -> float:
 
 
 def omega_norm(c: Constants, K: float, N: float) -> float:
-    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² (App. D.3, with both factors 2)."""
+    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3)."""
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
 
 def epsilon_KN(c: Constants, K: float, N: float) -> float:
-    """Return the error ε_KN of learning with K iterations of N samples (Lemma 5), where ΔJ_L is the Lagrangian's gap:
+    """Return ε_KN, a bound on the error of learning with K iterations of N samples (Lemma 5):
 
     ε_KN = (Mη₁/2) mean E‖ω‖² + log A/(η₁K) + G√E‖ω−ω*‖² ≥ mean E ΔJ_L − √ε_bias/(1−γ).
+
+    ΔJ_L is the gap of an iterate in the Lagrangian. The means over iterates come from `omega_norm` and `sgd_error`.
     """
     if why_infinite(c):
         return math.inf
@@ -204,7 +218,7 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 def dual_terms(c: Constants, K: float, N: float) -> float:
     """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)², the error of the dual steps (App. F.1).
 
-    The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)².
+    H bounds the signals. The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)² for the random horizon T of a rollout.
     """
     return c.I * (c.h_max / (1 - c.gamma)) ** 2 * (2 * eta2(K) + 1 / N)
 
@@ -212,31 +226,39 @@ def dual_terms(c: Constants, K: float, N: float) -> float:
 def class_gap(c: Constants) -> float:
     """Return a bound on the reward that the policy class Θ loses against all policies Π with J_g ≥ κ (for Lemma 6):
 
-    (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r with ε₂ = ε_bias2.
+    (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r.
+
+    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class.
     """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
 
 def conservative_gap(c: Constants, kappa: float) -> float:
-    """Return a bound on the reward that the margin κ costs (Lemma 7); it is loose, as the true slope is about λ*.
+    """Return a bound on the loss of reward if the limits are tightened by the margin κ (Lemma 7):
 
     κ(r⁺−r⁻)/((1−γ)φ) + class_gap ≥ J_r(π*_θ) − J_r(π*_θ,κ).
+
+    π*_θ is the best policy of the class that meets the limits, and π*_θ,κ the best one that meets the tightened limits.
+    The bound is loose: the true slope in κ is about λ*.
     """
     return kappa * c.r_range / ((1 - c.gamma) * c.slater) + class_gap(c)
 
 
 def kappa_explicit(c: Constants, K: float) -> float:
-    """Return the terms of the margin κ without ε_KN, bias and noise: IΛ/√K + 4IH²/(Λ(1−γ)²√K).
+    """Return IΛ/√K + 4IH²/(Λ(1−γ)²√K): the terms of the margin κ without ε_KN, bias and noise.
 
-    If `c.kappa` = 0, these are the last two terms of Theorem 1.
+    If `c.kappa` = 0, these are the last two terms of κ in Theorem 1.
     """
     return c.I * lam_max(c) * eta2(K) + 2 / lam_max(c) * dual_terms(c, K, math.inf)
 
 
 def kappa(c: Constants, K: float, N: float) -> float:
-    """Return the margin κ of Theorem 1 (App. F.2, by Lemma 12); if it is ≤ `c.kappa`, then E J_gi(π̄) ≥ 0.
+    """Return the margin κ of Theorem 1 (App. F.2, by Lemma 12) for K iterations of N samples.
 
     κ = (2/Λ)[√ε_bias/(1−γ) + class_gap + ε_KN + IΛ²/(2√K) + dual_terms]
+
+    If the result is at most `c.kappa`, then E J_gi(π̄) ≥ 0: in expectation, the uniform mixture π̄ of the iterates
+    meets every limit.
     """
     bias = math.sqrt(c.eps_bias) / (1 - c.gamma) + class_gap(c)
     return kappa_explicit(c, K) + 2 / lam_max(c) * (bias + epsilon_KN(c, K, N) + dual_terms(c, math.inf, N))
@@ -252,9 +274,9 @@ def objective_bound(c: Constants, K: float, N: float) -> float:
 
 
 def _smallest(f: Callable[[float], float], bound: float) -> float:
-    """Return the smallest n ≥ 1 with f(n) = p/√n + q/n ≤ b = `bound`: √n = (p + √(p² + 4qb))/(2b).
+    """Return the smallest whole number n ≥ 1 with f(n) ≤ `bound`, for a function of the form f(n) = p/√n + q/n.
 
-    The values of f at very large and very small n give p and q.
+    The values of f at very large and very small n give p and q. With b = `bound`, √n = (p + √(p² + 4qb))/(2b).
     """
     if not 0 < bound < math.inf:
         raise InputError(f"eps = {2 * bound!r}: must be positive and finite")
@@ -264,25 +286,37 @@ def _smallest(f: Callable[[float], float], bound: float) -> float:
 
 
 def K_of(c: Constants, eps: float) -> float:
-    """Return the fewest iterations K (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²/(φ⁴(1−γ)⁴ε²))."""
+    """Return the smallest number of iterations K for which the terms with K in `objective_bound` are at most ε/2.
+
+    Bias is left out. K is O(I²/(φ⁴(1−γ)⁴ε²)), or inf.
+    """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda K: objective_bound(no_bias, K, math.inf), eps / 2)
 
 
 def N_of(c: Constants, eps: float) -> float:
-    """Return the fewest samples N (or inf) with terms ≤ ε/2 in `objective_bound`, no bias: O(I²Λ²/((1−γ)⁴ε²))."""
+    """Return the smallest number of samples N for which the terms with N in `objective_bound` are at most ε/2.
+
+    Bias is left out. N is O(I²Λ²/((1−γ)⁴ε²)), or inf.
+    """
     no_bias = replace(c, eps_bias=0.0, eps_bias2=0.0)
     return _smallest(lambda N: objective_bound(no_bias, math.inf, N), eps / 2)
 
 
 def trajectories(K: float, N: float) -> float:
-    """Return 4NK, the number of trajectories: a visitation walk, Q, V and J for each n and k (Algorithms 1 and 2)."""
+    """Return 4NK, the number of trajectories: each of N samples in K iterations needs four (Algorithms 1 and 2).
+
+    They are one walk to draw (s, a), and one each to estimate Q, V and J.
+    """
     return 4 * N * K
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All numbers that Theorem 1 gives for one ε, or for one K and N; `verdict` explains them in sentences."""
+    """All numbers that Theorem 1 gives for one ε, or for one K and N; `verdict` explains them in sentences.
+
+    K is the number of iterations, N of samples per iteration, and ε the accepted gap.
+    """
 
     eps: float
     K: float
@@ -302,9 +336,9 @@ class Plan:
 
 
 def plan(c: Constants, eps: float, K: float | None = None, N: float | None = None) -> Plan:
-    """Return all numbers of Theorem 1; K and N default to K(ε) and N(ε).
+    """Return all numbers of Theorem 1 for a gap of ε; K and N default to `K_of` and `N_of`.
 
-    With these defaults κ ≤ (1−γ)φε/(r⁺−r⁻), without bias, so `c.kappa` = φ/2 is enough for every ε up to half the
+    With these defaults and without bias, κ ≤ (1−γ)φε/(r⁺−r⁻). So `c.kappa` = φ/2 is enough for every ε up to half the
     range of J_r.
     """
     K_eps, N_eps = K_of(c, eps), N_of(c, eps)
@@ -317,7 +351,7 @@ def plan(c: Constants, eps: float, K: float | None = None, N: float | None = Non
 
 
 def _verdict(c: Constants, eps: float, K: float, N: float) -> list[str]:
-    """Return sentences that compare κ with the Slater margin and Λ, and the bound on the gap with ε."""
+    """Return sentences that compare κ with the Slater margin and `c.kappa`, and the bound on the gap with ε."""
     k, bound, void = kappa(c, K, N), objective_bound(c, K, N), why_infinite(c)
     least, part = (kappa_explicit(c, K), f" (its terms without ε_KN at K = {K})") if void else (k, "")
     said = [void] if void else []

@@ -26,8 +26,8 @@ def constants_of(
 ) -> theory.Constants:
     """Return the constants of Theorem 1 for a model and a policy class.
 
-    G, M, φ and the ranges of the signals are computed; μ_F is that at θ = 0 unless given; ε_bias is given by the
-    user. The theory is about J_g − b ≥ 0, so the size of b is added to the size of the signals.
+    G, M, the Slater margin φ and the ranges of the signals are computed. μ_F is computed at θ = 0 unless it is given;
+    ε_bias is given by the user. The theory is about J_g − b ≥ 0, so the size of b is added to the size of the signals.
     """
     require_discounted(cmdp, "the theory")
     if cmdp.I == 0:
@@ -38,7 +38,7 @@ def constants_of(
     found = decide_feasibility(model)
     slater = found.slater
     if found.verdict == "infeasible":
-        raise InfeasibleError(infeasible_message(slater), slater, model, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(slater, model.I), slater, model, diagnose=diagnose)
     if slater <= 0:
         raise InputError(no_room_message(slater))
     features = None if policy.tabular else policy.features
@@ -61,8 +61,9 @@ def constants_of(
 
 
 def estimate_mu_F(cmdp: CMDP, policy: SoftmaxPolicy) -> float:
-    """Return μ_F at θ = 0, an upper bound on the μ_F of Assumption 3 over all θ;
-    0 for softmax with one-hot features.
+    """Return μ_F at θ = 0, an upper bound on the μ_F of Assumption 3, which must hold for all θ.
+
+    For softmax with one-hot features it is 0.
     """
     draws = Exact(cmdp, policy).batch(np.uint64(0), None, policy.init(), 0)[0]
     return theory.mu_F(fisher(draws))
@@ -86,7 +87,7 @@ def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tup
 
 
 def _impossible(steps: float) -> tuple[str, ...]:
-    """Return one sentence in a tuple if so many steps would take too many years; else an empty tuple."""
+    """Return a tuple with one sentence if `steps` environment steps would take too many years; else an empty tuple."""
     years = steps / STEPS_PER_SECOND / (365.25 * 24 * 3600)
     if years < LONGEST_YEARS:
         return ()

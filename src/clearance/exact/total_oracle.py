@@ -1,15 +1,16 @@
 """Exact results for undiscounted sums until absorption.
 
 A run may end in a zero component: an end component whose pairs have no signals, usually a terminal state. Only policies
-with finite sums count: those that end in zero components with probability 1. A state from which no policy does is an
-error, and so is an end component in which a run can gain for ever. Components that cost for ever are allowed, since no
-good policy stays there.
+with finite sums count: those that end in zero components with probability 1. An error is raised if there is a state
+from which no policy does so, or an end component in which a run can gain for ever. Components that cost for ever are
+allowed, since no good policy stays there.
 
     upper bound     V ≥ h + P V for every pair, V ≥ 0 on zero components:  J ≤ ρ·V for every policy that ends
     of one policy   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where it ends, and w ≥ 1 + P_π w elsewhere: it ends, and
                     ρ·L ≤ J ≤ ρ·U
 
-In floating point V is lifted by ε times the remaining steps, which gains ε in each step: more than rounding loses.
+In floating point, ε times the remaining steps is added to V. The inequalities then hold with a reserve of ε in each
+step, which is more than rounding can take away.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ TIGHT = (1e-6, 1e-8, 1e-10)  # relative slack up to which a pair counts as one t
 
 
 class Collapsed(NamedTuple):
-    """The collapsed model for one choice of signals with nonzero weight:
-    the quotient, and the pairs `inside` [S, A] that stay in a node and have none of these signals.
+    """A model in which every end component without relevant signals is collapsed to a node (`quotient`).
+
+    `inside` [S, A] marks the pairs that stay in a node and have no relevant signals.
     """
 
     quotient: Quotient
@@ -44,9 +46,7 @@ class Collapsed(NamedTuple):
 
 @dataclass(eq=False)
 class TotalOracle:
-    """An oracle that finds the best deterministic policies act [S] for sums until absorption,
-    and proves upper bounds.
-    """
+    """An oracle that finds a best deterministic policy act [S] for sums until absorption, and proves upper bounds."""
 
     cmdp: CMDP
     last: dict[tuple[bool, ...], Labels] = field(default_factory=dict)
@@ -64,17 +64,21 @@ class TotalOracle:
 
     @cached_property
     def zero(self) -> tuple[Labels, Mask]:
-        """The zero component of each state [S], −1 if it has none, and the pairs [S, A] that stay inside."""
+        """The zero components: the number of each state's zero component [S], and a mask [S, A] of pairs inside one.
+
+        The number is −1 for a state in no zero component. A pair is inside if it cannot leave the component of its
+        state.
+        """
         return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
     @cached_property
     def ending(self) -> Mask:
-        """The states from which some policy ends with probability 1."""
+        """A mask of the states [S] from which some policy ends with probability 1."""
         return surely_reaching(self.cmdp, self.zero[0] >= 0)
 
     @cached_property
     def pairs(self) -> Mask:
-        """The pairs of ending states that lead to ending states only."""
+        """A mask of the pairs [S, A] whose state and next states are all in `ending`."""
         leading_out = self.rows.leading_to(~self.ending)
         return self.cmdp.available & self.ending[:, None] & ~leading_out
 
@@ -107,8 +111,9 @@ class TotalOracle:
                     )
 
     def _collapse(self, counts: tuple[bool, ...]) -> Collapsed:
-        """Return the collapsed model for the signals with nonzero weight, which `counts` [1+I] marks:
-        end components without such signals become nodes.
+        """Return the model in which end components without relevant signals are collapsed to nodes.
+
+        `counts` [1+I] marks the relevant signals, those with nonzero weight.
         """
         if counts not in self.collapsed:
             free = ~self.cmdp.h[np.array(counts)].any(axis=0)
@@ -122,7 +127,7 @@ class TotalOracle:
 
     @property
     def quotient(self) -> Quotient:
-        """The quotient (the collapsed model) for nonzero weights on all signals."""
+        """The model in which end components without any signal are collapsed to nodes."""
         return self._collapse((True,) * (1 + self.cmdp.I)).quotient
 
     # ------------------------------------------------------------------------------------------------ the best policy
@@ -141,7 +146,7 @@ class TotalOracle:
         return act, float(start @ V), J
 
     def _row_signals(self, quotient: Quotient) -> Array:
-        """Return the signals h [R, 1+I] of the rows of a quotient; 0 for stopping."""
+        """Return the signals h [R, 1+I] of the R rows of a quotient; they are 0 for a row that stops the run."""
         h = self.cmdp.h.reshape(1 + self.cmdp.I, -1).T
         return np.where(quotient.pair[:, None] >= 0, h[quotient.pair], 0.0)
 
@@ -150,8 +155,10 @@ class TotalOracle:
         return np.bincount(quotient.node[part], x[part], quotient.S).astype(float)
 
     def _act(self, quotient: Quotient, inside: Mask, chosen: Labels) -> Labels:
-        """Return the policy [S] that takes the rows `chosen` [N] of the quotient:
-        inside a component it walks to the state where its row leaves, or to states where runs may end.
+        """Return the policy act [S] that takes the rows `chosen` [N] of the quotient.
+
+        Inside a component, the policy goes to the state at which the chosen row leaves the component, or to states
+        where runs may end. It uses only pairs marked in `inside` [S, A].
         """
         A, pair = self.cmdp.A, quotient.pair[chosen]
         act = np.argmax(self.cmdp.available, axis=1)
@@ -169,7 +176,7 @@ class TotalOracle:
     def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Labels]:
         """Return D(λ) = max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and a greedy policy.
 
-        The bound is +∞ if no lift of V proves a finite one.
+        V [S] proves the bound, and act [S] is a greedy policy. The bound is +∞ if no finite one can be proven.
         """
         weights = np.append(reward, lam)
         counts = tuple(bool(w) for w in weights)
@@ -193,9 +200,9 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps for the first ε with which it provably bounds the sums of weights·h from above, or None.
+        """Return V + ε·steps, with the first ε for which this provably bounds the sums of weights·h from above.
 
-        steps [S] are the remaining steps; pairs `inside` a component need no proof.
+        Return None if no ε does. `steps` [S] are the remaining steps; the pairs in `inside` [S, A] need no proof.
         """
         asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
         over = self._excess(weights, V)
@@ -220,7 +227,7 @@ class TotalOracle:
 
 
 def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
-    """Return the names or numbers of states for a message; after the first `most` it says how many more there are."""
+    """Return the names or numbers of the states as text for a message: the first `most` of them, and how many more."""
     names = [cmdp.states[s] if cmdp.states else str(s) for s in states[:most]]
     more = f" and {len(states) - most:,} more" if len(states) > most else ""
     return f"state{'s' if len(states) > 1 else ''} {', '.join(names)}{more}"
@@ -230,7 +237,7 @@ def state_words(cmdp: CMDP, states: Labels, most: int = 6) -> str:
 
 
 def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return proven vectors L, U and w [M, 1+I, 3, S] of policies pi [M, S, A]: J lies between ρ·L and ρ·U.
+    """Return vectors L, U and w [M, 1+I, 3, S] that prove ρ·L ≤ J ≤ ρ·U for the J of M policies pi [M, S, A].
 
     They are ±∞ where sums are infinite.
     """
@@ -257,9 +264,9 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
 
 
 def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mask) -> Array:
-    """Return U = V + ε w such that U ≥ h_π + P_π U provably holds at the states in `moving`; ∞ if rounding prevents it.
+    """Return U = V + ε w, with an ε for which U ≥ h_π + P_π U provably holds at the states in `moving` [S].
 
-    w [S] bounds the remaining steps of the policy π.
+    w [S] bounds the remaining steps of the policy π. The result is ∞ if rounding prevents the proof.
     """
     if not np.all(np.isfinite(V[moving])):
         return V
@@ -274,8 +281,9 @@ def _lifted(rows: PairRows, pi: Array, V: Array, h: Array, w: Array, moving: Mas
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return J of policies and its proven lower and upper bounds, each [M, 1+I]; V are the proven vectors that
-    `approximate` returns.
+    """Return J of M policies pi [M, S, A] and its proven lower and upper bounds, each [M, 1+I].
+
+    V is the result of `approximate` for these policies.
     """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 1))

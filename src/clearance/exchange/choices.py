@@ -1,8 +1,8 @@
 """Models in which each state has a list of choices with labels that need not be unique, as in model checkers.
 
 A CMDP has one list of actions for all states, so labels become actions. If a state has the same label twice, its
-actions are `label` and `label#2`. Choices without a label are numbered within their state if no choice has a label;
-otherwise they are called "unlabelled".
+actions are `label` and `label#2`. If no choice has a label, choices are numbered within their state. If only some
+choices have none, these are called "unlabelled".
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ UNLABELLED = "unlabelled"
 
 def name_choices(states: Sequence[int], labels: Sequence[str]) -> tuple[list[int], tuple[str, ...] | None]:
     """Return the action of each choice, and the names of the actions (None if they are only numbered).
+
+    states, labels  the state and the label of each choice
 
     >>> name_choices([0, 0, 1], ["go", "go", "stop"])
     ([0, 1, 2], ('go', 'go#2', 'stop'))
@@ -39,7 +41,7 @@ def name_choices(states: Sequence[int], labels: Sequence[str]) -> tuple[list[int
 
 
 class ChoiceList:
-    """A collector of choices, state by state, with their rewards and branches."""
+    """A list of choices that is filled state by state; a choice has rewards and branches to next states."""
 
     def __init__(self) -> None:
         self.begun = False  # whether the present state has a choice
@@ -72,11 +74,13 @@ class ChoiceList:
         self, source: str, S: int, names: Sequence[str], state_rewards: Sequence[Sequence[float]],
         initial: Sequence[int], states: tuple[str, ...] | None, tolerance: float,
     ) -> ExplicitModel:  # fmt: skip
-        """Return the model of the collected choices; errors name `source`.
+        """Return the model of the collected choices; error messages name the file `source`.
 
         names          the names of the rewards
         state_rewards  rewards [S, names] that are added to those of every choice in the state
-        initial        the states to start in;  states: their names, or None;  tolerance: as in `ExplicitModel`
+        initial        the states to start in
+        states         the names of the states, or None
+        tolerance      as in `ExplicitModel`
         """
         for s_next, line in zip(self._s_next, self._lines, strict=True):
             if s_next >= S:

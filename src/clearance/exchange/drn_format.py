@@ -10,13 +10,15 @@
             1 : 0.3
             0 : 0.7
 
-The rewards of a state and of an action are in the order of @reward_models. Storm writes the values of a state's
-variables as a comment below the state; this comment is read and written as the name of the state.
+The numbers in brackets are the rewards of a state or an action, in the order of @reward_models. Storm writes the values
+of a state's variables as a comment below the state; this comment is read and written as the name of the state.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ import numpy as np
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import write_whole
 from clearance.core.errors import InputError
+from clearance.core.text import split_unit
 from clearance.exchange.choices import ChoiceList
 from clearance.exchange.explicit_model import ExplicitModel, describe_cmdp
 from clearance.exchange.text_lines import MOST, TextFile
@@ -44,7 +47,7 @@ def read_drn(path: str | Path) -> ExplicitModel:
 
 
 class _Reader:
-    """A reader that goes through a file once, line by line; the meaning of a line depends on the section before it."""
+    """A reader of a DRN file, line by line; the meaning of a line depends on its section, such as @model."""
 
     def __init__(self, path: str | Path) -> None:
         self.text = TextFile(path)
@@ -180,8 +183,9 @@ class _Reader:
 
 
 def write_drn(cmdp: CMDP, path: str | Path) -> None:
-    """Write a model as MDP with one reward per signal; states with positive start probability are labelled init."""
+    """Write a model as an MDP with one reward per signal; states with positive start probability get the label init."""
     m = describe_cmdp(cmdp)
+    m = replace(m, rewards=_without_units(m.rewards))
     starts = start_states(cmdp.rho)
     if starts is None:
         raise InputError(f"{path}: DRN has no initial distribution but a uniform one; write .umb, .csv or .npz")
@@ -195,6 +199,13 @@ def write_drn(cmdp: CMDP, path: str | Path) -> None:
         raise InputError(f"{path}: DRN has no names of states with line breaks; rename them, or write .umb")
     with write_whole(path) as f:
         f.write("\n".join(_lines(cmdp, m, starts)).encode() + b"\n")
+
+
+def _without_units(rewards: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the rewards by names that DRN can hold: `energy` for `energy [kWh]`, unless that is another one."""
+    short = [split_unit(name)[0] for name in rewards]
+    named = zip(rewards, short, rewards.values(), strict=True)
+    return {bare if short.count(bare) == 1 else name: values for name, bare, values in named}
 
 
 def start_states(rho: Array) -> set[int] | None:

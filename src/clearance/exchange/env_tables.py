@@ -23,8 +23,8 @@ def from_toy_text(
     """Return the model of an environment with a table `env.unwrapped.P`: FrozenLake, Taxi, CliffWalking, or your own.
 
     env      the environment, or its id ("FrozenLake-v1")
-    costs    functions f(s, a, s_next, reward, terminated) by name;  limits: an upper limit for each cost
-
+    costs    functions f(s, a, s_next, reward, terminated) by name
+    limits   an upper limit for each cost, by name
     gamma, criterion, horizon  the criterion, as in `CMDP`
 
     The end of an episode becomes an absorbing state without reward and costs; the start distribution is the

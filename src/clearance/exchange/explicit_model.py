@@ -1,10 +1,10 @@
-"""A model as a list of transitions with named rewards: the common form of all file formats, from which CMDPs are built.
+"""A model as a list of transitions with named rewards. Every file format is read into this form, then a CMDP is built.
 
     transition n:  s[n], a[n] → s_next[n] with probability prob[n]
     rewards[name][s, a]:  the expected reward of one step
 
-A file lists the rewards. The user decides which one is maximised, which ones are limited, and the discount factor:
-`build_cmdp`.
+A file lists the rewards. With `build_cmdp` the user decides which of them is maximised, which are limited, and the
+discount factor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from clearance.core.array_files import free_memory
 from clearance.core.arrays import Array
+from clearance.core.criterion import read_criterion
 from clearance.core.errors import InputError
 from clearance.core.text import find_name
 from clearance.core.validation import SUM_TOLERANCE, read_number
@@ -31,10 +32,12 @@ Whole = NDArray[np.int64]
 class ExplicitModel:
     """Transitions and named rewards of one model.
 
-    source   the name of the file, for messages;  place: a function that returns the place of transition n in it
+    source   the name of the file, for error messages
+    place    a function that returns where transition n is in the file, for error messages
     rho      start distribution [S]; None: uniform
     states, actions   their names; None if they are only numbered
-    tolerance  how far the probabilities of a row may deviate from 1; files with few digits are normalised
+    tolerance  how far the sum of a row of probabilities may deviate from 1; rows of files with few digits are
+               normalised
     """
 
     source: str
@@ -71,6 +74,8 @@ def build_cmdp(
 ) -> CMDP:
     """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
 
+    reward   the name of the reward to maximise; with a minus before it, it is minimised
+    initial  the state to start in, {state: probability} or a list [S]; by default the model's own
     gamma, criterion, horizon  the criterion, as in `CMDP`
     """
     try:
@@ -92,25 +97,42 @@ def build_cmdp(
 
 
 def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits by the names of the rewards in the file.
+    """Return the user's limits by the full names of the rewards in the file.
 
-    The user may leave out a unit: `energy` for `energy [kWh]`.
+    The user may leave out a unit: `energy` means `energy [kWh]`.
     """
     return {find_name(name, model.rewards) or name: value for name, value in limits.items()}
 
 
 def check_limits(field: str, limits: Any) -> dict[str, float]:
-    """Return the limits as {name: number}, {} for None; raise InputError that names `field` for any other form."""
+    """Return the limits as {name: number}, or {} for None.
+
+    Raise InputError that names the argument `field` if the limits have any other form.
+    """
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
-        raise InputError(f"{field} must say which number limits what: {{name: number}}, --limit NAME=NUMBER")
+        flag = "--limit" if field == "limits" else f"--{field}"
+        raise InputError(f"{field} must go by name: {{name: number}}, or {flag} NAME=NUMBER for each")
     return {str(name): read_number(f"{field}[{name!r}]", value) for name, value in limits.items()}
 
 
+def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> None:
+    """Raise InputError that names `source` if no criterion is given, or a wrong one: before a long file is read."""
+    if criterion is None or isinstance(criterion, str):
+        try:
+            read_criterion(criterion, gamma, horizon)
+        except InputError as e:
+            raise InputError(f"{source}: {e}") from None
+
+
 def match_limits(costs: Mapping[str, Any] | None, limits: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit."""
-    costs, limits = dict(costs or {}), check_limits("limits", limits)
+    """Return costs and limits, each as a dict by name; raise InputError unless each cost has one limit.
+
+    The user may leave out a unit in the name of a limit.
+    """
+    costs = dict(costs or {})
+    limits = {find_name(name, costs) or name: value for name, value in check_limits("limits", limits).items()}
     for name in (*costs, *limits):
         if name not in costs or name not in limits:
             field = "limits" if name in costs else "costs"
@@ -135,7 +157,10 @@ def reward_signal(model: ExplicitModel, reward: str | None, limited: Sequence[st
 
 
 def choose_reward(model: ExplicitModel, reward: str | None, limited: Sequence[str]) -> str:
-    """Return the name of the reward to maximise: the given one, else "reward", else the only one without a limit."""
+    """Return the name of the reward to maximise: `reward` if given, else "reward", else the only one without a limit.
+
+    `limited` are the names of the rewards with a limit.
+    """
     if reward is not None:
         _require(model, "reward", reward)
         return reward
@@ -155,9 +180,10 @@ def _known(model: ExplicitModel) -> str:
 
 
 def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the probabilities of all transitions, and which actions exist [S, A]; raise InputError if they are wrong.
+    """Return the probabilities of all transitions, and a mask [S, A] of the actions that exist.
 
-    Probabilities that sum to 1 only roughly, because the file has few digits, are normalised.
+    Raise InputError if probabilities are wrong. Rows that sum to 1 only roughly, because the file has few digits, are
+    normalised.
     """
     row = model.s * model.A + model.a
     bad = np.flatnonzero(~((model.prob >= 0) & (model.prob <= 1 + model.tolerance)))
@@ -183,7 +209,10 @@ def _at(model: ExplicitModel, n: int, what: str) -> InputError:
 
 
 def read_start(model: ExplicitModel | CMDP, initial: Any) -> Array | None:
-    """Return ρ [S] from a state, {state: probability} or a list [S]; for None, return the model's own ρ."""
+    """Return the start distribution ρ [S] from a state, a dict {state: probability} or a list [S].
+
+    If `initial` is None, return the model's own ρ.
+    """
     if initial is None:
         return model.rho
     if isinstance(initial, Mapping):
@@ -201,7 +230,7 @@ def _index(model: ExplicitModel | CMDP, state: Any) -> int:
         return model.states.index(str(state))
     if model.states is None and str(state).isdecimal() and int(state) < model.S:
         return int(state)
-    known = ", ".join(model.states[:5]) + ", …" if model.states else f"0..{model.S - 1}"
+    known = f"0..{model.S - 1}" if model.states is None else ", ".join(model.states[:5]) + ", …" * (model.S > 5)
     raise InputError(f"initial: there is no state {state!r}; states are {known}")
 
 
@@ -215,9 +244,9 @@ def check_pairs(source: str, S: int, A: int) -> None:
 
 
 def expect(S: int, A: int, row: Whole, prob: Array, values: Array) -> Array:
-    """Return the expected value [S, A] over transitions with probabilities `prob`; row[n] = s·A + a of transition n.
+    """Return the expected value [S, A] of `values` [n], one for each transition, under the probabilities `prob` [n].
 
-    It has no rounding error if all values of a state-action pair are equal.
+    row[n] = s·A + a is the pair of transition n. The result has no rounding error if all values of a pair are equal.
     """
     mean = np.bincount(row, prob * values, S * A)
     low, high = np.full(S * A, np.inf), np.full(S * A, -np.inf)
@@ -237,7 +266,7 @@ def index_names(names: Sequence[str]) -> tuple[dict[str, int], tuple[str, ...] |
 
 
 def describe_cmdp(cmdp: CMDP, source: str = "model") -> ExplicitModel:
-    """Return a CMDP as a list of transitions; constraints that were given as costs are returned as costs."""
+    """Return a CMDP as a list of transitions with named rewards; costs are listed with the user's sign."""
     from scipy import sparse
 
     entries = sparse.coo_array(cmdp.rows)

@@ -33,9 +33,10 @@ def model(
     states       all states; default: those that can be reached from `initial`
     actions      all actions, or a function from a state to the list of its actions
     transitions  f(s, a) → {next state: probability}, or a list of (next state, probability)
-    reward       f(s, a) or f(s, a, next state);  costs: such functions by name, each with an upper limit in `limits`
+    reward       f(s, a) or f(s, a, next state)
+    costs        functions like `reward`, by name
+    limits       an upper limit for each cost, by name
     initial      the state to start in, or {state: probability}; default, if `states` are given: uniform
-
     gamma, criterion, horizon  the criterion, as in `CMDP`
 
     A state without actions ends the process.
@@ -64,7 +65,7 @@ def _read_initial(initial: Any) -> dict[Any, float]:
 
 
 class _Listing:
-    """A collector of all transitions; it numbers states and actions in the order in which they are found."""
+    """A list of all transitions; states and actions are numbered in the order in which they are found."""
 
     def __init__(self, states: list[Any], actions: Any, transitions: Any, *, closed: bool) -> None:
         if not states:

@@ -31,7 +31,8 @@ def from_matrices(
 ) -> CMDP:
     """Return the model of a list [P_0, …, P_A−1] of matrices [S, S], dense or sparse, or of an array [A, S, S].
 
-    R, costs   rewards and costs by name: [S], [S, A], [A, S, S], or a list of A matrices [S, S] by (state, next state)
+    R          the reward: [S], [S, A], [A, S, S], or a list of A matrices [S, S] by (state, next state)
+    costs      costs by name, each in one of these forms
     limits     an upper limit for each cost, by name
     order      needed if the shape is ambiguous: "action" for [A, S, S] or stacked rows a·S + s, "state" for [S, A, S]
                or rows s·A + a
@@ -151,7 +152,8 @@ def from_quantecon(
 ) -> CMDP:
     """Return the model of a `quantecon.markov.DiscreteDP`, from its attributes R, Q, beta, s_indices and a_indices.
 
-    costs    by name, in the form of R: [S, A], or [L] for the state-action pairs;  limits: one for each cost
+    costs    tables by name, in the form of R: [S, A], or [L] for the L state-action pairs
+    limits   an upper limit for each cost, by name
     gamma    the discount factor (default: beta)
 
     State-action pairs with the reward −∞ are left out.

@@ -9,7 +9,7 @@ from typing import Any
 from clearance.core.errors import InputError
 from clearance.core.statement import read_lower_limits
 from clearance.exchange.drn_format import read_drn, write_drn
-from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, read_start
+from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_criterion, read_start
 from clearance.exchange.prism_format import read_prism
 from clearance.exchange.prism_source import read_prism_source
 from clearance.exchange.table_format import from_table, write_table
@@ -49,15 +49,19 @@ def load_model(
 
     gamma, criterion, horizon  the criterion, as in `CMDP`
     reward   the name of the reward to maximise; with a minus before it ("-time"), it is minimised
-    limits   upper limits of costs by name;  b: lower limits of utilities by name
+    limits   upper limits of costs by name
+    b        lower limits of utilities by name
     initial  the state to start in, or {state: probability}; default: as in the file
 
-    An .npz file contains all of these; arguments that are given replace them (`restate_model`). Its reward is fixed.
+    An .npz file contains criterion, limits and start already; arguments that are given replace them. Its reward is
+    fixed.
     """
     suffix = Path(path).suffix.lower()
     how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
     how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
+        if Path(path).exists():  # what is missing on the command line comes before what is wrong in the file
+            check_criterion(str(path), gamma, criterion, horizon)
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":
         return from_table(path, **how)
@@ -88,10 +92,12 @@ def restate_model(
     b: Any = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return a model with another criterion, other limits or another start; errors name `source`.
+    """Return the model with another criterion, other limits or another start; error messages name the file `source`.
 
-    limits   upper limits of the costs, by name or in order;  b: lower limits of the utilities
+    limits   upper limits of the costs, by name or in order
+    b        lower limits of the utilities, by name or in order
     initial  a state, by name or number, or {state: probability}
+    reward   must be None, since a model has only one reward
     """
     if reward is not None:
         raise InputError(f"reward: {source} has one reward only; leave it out")

@@ -1,6 +1,6 @@
-"""Write policies with the names of states and actions, as table (.csv) or JSON, or as plain arrays (.npz).
+"""Write policies with the names of states and actions, as a table (.csv) or JSON, or as plain arrays (.npz).
 
-`load_policy` and `certify` read them (`core.policy_tables`).
+`load_policy` and `certify` read these files (`core.policy_tables`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from clearance.exact.exact_certificate import certify_exactly
 from clearance.exact.optimum import Optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
+from clearance.finite.named_policy import policy_by_names
 
 SUFFIXES = (".npz", ".csv", ".json")
 
@@ -32,11 +33,13 @@ def save_policy(
 ) -> None:
     """Write a policy of a finite model with the names of its states and actions, or with their numbers.
 
-    policy   probabilities [S, A], an action for each state [S], a Mixture, an Optimum or a Solution
-    path     .csv with the columns state, action, probability (of a mixture also component and weight, with a
-             horizon also time), .json, or .npz
-    certificate  what is certified of the policy: it travels in .json and .npz, without its proof. Unless given, that
-             of a Solution; that of an Optimum is computed where its model is given
+    policy   probabilities [S, A], an action for each state [S] or by name {state: action}, a Mixture, an Optimum or a
+             Solution
+    path     .csv, .json or .npz; the columns of .csv are state, action and probability, for a mixture also component
+             and weight, and with a horizon also time
+    model    the model, for the names
+    certificate  the certificate of the policy, which .json and .npz files store without its proof. By default it is
+                 that of a Solution; for an Optimum it is computed if the model is given
 
     Actions with probability 0 are left out of .csv and .json.
     """
@@ -61,12 +64,15 @@ def _certificate_of(policy: Any, mixture: Mixture, model: CMDP | None) -> Certif
 
 
 def read_policy(policy: Any, model: CMDP | None) -> Mixture:
-    """Return the policy as a mixture, checked against the model if that is given."""
+    """Return a policy (table, Mixture, Optimum, Solution or path) as a mixture; with `model`, check that it fits."""
     policy = getattr(policy, "policy", policy)
     if isinstance(policy, str | Path):
         policy = Mixture.load(policy, model)
     if not isinstance(policy, Mixture):
-        if model is not None and np.ndim(policy) == 1:
+        named = None if model is None else policy_by_names(policy, model)
+        if named is not None:
+            policy = named
+        elif model is not None and np.ndim(policy) == 1:
             policy = Mixture.of_actions(policy, model.S, model.A)
         else:
             policy = Mixture.single(policy)
@@ -78,12 +84,14 @@ def read_policy(policy: Any, model: CMDP | None) -> Mixture:
 def actions_at(
     model: CMDP, policy: Any, state: str | int, *, t: int = 0, component: int | None = None
 ) -> dict[Any, float]:
-    """Return the actions that a policy takes in a state, by name where they have names, with their probabilities.
+    """Return {action: probability} for the actions that a policy takes in a state.
+
+    Actions are called by their names if they have names, otherwise by their numbers.
 
     policy     as for `save_policy`, or the path of a file
-    state      its name, or its number
-    t          the step, where the policy depends on it (a horizon)
-    component  which policy of a mixture, from 0
+    state      the name or the number of the state
+    t          the step, if the model has a horizon
+    component  the number of the policy in a mixture, from 0
 
     >>> import clearance as cl
     >>> model = cl.zoo.two_state()
@@ -115,7 +123,7 @@ def _find_state(model: CMDP, state: str | int) -> int:
 
 
 def _rows(mixture: Mixture, model: CMDP | None) -> Iterator[tuple[int, int | None, str, str, float]]:
-    """Yield (component, time, state, action, probability); time is None if the policy does not depend on it."""
+    """Yield (component, time, state, action, probability); time is None if the policy does not depend on the time."""
     S, A = mixture.pi.shape[-2:]
     states = model.states if model is not None and model.states else [str(s) for s in range(S)]
     actions = model.actions if model is not None and model.actions else [str(a) for a in range(A)]
@@ -135,7 +143,7 @@ def _write_csv(path: str | Path, mixture: Mixture, model: CMDP | None) -> None:
 
 
 def _write_json(path: str | Path, mixture: Mixture, model: CMDP | None, certificate: Certificate | None) -> None:
-    """Write a list `components`, each with its weight and its policy {state: {action: probability}}.
+    """Write a policy as JSON: a list `components`, each with its weight and its policy {state: {action: probability}}.
 
     One component is drawn per episode. With a horizon, a policy is {time: {state: {action: probability}}}.
     """

@@ -9,8 +9,8 @@
                               1 2.5            state, reward        (.trew: state, choice, next state, reward)
 
 Files with the same stem as the .tra file are read with it. A model with several reward structures has `model.NAME.srew`
-and `model.NAME.trew`, or `model1.srew`, `model2.srew` as PRISM numbers them. If PRISM has written a name into the first
-line, that name is used in place of the file's.
+and `model.NAME.trew`, or `model1.srew`, `model2.srew` as PRISM numbers them. If the first line of a reward file
+contains a name, this name is used instead of the one in the file name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRUCTURE = re.compile(r'#.*reward structure.*"([^"]+)".*', re.IGNORECASE)
 
 
 def read_prism(path: str | Path) -> ExplicitModel:
-    """Read the model in a .tra file and in the files beside it."""
+    """Read the model in a .tra file and in the .lab, .srew and .trew files with the same stem."""
     tra = _Transitions(Path(path))
     action, actions = name_choices(*tra.labelled_choices())
     number = {key: n for n, key in enumerate(tra.labels)}
@@ -101,7 +101,7 @@ class _Transitions:
 
 
 def _read_initial(path: Path, S: int) -> list[int]:
-    """Return the states with the label init."""
+    """Return the states with the label "init"."""
     text = TextFile(path)
     lines = iter(text)
     names = dict(re.findall(r'(\d+)="([^"]*)"', next(lines, "")))
@@ -143,7 +143,7 @@ def _read_rewards(path: Path, tra: _Transitions, row: Whole, prob: Array, A: int
 
 
 def _reward_files(path: Path) -> list[tuple[Path, str]]:
-    """Return the reward files of a .tra file, each with the name to use if the file contains none."""
+    """Return (file, name) of the reward files of a .tra file; the name is used if the file contains none."""
     listed = []
     for file in sorted(path.parent.iterdir()):
         match = re.fullmatch(re.escape(path.stem) + r"(?:\.(.+)|(\d*))\.(?:srew|trew)", file.name)

@@ -13,7 +13,10 @@ from clearance.exchange.umb_format import read_umb
 
 
 def read_prism_source(path: str | Path) -> ExplicitModel:
-    """Build all reachable states of a PRISM model with all of its rewards; constants must have values in the file."""
+    """Build all reachable states of a PRISM model, and return it with all of its rewards.
+
+    Constants must have values in the file.
+    """
     stormpy = _import_stormpy()
     read_bytes(path)  # a missing file is said in our words
     try:

@@ -7,16 +7,20 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from clearance.core.atomic_files import write_whole
+from clearance.core.csv_files import other_separator
 from clearance.core.errors import InputError
-from clearance.core.text import find_name
+from clearance.core.policy_tables import COLUMNS as OF_POLICIES
+from clearance.core.text import find_name, split_unit, suggest
+from clearance.core.validation import SUM_TOLERANCE
 from clearance.exchange.explicit_model import (
     ExplicitModel,
     build_cmdp,
+    check_criterion,
     check_limits,
     check_pairs,
     describe_cmdp,
@@ -47,10 +51,11 @@ def from_table(
 
     table    the path of a CSV file, a DataFrame, or a dict of columns: state, action, next_state, probability, reward
              and one column for each cost. A reward may differ between the next states of one action.
-    reward   the column to maximise ("reward"), or with a minus before it to minimise
-    limits   upper limits of costs, by column;  b: lower limits of utilities, by column
-    initial  the state to start in, or {state: probability}; default: the column `initial` (the probability to start in
-             `state`) if there is one, else uniform
+    reward   the column to maximise (default: "reward"); with a minus before it, it is minimised
+    limits   upper limits of costs, by column
+    b        lower limits of utilities, by column
+    initial  the state to start in, or {state: probability}; default: the column `initial` if there is one, else uniform
+             over all states. The column has the probability to start in `state`, the same in all rows of the state
     gamma, criterion, horizon  the criterion, as in `CMDP`
     terminal  states that end the process and need no rows; any other next state without rows is an error
 
@@ -59,19 +64,43 @@ def from_table(
     ('up', 'down')
     """
     reward = "reward" if reward is None else reward
-    wanted = [*check_limits("limits", limits), *check_limits("b", b)]
+    opened = _open(table)
+    check_criterion(opened.source, gamma, criterion, horizon)
+    wanted = _limited_columns(opened, limits, b)
     wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
-    model = read_table(table, wanted, tuple(str(s) for s in terminal))
+    model = _read_rows(opened, wanted, tuple(str(s) for s in terminal), start=initial is None)
     return build_cmdp(
         model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
     )
 
 
-def read_table(table: Any, wanted: Sequence[str], terminal: Sequence[str] = ()) -> ExplicitModel:
-    """Return the transitions of a table, with the reward columns in `wanted`; `terminal` are states without rows."""
-    source, places, header, rows = _open(table)
+class _Opened(NamedTuple):
+    """A table before its rows are read: the name of the source, the word for its rows, its header and its rows."""
+
+    source: str
+    places: str  # "line" or "row"
+    header: list[str]
+    rows: Iterator[tuple[int, Sequence[Any]]]
+
+
+def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
+    """Return the columns that have limits; raise InputError for limits that are not by name."""
+    try:
+        return [*check_limits("limits", limits), *check_limits("b", b)]
+    except InputError as e:
+        other = ", ".join(name for name in table.header if name not in (*KEYS, START))
+        raise InputError(f"{table.source}: {e}; the columns are {other}") from None
+
+
+def _read_rows(table: _Opened, wanted: Sequence[str], terminal: Sequence[str], *, start: bool) -> ExplicitModel:
+    """Return the transitions of a table, with the reward columns in `wanted`.
+
+    `terminal` are states that need no rows, since they end the process. `start` says whether to read the column
+    `initial`, if there is one.
+    """
+    source, places, header, rows = table
     wanted = [find_name(name, header) or name for name in wanted]
-    columns = _columns(source, header, wanted)
+    columns = _columns(source, header, [*wanted, *([START] if start and START in header else ())])
     cells: dict[str, list[Any]] = {name: [] for name in columns}
     lines: list[int] = []
     for n, row in rows:
@@ -104,7 +133,7 @@ def _assemble(
     prob = np.array(cells["probability"] + [1.0] * len(loops), float)
     zeros = [0.0] * len(loops)
     rewards = {name: expect(S, A, s * A + a, prob, np.array(cells[name] + zeros, float)) for name in wanted}
-    rho = None if START not in cells else _start(source, places, S, s, cells[START] + zeros, lines)
+    rho = None if START not in cells or START in wanted else _start(source, places, S, s, cells[START] + zeros, lines)
     return ExplicitModel(
         source, S, A, s, a, s_next, prob, rewards, rho, states, actions,
         place=lambda n: f"{places} {lines[n]}" if n < len(lines) else "terminal",
@@ -118,23 +147,29 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
         if seen.setdefault(state, value) != value:
             raise InputError(f"{source}, {places} {lines[n]}: {START} is {value!r}, and {seen[state]!r} in a row above")
         rho[state] = value
+    if abs(rho.sum() - 1) > SUM_TOLERANCE:
+        raise InputError(f"{source}: {START} sums to {rho.sum():.12g} over the states, must be 1")
     return rho
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each needed column; raise InputError if one is missing or there twice.
+    """Return the index of each needed column; raise InputError if one is missing or occurs twice.
 
-    wanted  the names of the reward columns
+    wanted  the names of further columns
     """
     for name in (*KEYS, *wanted):
         if name not in header:
+            if sep := other_separator(header, name):
+                other = f"save the file with commas, or pass cl.from_table a DataFrame: pandas.read_csv(…, sep={sep})"
+                raise InputError(f"{source}, line 1: the separator is probably {sep}: {other}")
+            if name == "next_state" and set(header) <= set(OF_POLICIES):
+                raise InputError(f"{source}, line 1: has no next_state, it is a policy and no model")
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
-            known = f"there are {', '.join(header) or 'none'}{other}"
+            known = f"there are {', '.join(header) or 'none'}{other}{suggest(name, [split_unit(x)[0] for x in header])}"
             raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
             raise InputError(f"{source}, line 1: the column {name} is there {header.count(name)} times")
-    start = [START] if START in header and START not in wanted else []
-    return {name: header.index(name) for name in dict.fromkeys([*KEYS, *wanted, *start])}
+    return {name: header.index(name) for name in dict.fromkeys([*KEYS, *wanted])}
 
 
 def _text(where: str, cell: Any) -> str:
@@ -159,8 +194,7 @@ def _number(where: str, cell: Any) -> float:
 # ------------------------------------------------------------------------------------------ where rows come from
 
 
-def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
-    """Return the name of the source, the word for its rows ("line" or "row"), the header and the numbered rows."""
+def _open(table: Any) -> _Opened:
     if isinstance(table, str | Path):
         return _open_csv(table)
     names = list(table.columns) if hasattr(table, "columns") else list(table) if isinstance(table, Mapping) else None
@@ -169,10 +203,10 @@ def _open(table: Any) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence
     columns = [list(table[name]) for name in names]
     if len({len(column) for column in columns}) > 1:
         raise InputError("table: its columns have different lengths")
-    return "table", "row", [str(n) for n in names], iter(enumerate(zip(*columns, strict=True)))
+    return _Opened("table", "row", [str(n) for n in names], iter(enumerate(zip(*columns, strict=True))))
 
 
-def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int, Sequence[Any]]]]:
+def _open_csv(path: str | Path) -> _Opened:
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -190,14 +224,17 @@ def _open_csv(path: str | Path) -> tuple[str, str, list[str], Iterator[tuple[int
 
     lines = rows()
     header = next(lines, (1, ()))[1]
-    return str(path), "line", [str(name).strip() for name in header], lines
+    return _Opened(str(path), "line", [str(name).strip() for name in header], lines)
 
 
 # ------------------------------------------------------------------------------------------ out
 
 
 def write_table(cmdp: CMDP, path: str | Path) -> None:
-    """Write one row per transition; numbers are written with the fewest digits that restore the same bits."""
+    """Write the model as a table with one row per transition.
+
+    Numbers are written with the fewest digits that restore the same bits.
+    """
     m = describe_cmdp(cmdp)
     taken = [name for name in m.rewards if name in (*KEYS, START)]
     if taken:

@@ -14,9 +14,9 @@ MOST = 10**8
 
 
 class TextFile:
-    """A text file that is read line by line and keeps track of the line number.
+    """A text file that is read line by line.
 
-    path, line   the file, and the number of the current line
+    `path` is the file, and `line` the number of the current line, for error messages.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -24,7 +24,7 @@ class TextFile:
         self._text = read_bytes(path)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the lines, stripped; empty ones are left out."""
+        """Yield the lines without surrounding spaces; empty lines are left out."""
         for number, raw in enumerate(self._text.splitlines(), 1):
             self.line = number
             try:
@@ -38,7 +38,7 @@ class TextFile:
         return InputError(f"{self.path}, line {self.line}: {field} {what}")
 
     def number(self, field: str, text: str) -> float:
-        """Return a finite number; fractions such as 1/3 are accepted."""
+        """Return `text` as a finite number, where fractions such as 1/3 are accepted; `field` is for error messages."""
         try:
             value = float(Fraction(text)) if "/" in text else float(text)
         except (ValueError, ZeroDivisionError, OverflowError):
@@ -48,7 +48,7 @@ class TextFile:
         return value
 
     def whole(self, field: str, text: str, below: int = MOST) -> int:
-        """Return an integer from 0 to `below` − 1."""
+        """Return `text` as an integer from 0 to `below` − 1; `field` is for error messages."""
         if not (text.isascii() and text.isdecimal() and len(text) <= 18):
             raise self.error(field, f"must be a whole number, got {text[:40]!r}")
         if int(text) >= below:

@@ -1,4 +1,4 @@
-"""Read the files of a UMB archive, checked against its index; errors name the archive and the file."""
+"""Read the files of a UMB archive and check them against its index; errors name the archive and the file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, Value
 
 
 class Archive:
-    """A UMB archive: plain tar, or compressed by gzip, bzip2 or xz.
+    """A UMB archive: a tar file, which may be compressed by gzip, bzip2 or xz.
 
-    system   the part `transition-system` of its index
+    system   the object `transition-system` of its index
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """Return the content of a file; raise InputError if it does not have `size` bytes or has more than `most`."""
+        """Return the content of a file; raise InputError if its bytes are not `size` many, or more than `most`."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)
@@ -142,7 +142,10 @@ class Archive:
         return found.astype(np.int64)
 
     def offsets(self, file: str, n: int, last: int) -> Any:
-        """Return the n + 1 offsets of n lists of entries: from 0 to `last`, strictly increasing."""
+        """Return n + 1 offsets, which say where each of n lists of entries begins and ends.
+
+        They must increase strictly from 0 to `last`.
+        """
         found = self.whole(file, n + 1, "<u8", below=last + 1)
         if found[0] != 0 or found[-1] != last:
             raise self.error(f"must go from 0 to {last}, goes from {found[0]} to {found[-1]}", file)
@@ -176,7 +179,10 @@ class Archive:
         return np.array(found, float)
 
     def _rationals(self, file: str, n: int, size: int) -> Array:
-        """Return n rational numbers, each stored as signed numerator and unsigned denominator of half the bytes."""
+        """Return n rational numbers as floats; each is stored in `size` bytes.
+
+        The first half of the bytes is the signed numerator, the second half the unsigned denominator.
+        """
         data, half, found = self._bytes(file, n * size), size // 2, np.empty(n)
         for i in range(n):
             top = int.from_bytes(data[i * size : i * size + half], "little", signed=True)
@@ -208,9 +214,9 @@ class Archive:
         return [names[i] for i in action.tolist()]
 
     def valuations(self, S: int) -> tuple[str, ...] | None:
-        """Return the values of each state's variables as its name.
+        """Return a name for each state, made of the values of its variables.
 
-        Return None if the archive has none, if a variable is not of a plain type, or if two names are equal.
+        Return None if the archive has no such values, if a variable is not of a plain type, or if two names are equal.
         """
         about = self.index.get("valuations")
         states = about.get("states") if isinstance(about, dict) else None
@@ -231,7 +237,10 @@ def _refuse_constant(text: str) -> None:
 
 
 def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
-    """Return (first bit, end, name, type, offset) of each variable in a state; None if one is not of a plain type."""
+    """Return (first bit, end, name, type, offset) of each variable in the bits of a state.
+
+    Return None if a variable is not of a plain type (boolean or integer).
+    """
     at, found = 0, []
     for field in fields:
         kind = field.get("type") if isinstance(field, dict) else None
@@ -251,9 +260,9 @@ def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
 
 
 def _value(row: int, start: int, end: int, name: str, sort: str, offset: int) -> str:
-    """Return `name=value` of the variable in bits start .. end − 1 of `row`, as Storm writes it.
+    """Return the text `name=value` for the variable in bits start .. end − 1 of the number `row`, as Storm writes it.
 
-    A boolean is written `done` or `!done`.
+    `sort` is the type of the variable; `offset` is added to an integer. A boolean is written `done` or `!done`.
     """
     raw = (row >> start) & ((1 << (end - start)) - 1)
     if sort == "bool":

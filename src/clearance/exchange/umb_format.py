@@ -74,7 +74,9 @@ def _own_list(umb: Archive, own: dict[str, Any], key: str, n: int, kind: type) -
 def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a: Any, choice: Any, prob: Any) -> Any:
     """Return the reward `key` as a table [S, A]: state rewards + choice rewards + expected branch rewards.
 
-    about   its description in the index;  shape: (S, A);  s, a: state and action of each choice
+    about         the description of the reward in the index
+    shape         (S, A)
+    s, a          state and action of each choice
     choice, prob  the choice and the probability of each branch
     """
     S, A = shape
@@ -94,7 +96,7 @@ def _reward(umb: Archive, key: str, about: dict[str, Any], shape: Any, s: Any, a
 
 
 def write_umb(cmdp: CMDP, path: str | Path) -> None:
-    """Write a model as MDP with one reward per signal."""
+    """Write a model as an MDP with one reward for each signal."""
     m = describe_cmdp(cmdp)
     row = m.s * m.A + m.a
     s, a = np.nonzero(cmdp.available)
@@ -144,7 +146,10 @@ def _strings(folder: str, texts: Any) -> dict[str, bytes]:
 
 
 def _write_archive(path: str | Path, files: dict[str, bytes]) -> None:
-    """Write a tar archive without times and owners, so that the same model always gives the same bytes."""
+    """Write a tar archive with these files (name: content), without times and owners.
+
+    So the same model always gives the same bytes.
+    """
     with write_whole(path) as f:
         inner: Any = f
         try:

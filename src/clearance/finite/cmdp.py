@@ -75,7 +75,7 @@ class CMDP:
            are ignored, and no policy takes them
     states, actions  their names [S], [A], if given; kept in files, no result depends on them
     order  (argument) the order of the rows of a sparse P: "state" (row s·A + a) or "action" (row a·S + s: one matrix
-           per action, stacked). Both have the same shape; rows that look like "action" are refused unless it is given
+           per action, stacked). Both have the same shape; without `order`, rows that look like "action" are refused
 
     Costs with upper limits, as safe-RL users write them, are accepted and mean the same thing:
     `cost=c, limit=l` adds the constraint g = −c, b = −l.
@@ -195,19 +195,17 @@ class CMDP:
 
     @property
     def kind(self) -> str:
-        """The formula that applies: "discounted", "horizon", "total" or "average"."""
+        """The formula that defines J: "discounted", "horizon", "total" or "average"."""
         return self.full_criterion.kind
 
     @property
     def length(self) -> float:
-        """The factor between J and the mean signal: J = length · ⟨h, d⟩ for the occupancy d."""
+        """The factor in J = length · ⟨h, d⟩, where d is the normalised occupancy of the policy."""
         return self.full_criterion.length
 
     @property
     def policy_shape(self) -> tuple[int, ...]:
-        """The shape of a policy: [S, A], or [H, S, A] with a horizon,
-        since the best policy then depends on the time.
-        """
+        """The shape of a policy: [S, A], or [H, S, A] with a horizon H, since the best one then depends on the time."""
         return (self.S, self.A) if self.horizon is None else (self.horizon, self.S, self.A)
 
     @property
@@ -251,15 +249,15 @@ class CMDP:
         horizon: int | None = None,
         rho: ArrayLike | None = None,
     ) -> CMDP:
-        """Return the same model with other signals h [1+I, S, A], limits b [I], names [I], criterion or start ρ [S];
-        P is shared.
+        """Return the same model with other signals h [1+I, S, A], limits b [I], names [I], criterion or start ρ [S].
 
-        If names, h and b are all given, the number of constraints may change.
+        P is shared and not copied. If names, h and b are all given, the number of constraints may change.
 
         criterion, horizon  change the criterion of J, with or without `gamma`; gamma alone changes the discount
 
-        limit  in place of b, as the user writes it: upper limits of the costs, one number for all or one each; or by
-               name {"energy": 40}, where constraints other than costs get lower limits, and those not named keep theirs
+        limit  the user's form of b: upper limits of the costs (one number for all, or one for each), or a dict by name
+               such as {"energy": 40}. In a dict, utilities get lower limits, and constraints that it does not name stay
+               as they are
         """
         if limit is not None:
             if b is not None or h is not None or names is not None:
@@ -301,7 +299,7 @@ class CMDP:
         save_npz(path, {"schema": np.array("clearance/problem/1"), **self.arrays(), **signs})
 
     def arrays(self) -> dict[str, Any]:
-        """Return everything that results depend on, as arrays with the names used in model files."""
+        """Return all data of the model on which results depend, as arrays with the names used in model files."""
         arrays: dict[str, Any] = {"r": self.r, "g": self.g, "b": self.b, "rho": self.rho}
         arrays |= {"gamma": np.float64(self.gamma), "names": np.array(self.names, dtype=np.str_)}
         if self.is_sparse:
@@ -339,7 +337,10 @@ class CMDP:
 
 
 def _most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers each array of a model file may have at most, given the shapes of its arrays."""
+    """Return the largest allowed number of entries of each array in a model file, by name.
+
+    The numbers follow from `shapes`, the shapes of the arrays in the file.
+    """
     pairs, S = math.prod(shapes.get("r", ())), (*shapes.get("r", ()), 0)[0]
     signals = shapes.get("g", ())
     I = math.prod(signals) // max(pairs, 1) if signals[-2:] == shapes.get("r") else 0

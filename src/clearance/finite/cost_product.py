@@ -1,10 +1,10 @@
-"""A finite model with the costs so far in its states,
-which turns limits on an episode's cost into limits on expected sums.
+"""Add the costs so far to the states of a finite model. Limits on an episode's cost become limits on expected sums.
 
     (s, c)  --a-->  (s', min(c + cost(s, a), cap)),     signal of a limit: φ(c + cost(s, a)) − φ(c)
 
-with φ of `core.tail_limits`. Costs must be whole multiples of one unit, so that finitely many sums matter: at the cap a
-chance limit counts the episode as exceeded already, and for a CVaR φ grows by the whole cost.
+Here c is the cost so far, and φ is defined in `core.tail_limits`. Costs must be whole multiples of one unit, so that
+finitely many sums occur. Counting stops at the cap: from there on a chance limit counts the episode as exceeded, and φ
+of a CVaR grows by the whole cost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ DENSE = 1_000_000  # entries of P up to which the product is a dense model
 
 
 class Counter(NamedTuple):
-    """The counter of one cost: its name, its unit, the units [S, A] that each step adds,
-    and the cap at which counting ends.
+    """The counter of the cost named `cost` in an episode.
+
+    unit   all costs of a step are whole multiples of this number
+    steps  the cost of each step [S, A] in units
+    cap    the count, in units, at which counting stops
     """
 
     cost: str
@@ -48,10 +51,11 @@ class Counter(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CostProduct:
-    """The product of a model with the costs so far;
+    """A model whose states contain the costs so far (`cmdp`), and how its states correspond to the original `model`.
+
     `cmdp` is an ordinary model that every function of the library accepts.
 
-    model     the model without the costs so far
+    model     the original model, without the costs so far
     counters  the costs that are counted
     where     the index of the product state for (s, c_1, …, c_k), −1 if it cannot be reached
     """
@@ -62,7 +66,7 @@ class CostProduct:
     where: NDArray[np.int64]
 
     def state(self, s: int, **cost_so_far: float) -> int:
-        """Return the index of the product state for a state of the model and the costs so far, by name."""
+        """Return the index of the product state for state s of the original model and costs so far, given by name."""
         unknown = set(cost_so_far) ^ {counter.cost for counter in self.counters}
         if unknown:
             names = ", ".join(f"{counter.cost}=…" for counter in self.counters)
@@ -82,25 +86,26 @@ class CostProduct:
         return found
 
     def lift(self, policy: Any) -> Mixture:
-        """Return a policy of the original model, which ignores costs, as a policy of the product."""
+        """Turn a policy of the original model, which does not see the costs so far, into a policy of the product."""
         mixture = Mixture.of(policy)
         return Mixture(mixture.weights, mixture.pi[..., self.base_states, :])
 
     def actor(self, policy: Any, rng: np.random.Generator) -> CostActor:
-        """Return an object that runs a policy of the product (table or Mixture) for one episode of the model and
-        counts the costs.
+        """Return an object that follows a policy of the product for one episode of the original model.
+
+        It counts the costs itself. `policy` is a table or a Mixture.
         """
         return CostActor(self, Mixture.of(policy).reset(rng))
 
 
 class CostActor:
-    """A policy of the product that runs in the original model: `act(s)` adds the cost of its action to the count."""
+    """A policy of the product that acts in the original model; `act(s)` adds its action's cost to the costs so far."""
 
     def __init__(self, product: CostProduct, actor: Any) -> None:
         self.product, self.actor, self.counts = product, actor, [0] * len(product.counters)
 
     def act(self, s: int) -> int:
-        """Return an action at state s of the model."""
+        """Return an action at state s of the original model, and count its cost."""
         a = int(self.actor.act(int(self.product.where[(s, *self.counts)])))
         self.counts = [
             min(c + int(x.steps[s, a]), x.cap) for c, x in zip(self.counts, self.product.counters, strict=True)
@@ -114,10 +119,11 @@ class CostActor:
 
 
 def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
-    """Return the product for limits on single episodes: {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}.
+    """Return the model whose states contain the costs so far, with limits on the cost of single episodes.
 
-    Constraints that are not named keep their limits on the mean. A CVaR is stated at its ν: the constraint is
-    E(C − ν)₊/(1 − α) ≤ at_most − ν, and its name says what it bounds.
+    An example of `limits` is {"energy": Chance(…), "wear": [CVaR(…, at=8), 5.0]}. Constraints that are not named keep
+    their limits on the mean. A CVaR limit at its ν becomes the constraint E(C − ν)₊/(1 − α) ≤ at_most − ν on the
+    episode's cost C; ν is part of the constraint's name.
     """
     asked = _asked(model, limits)
     counters = tuple(_counter(model, name, [rule for x, rule in asked if x == name and isinstance(rule, Rule)])
@@ -130,9 +136,9 @@ def cost_product(model: CMDP, limits: Mapping[str, Any]) -> CostProduct:
 
 
 def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Rule]]:
-    """Return pairs (constraint, limit) for all constraints; a constraint without a new limit keeps its old one.
+    """Return pairs (constraint, limit) for all constraints of the model; without a new limit, the old limit stays.
 
-    A constraint with several limits has one pair for each.
+    A constraint with several new limits has one pair for each. Raise InputError if `limits` names no cost of the model.
     """
     if not (model.kind == "total" or (model.kind == "horizon" and model.gamma == 1)):
         raise InputError("limits on single episodes are on undiscounted sums with an end: give horizon=H, or "
@@ -156,7 +162,11 @@ def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
 
 
 def _cap(name: str, rule: Rule, unit: float) -> int:
-    """Return the smallest count, in units of cost, from which on a rule treats all larger counts in the same way."""
+    """Return the smallest count from which on a limit treats all counts alike.
+
+    rule  the `Chance` or `CVaR` limit on the cost `name`
+    unit  the cost that one count stands for
+    """
     if isinstance(rule, Chance):
         return max(math.floor(rule.above / unit + WHOLE) + 1, 0)
     if rule.at is None:
@@ -178,9 +188,10 @@ def find_unit(name: str, cost: Array) -> float:
 
 
 def signal(rule: Rule, counter: Counter, c: NDArray[np.int64], k: NDArray[np.int64]) -> Array:
-    """Return the increment φ(c + k) − φ(c) of a rule's φ, for counts c so far and steps that cost k units.
+    """Return φ(c + k) − φ(c): the change of the limited quantity φ of `rule` in a step.
 
-    A count at the cap stands for all larger ones.
+    c is the count before the step and k the cost of the step, both in units. A count at the cap stands for all larger
+    counts.
     """
     if isinstance(rule, Chance):
         first = math.floor(rule.above / counter.unit + WHOLE) + 1  # the least count above
@@ -229,7 +240,11 @@ def _build(model: CMDP, asked: list[Any], counters: tuple[Counter, ...], sizes: 
 def _constraint(
     model: CMDP, name: str, rule: float | Rule, counters: tuple[Counter, ...], s: Any, counts: Any
 ) -> tuple[str, float, Array]:
-    """Return the name, b and utility [S', A] of one constraint at the product states (s, counts)."""
+    """Return (name, b, utility [S', A]) of one constraint in the product.
+
+    name, rule  the constraint of the model, and its limit: a number, or a `Chance` or `CVaR`
+    s, counts   the model's state [S'] and the counts [S', k] of each product state
+    """
     j = model.names.index(name)
     if not isinstance(rule, Rule):
         return name, -rule if model.costs[j] else rule, model.h[1 + j][s]
@@ -242,7 +257,7 @@ def _constraint(
 def _transitions(rows: Any, follow: NDArray[np.int64], K: int, S: int, A: int) -> Any:
     """Return P of the whole product as CSR [(S·K)·A, S·K], with states s·K + k.
 
-    k is the index of one of the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] gives the
+    k numbers the K combinations of counts. `rows` is P of the model; `follow` [K, S, A] is the number of the
     combination after a step.
     """
     width = np.diff(rows.indptr)

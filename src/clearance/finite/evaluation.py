@@ -25,7 +25,7 @@ from clearance.finite.long_run import Chain, horizon_values, horizon_visits, tab
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The exact values of one stationary policy: V [1+I, S], Q and A [1+I, S, A], d [S, A], J [1+I].
+    """The exact values of one policy: V [1+I, S], Q and A [1+I, S, A], the occupancy d [S, A], and J [1+I].
 
     With a horizon V, Q, A and d have one more axis, the time, before the states. Under the average criterion V is the
     bias, and Q = h − gain + P V.
@@ -80,7 +80,7 @@ def _evaluate_average(cmdp: CMDP, pi: Array) -> Evaluation:
 
 
 def _expect_start(cmdp: CMDP, V: Array) -> Array:
-    """Return ρ·V [1+I]; V may be infinite in states in which no run starts."""
+    """Return ρ·V [1+I]; an infinite V counts only in states with a positive start probability."""
     return np.where(cmdp.rho > 0, V, 0.0) @ cmdp.rho
 
 
@@ -88,10 +88,10 @@ _EVALUATE = {"horizon": _evaluate_horizon, "total": _evaluate_total, "average": 
 
 
 def occupancy(cmdp: CMDP, pi: ArrayLike) -> Array:
-    """Return the occupancy d(s, a) of one policy [S, A] or of many [..., S, A]: (1−γ) Σ_t γ^t P(s_t = s, a_t = a).
+    """Return the occupancy d(s, a) = (1−γ) Σ_t γ^t P(s_t = s, a_t = a) of one policy [S, A] or of many [..., S, A].
 
     Many policies of a small dense model are solved in one batch. With a horizon, d and time-dependent policies are
-    [..., H, S, A]. For the criterion "total", visits of closed classes without signals are not counted.
+    [..., H, S, A]. For the criterion "total", visits to closed classes without signals are not counted.
     """
     pi = np.asarray(pi, float)
     if cmdp.kind != "discounted":
@@ -148,8 +148,9 @@ def policy_from_occupancy(d: ArrayLike, available: NDArray[np.bool_] | None = No
 
 
 def check_policy(cmdp: CMDP, pi: ArrayLike) -> Array:
-    """Return π as an array [S, A] (with a horizon also [H, S, A]);
-    raise InputError with the state if a row is no distribution.
+    """Return π as an array [S, A], or [H, S, A] with a horizon.
+
+    Raise InputError that names the state if a row is no probability distribution.
     """
     timed = cmdp.horizon is not None and np.ndim(pi) == 3
     pi = read_numbers("policy", pi, ndim=3 if timed else 2)
@@ -164,4 +165,7 @@ def check_available(cmdp: CMDP, pi: Array) -> None:
     """Raise InputError if a policy [..., S, A] takes an action that does not exist in its state."""
     forbidden = np.argwhere(pi.reshape(-1, cmdp.S, cmdp.A).any(axis=0) & ~cmdp.available)
     if len(forbidden):
-        raise InputError("policy takes action {1} at state {0}, which has no such action".format(*forbidden[0]))
+        s, a = (int(i) for i in forbidden[0])
+        state = s if cmdp.states is None else repr(cmdp.states[s])
+        action = a if cmdp.actions is None else repr(cmdp.actions[a])
+        raise InputError(f"policy takes action {action} at state {state}, which has no such action")

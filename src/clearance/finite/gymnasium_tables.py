@@ -20,12 +20,12 @@ Signal = Callable[[int, int, int, float, bool], float]
 def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array, Array]:
     """Return P, r [S, A] and ρ [S] of an environment with a table `P[s][a] = [(prob, next, reward, terminated), …]`.
 
-    P is dense [S, A, S], or CSR [S·A, S] for large tables (`dense` True or False to choose).
+    P is dense [S, A, S], or CSR [S·A, S] if the table is large; `dense` = True or False overrides this choice.
 
-    If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward,
-    and its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
-    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform
-    over the states that do not end the episode.
+    If every transition into a state ends the episode (a hole, the goal), the state is absorbing with zero reward, and
+    its own rows in the table are not used. If episodes can also end in states that can be left again, one extra
+    absorbing state, the last one, takes these endings. ρ is that of the environment; if it has none, ρ is uniform over
+    the states that do not end the episode.
     """
     t = _read(env)
     loops, every = np.repeat(t.ends, t.A), np.tile(np.arange(t.A), len(t.ends))
@@ -35,9 +35,10 @@ def gymnasium_table(env: Any, *, dense: bool | None = None) -> tuple[Any, Array,
 
 
 def gymnasium_signal(env: Any, f: Signal) -> Array:
-    """Return E f(s, a, s', reward, terminated) [S, A] over the table's transitions, on the states of `gymnasium_table`.
+    """Return the expected value [S, A] of a signal f(s, a, s', reward, terminated) over the table's transitions.
 
-    Use it for costs that depend on a transition: falling, entering, bumping. It is 0 in states that end the episode.
+    States are those of `gymnasium_table`; in states that end the episode the result is 0. Use it for costs that depend
+    on a transition: falling, entering, bumping.
     """
     t = _read(env)
     listed = zip(t.s.tolist(), t.a.tolist(), t.s_table.tolist(), t.reward.tolist(), t.over.tolist(), strict=True)
@@ -45,10 +46,14 @@ def gymnasium_signal(env: Any, f: Signal) -> Array:
 
 
 class _Table(NamedTuple):
-    """The transitions out of states that do not end the episode, as columns.
+    """The transitions out of states that do not end the episode, as columns of equal length.
 
-    S, ends and rho include the extra state, if there is one. s_table is the next state in the table, s_next the one
-    in the model.
+    s, a        state and action
+    prob        probability
+    s_table     the next state in Gymnasium's table
+    s_next      the next state in the model, where endings may lead to one extra state
+    over        whether the transition ends the episode
+    ends, rho   which states [S] end the episode, and the start distribution [S]; the extra state is included
     """
 
     S: int
@@ -85,9 +90,11 @@ def _read(env: Any) -> _Table:
 
 
 def _start_and_ends(S: int, s: Array, s_next: Array, over: Array, rho: Any) -> tuple[Array, Array]:
-    """Return ρ [S], and which states [S] are entered only by transitions s → s_next that end the episode (`over`).
+    """Return the start distribution ρ [S], and which states [S] end the episode.
 
-    Self-loops are ignored. Without a given ρ, it is uniform over the other states.
+    A state ends the episode if every transition s → s_next into this state ends the episode (`over` is true) and, with
+    a given `rho`, no run starts there. Self-loops are ignored. If `rho` is None, ρ is uniform over the states that do
+    not end the episode.
     """
     is_end = np.zeros(S, bool)
     is_end[s_next[over]] = True

@@ -1,4 +1,7 @@
-"""Solve linear systems (I − γM) x = y of finite models: by one factorisation, or by iterations if it would fill in."""
+"""Solve linear systems (I − γM) x = y of finite models, by one factorisation or by iterations.
+
+Iterations are used for large sparse models without local structure, whose factors would have too many entries.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ STUCK = "a linear system of the model is singular in float64: a state is left wi
 
 
 class Places(Protocol):
-    """A protocol for objects that have a number of states and possibly an order in which to eliminate them."""
+    """A protocol for models with S states and an order in which to eliminate them (None if there is none)."""
 
     @property
     def S(self) -> int: ...
@@ -32,8 +35,9 @@ class Places(Protocol):
 
 
 def solve_systems(system: Array, y: Array) -> Array:
-    """Return x with system·x = y for dense systems I − γP [..., S, S];
-    raise SolverError if γ is so close to 1 that one of them is singular.
+    """Return x with system·x = y for dense systems I − γP [..., S, S].
+
+    Raise SolverError if γ is so close to 1 that a system is singular.
     """
     try:
         return np.asarray(np.linalg.solve(system, y), float)
@@ -49,14 +53,17 @@ def transition_matrix(cmdp: CMDP, pi: Array) -> Any:
 
 
 def averager(pi: Array) -> sparse.csr_array:
-    """Return the matrix [S, S·A] that averages rows s·A + a over a ~ π(·|s)."""
+    """Return the sparse matrix [S, S·A] that averages rows s·A + a over the actions a ~ π(·|s)."""
     S, A = pi.shape
     columns, rows = np.arange(S * A, dtype=np.int32), np.arange(0, S * A + 1, A, dtype=np.int32)
     return sparse.csr_array((pi.ravel(), columns, rows), shape=(S, S * A))
 
 
 def factorise(model: Places, P_pi: Any, gamma: float):
-    """Return solvers of (I − γ P_π) x = y and of its transpose; the entries of P_π must be a subset of the model's."""
+    """Return two functions that solve (I − γ P_π) x = y and the transposed system for x.
+
+    P_π may have entries only where the model's P has entries for some action.
+    """
     P_pi = as_int32(P_pi) if sparse.issparse(P_pi) else P_pi
     if sparse.issparse(P_pi) and model.S > LU_STATES and model.elimination is not None:
         factor = Factor(model.elimination, gamma).update(P_pi)

@@ -1,5 +1,4 @@
-"""Evaluate policies of finite models without discount in floating point:
-sums until absorption, long-run means, horizons.
+"""Evaluate policies of finite models in floating point for the criteria other than the discounted sum.
 
 horizon    V_t = h_π + γ P_π V_{t+1},  V_H = 0
 total      V = (I − Q)⁻¹ h_π on the transient states, where Q is P_π among them; 0 on closed classes without signals
@@ -28,12 +27,12 @@ from clearance.finite.support_graph import Labels, Mask, closed_classes, spread
 
 
 def tables_over_time(cmdp: CMDP, pi: Array) -> Array:
-    """Return π as [..., H, S, A]; a policy [S, A] is repeated for every step (as a view)."""
+    """Return π as [..., H, S, A]; a policy [S, A] is repeated for every step of the horizon, as a view."""
     return np.broadcast_to(pi, cmdp.policy_shape) if pi.ndim == 2 else pi
 
 
 def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
-    """Return γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
+    """Return the occupancy γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
     found, here = np.empty(pi.shape), cmdp.rho.copy()
     turned = cmdp.rows.T
     for t in range(len(pi)):
@@ -43,7 +42,7 @@ def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
 
 
 def horizon_values(cmdp: CMDP, pi: Array) -> Array:
-    """Return V [1+I, H, S] of one policy [H, S, A]."""
+    """Return the values V [1+I, H, S] of one policy [H, S, A], from each step of the horizon on."""
     V = np.zeros((1 + cmdp.I, len(pi), cmdp.S))
     later, step = np.zeros((cmdp.S, 1 + cmdp.I)), stepper(cmdp)
     for t in reversed(range(len(pi))):
@@ -83,8 +82,9 @@ def stepper(cmdp: CMDP) -> Callable[[Array, Array], tuple[Array, Array]]:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """The Markov chain of a policy: P_π [S, S] with normalised rows, h_π [1+I, S],
-    and the closed class of each state [S] (`label`, −1 if transient).
+    """The Markov chain of a policy: P_π [S, S] with normalised rows, and the signals h_π [1+I, S].
+
+    `label` [S] is the number of the closed class of each state, or −1 if the state is transient.
     """
 
     cmdp: CMDP
@@ -111,7 +111,7 @@ class Chain:
         return often_visited(self.cmdp, self.P, self.label)
 
     def without(self, rows: Mask, columns: Mask) -> Any:
-        """Return P_π with 0 in the rows and columns that the masks [S] select."""
+        """Return a copy of P_π in which the rows and columns selected by the masks [S] are 0."""
         if not sparse.issparse(self.P):
             return np.where(rows[:, None] | columns, 0.0, self.P)
         left, right = (sparse.diags_array((~mask).astype(float), format="csr") for mask in (rows, columns))
@@ -127,9 +127,9 @@ class Chain:
         return factorise(self.cmdp, self.without(closed, closed), 1.0)
 
     def until_absorption(self, y: Array) -> Array:
-        """Return (I − Q)⁻¹ y [S]: the expected sum of y over the transient states that a run visits, from each state.
+        """Return for each state [S] the expected sum of y [S] over the transient states that a run from it visits.
 
-        Q is P_π among the transient states; y must be 0 in closed classes.
+        This is (I − Q)⁻¹ y, where Q is P_π among the transient states; y must be 0 in closed classes.
         """
         return self._until_absorption[0](y)
 
@@ -139,12 +139,13 @@ class Chain:
         return np.where(closed, 0.0, np.maximum(self._until_absorption[1](np.where(closed, 0.0, self.cmdp.rho)), 0.0))
 
     def steps(self) -> Array:
-        """Return the expected number of steps [S] until a closed class is entered."""
+        """Return for each state [S] the expected number of steps until a closed class is entered."""
         return self._until_absorption[0](np.where(self.label >= 0, 0.0, 1.0))
 
     def sums(self) -> Array:
-        """Return V [1+I, S], the expected sums until absorption;
-        ±∞ where a run may enter a closed class in which the signal adds up for ever.
+        """Return V [1+I, S], the expected sums of the signals until absorption.
+
+        V is ±∞ where a run may enter a closed class in which the signal adds up for ever.
         """
         closed = self.label >= 0
         V = self._until_absorption[0](np.where(closed, 0.0, self.h).T).T
@@ -155,7 +156,11 @@ class Chain:
         return V
 
     def _with_endless(self, V: Array, h: Array, classes: Labels) -> Array:
-        """Return V [S] of the signal h [S] with ±∞ in the states from which a run can reach one of these classes."""
+        """Return V [S] with ±∞ in the states from which a run can reach one of the closed `classes`.
+
+        The signal h [S] adds up for ever in these classes; its sign there is the sign of ∞. Raise InputError if it has
+        both signs.
+        """
         for k in classes:
             inside = self.label == k
             low, high = h[inside].min(), h[inside].max()
@@ -175,17 +180,20 @@ class Chain:
 
     @cached_property
     def _between_visits(self):
-        """The solvers of I − M and its transpose, where M is P_π without steps into the representative of a class.
+        """The solvers of (I − M) x = y and of its transpose, where M is P_π without steps into the representatives.
 
-        They sum over the steps until a run next enters a representative: in a closed class, over one cycle.
+        A representative is one chosen state of each closed class. The solvers sum over the steps until a run next
+        enters a representative: in a closed class, over one cycle.
         """
         S, enters = len(self.label), np.zeros(len(self.label), bool)
         enters[self.representatives] = True
         return factorise(self.cmdp, self.without(np.zeros(S, bool), enters), 1.0)
 
     def frequencies(self) -> Array:
-        """Return the long-run shares of time [S] from the start:
-        the probability of ending in a class times its stationary shares.
+        """Return the long-run share of time in each state [S] for runs from ρ.
+
+        It is the probability of ending in the state's closed class times the stationary share of the state in that
+        class.
         """
         closed, rho = self.label >= 0, self.cmdp.rho
         ends = np.where(closed, rho, 0.0)
@@ -238,7 +246,10 @@ def represents(states: Labels, label: Labels) -> bool:
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:
-    """Return the closed classes in which a signal h [S] is not 0 everywhere, so that it adds up for ever."""
+    """Return the labels of the closed classes in which a signal h [S] is not 0 everywhere: there it adds up for ever.
+
+    `label` [S] is the label of each state's closed class, a whole number, or −1 for a transient state.
+    """
     return np.unique(label[(label >= 0) & (h != 0)])
 
 
@@ -252,8 +263,10 @@ def _normalise(P: Any) -> Any:
 
 
 def scale_of(cmdp: CMDP) -> float:
-    """Return the size of J for signals of size 1: the weights of all steps added up or, for "total", the mean number of
-    steps of an episode under the uniform policy (at least 1).
+    """Return the typical size of J for signals of size 1.
+
+    It is the sum of the weights of all steps or, for "total", the mean number of steps of an episode under the uniform
+    policy (at least 1).
     """
     if cmdp.kind != "total":
         return cmdp.length

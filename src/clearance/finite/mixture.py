@@ -33,11 +33,9 @@ from clearance.finite.evaluation import check_available, occupancy, values_from_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
-    """A mixture of policies pi [M, S, A] of a finite model; component m has the probability weights[m].
+    """A mixture of M policies pi [M, S, A] of a finite model; component m is drawn with probability weights[m].
 
-    M = 1 is one policy.
-
-    With a horizon the policies may depend on the time: pi [M, H, S, A].
+    A single policy has M = 1. With a horizon the policies may depend on the time: pi [M, H, S, A].
 
     >>> Mixture(weights=[1.0], pi=[[[0.5, 0.5]]]).M
     1
@@ -70,7 +68,7 @@ class Mixture:
 
     @classmethod
     def of(cls, policy: Mixture | ArrayLike) -> Mixture:
-        """Return a mixture unchanged, and a table as a mixture of one policy."""
+        """Return `policy` as a mixture: a Mixture stays as it is, and a table becomes a mixture of one policy."""
         return policy if isinstance(policy, Mixture) else cls.single(policy)
 
     @classmethod
@@ -86,7 +84,7 @@ class Mixture:
 
     @classmethod
     def uniform(cls, pi: ArrayLike) -> Mixture:
-        """Return π̄, the mixture of pi [M, S, A] with equal weights 1/M."""
+        """Return π̄, the mixture of M policies pi [M, S, A] with equal weights 1/M."""
         pi_ = read_numbers("pi", pi, ndim=3)
         return cls(np.full(len(pi_), 1 / max(len(pi_), 1)), pi_)
 
@@ -95,8 +93,9 @@ class Mixture:
         return len(self.weights)
 
     def tables(self, cmdp: CMDP) -> Array:
-        """Return the components as tables [M, S, A],
-        or [M, H, S, A] with a horizon (a view if they do not depend on the time).
+        """Return the components as tables [M, S, A] or, if the model has a horizon, [M, H, S, A].
+
+        Components that do not depend on the time are repeated as a view.
         """
         return np.broadcast_to(self.pi[:, None], (self.M, *cmdp.policy_shape)) if self._ignores_time(cmdp) else self.pi
 
@@ -111,23 +110,24 @@ class Mixture:
         check_available(cmdp, self.pi)
 
     def occupancy(self, cmdp: CMDP) -> Array:
-        """Return the occupancy Σ_m w_m d^{π_m}, [S, A] or, with a horizon, [H, S, A]."""
+        """Return the occupancy Σ_m w_m d^{π_m} of the mixture in this model: [S, A] or, with a horizon, [H, S, A]."""
         self.check(cmdp)
         return np.tensordot(self.weights, occupancy(cmdp, self.tables(cmdp)), 1)
 
     def J(self, cmdp: CMDP) -> Array:
-        """Return J [1+I] = Σ_m w_m J(π_m)."""
+        """Return the exact values J [1+I] = Σ_m w_m J(π_m) of the mixture in this model."""
         return values_from_occupancy(cmdp, self.occupancy(cmdp))
 
     def stationary(self, cmdp: CMDP) -> Mixture:
-        """Return the single policy with the same occupancy and so the same J:
-        stationary, or one table per step of a horizon.
+        """Return one policy with the same occupancy as the mixture, and so with the same J.
 
-        Under the average criterion there may be no such policy, if components end in different closed classes: then
-        the result has another J, so certify it.
+        It is stationary or, with a horizon, has one table per step:
 
-        π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s), and Σ_m w_m π_m(·|s) in states that no component visits.
-        This π is an average of the components, so it takes no action that none of them takes.
+            π(·|s) = Σ_m w_m d_m(s) π_m(·|s) / Σ_m w_m d_m(s)
+
+        In states that no component visits it is Σ_m w_m π_m(·|s). This π takes an action only if some component takes
+        it. Under the average criterion there may be no policy with the same J, if components end in different closed
+        classes. The result then has another J, so certify it.
         """
         self.check(cmdp)
         d = np.maximum(occupancy(cmdp, self.tables(cmdp)).sum(-1), 0.0)
@@ -136,9 +136,7 @@ class Mixture:
         return Mixture.single(np.einsum("m...s,m...sa->...sa", share / share.sum(0), self.tables(cmdp)))
 
     def describe(self, cmdp: CMDP) -> str:
-        """Return a few lines of text: the weight of each component, its exact values,
-        and in how many states it is random.
-        """
+        """Return some lines of text: each component's weight, its exact values, and in how many states it is random."""
         J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.tables(cmdp))))
         lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
         for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):
@@ -150,7 +148,7 @@ class Mixture:
         return "\n".join(lines)
 
     def reset(self, rng: np.random.Generator) -> Actor:
-        """Draw the component for one episode, and return an object that acts with it."""
+        """Draw the component for one episode, and return an object that follows it."""
         return Actor(self.pi[rng.choice(self.M, p=self.weights / self.weights.sum())], rng)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -158,8 +156,9 @@ class Mixture:
         return {"schema": np.array("clearance/policy/1"), "weights": self.weights, "pi": self.pi}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None, model: CMDP | None = None) -> None:
-        """Write `policy.npz`, with the certificate of this policy if there is one, and the names of the states and
-        actions of its model: `clearance.load_policy` reads it.
+        """Write the mixture as an .npz file that `clearance.load_policy` reads.
+
+        The file also holds the certificate of this policy and the names of the states and actions of `model`, if given.
         """
         names = {} if model is None else {"states": model.states, "actions": model.actions}
         labels = {name: np.array(x, dtype=np.str_) for name, x in names.items() if x is not None}
@@ -167,10 +166,10 @@ class Mixture:
 
     @classmethod
     def load(cls, path: AnyPath, cmdp: CMDP | None = None) -> Mixture:
-        """Read `policy.npz`; a file with only `pi` [S, A] is a single policy.
+        """Read a policy file: .npz, or a table (.csv or .json). A file with only `pi` [S, A] is a single policy.
 
-        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused. Tables (.csv, .json)
-        go by the names of states and actions, which the model has.
+        With `cmdp`, a file whose arrays are larger than a policy of this model needs is refused. In tables, states and
+        actions are matched by the names that this model has.
         """
         if Path(str(path)).suffix.lower() in SUFFIXES:
             return cls._of_table(str(path), cmdp)
@@ -196,8 +195,9 @@ class Mixture:
 
 
 def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return how many numbers each array of a mixture's file may have at most,
-    given the model and the shapes of all its arrays.
+    """Return the largest allowed number of entries of each array in a mixture's file, by name.
+
+    The numbers follow from the model and from `shapes`, the shapes of the arrays in the file.
     """
     pi = shapes.get("pi", ())
     M = pi[0] if pi[1:] in ((cmdp.S, cmdp.A), cmdp.policy_shape) else 1
@@ -206,7 +206,10 @@ def most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, in
 
 @dataclass(frozen=True, eq=False)
 class Actor:
-    """One component of a mixture that acts during one episode; if it is [H, S, A], it counts the steps from 0."""
+    """An object that follows one component of a mixture for one episode.
+
+    If the policy pi is time-dependent [H, S, A], the object counts the steps from 0.
+    """
 
     pi: Array
     rng: np.random.Generator

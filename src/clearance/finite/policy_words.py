@@ -1,5 +1,4 @@
-"""Describe a policy of a finite model in words:
-its threshold, the states in which it randomises, or its commonest action.
+"""Describe a policy of a finite model in words: its threshold, where it randomises, or its commonest action.
 
 States that the policy never visits are ignored, since its actions there have no effect.
 """
@@ -24,16 +23,17 @@ from clearance.finite.support_graph import reachable
 HAIR = 1e-6
 SPELT = 1e-3  # actions below this probability are not listed by name
 NEVER = 1e-12  # the share of visits below which a state counts as never visited
-MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES = 8, 5, 3, 4  # that are spelt out
-SURE, UNSEEN = "never randomises.", "are never visited."
+MOST_RUNS, MOST_RANDOM, MOST_COMPONENTS, MOST_STRETCHES, MOST_NAMES = 8, 5, 3, 4, 5  # that are spelt out
+SURE, UNSEEN = "It never randomises.", "Never visited: "
 
 Names = Sequence[str] | None
 Flags = NDArray[np.bool_]
 
 
 def describe_policy(cmdp: CMDP, mixture: Mixture, states: Names = None, actions: Names = None) -> list[str]:
-    """Return sentences that describe the policy, a few per component;
-    states and actions are named if names are given.
+    """Return sentences that describe the policy, a few for each component of the mixture.
+
+    States and actions are called by their names if these are given, otherwise by their numbers.
     """
     found = []
     for m in range(min(mixture.M, MOST_COMPONENTS)):
@@ -64,15 +64,15 @@ def describe_table(pi: Array, visited: Flags, states: Names = None, actions: Nam
     state, action = _namer("state", states), _namer("action", actions)
     random = visited & (pi.max(-1) < 1 - HAIR)
     found = [_certain(pi.argmax(-1), visited, random, state, action), _random(pi, random, state, action)]
-    never = int(np.sum(~visited))
-    found.append(f"{never:,} of {len(pi):,} states {UNSEEN}" if never else "")
-    return [line for line in found if line]
+    return [line for line in (*found, _unseen(visited, state)) if line]
 
 
 def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Names = None) -> list[str]:
-    """Return what a policy π [H, S, A] does, by stretches of steps in which it does the same in every state.
+    """Return sentences that describe a time-dependent policy π [H, S, A].
 
-    visited  which states it visits in which step [H, S]
+    There is one sentence for each run of successive steps in which the policy acts alike in every visited state.
+
+    visited  a mask [H, S]: which states the policy visits in which step
 
     >>> describe_steps(np.eye(2)[[[0], [0], [1]]], np.ones((3, 1), bool))
     ['Steps 0 to 1: action 0 in every state that it visits.', 'Step 2: action 1 in every state that it visits.']
@@ -83,16 +83,21 @@ def describe_steps(pi: Array, visited: Flags, states: Names = None, actions: Nam
     found = []
     for part in stretches[:MOST_STRETCHES]:
         steps = f"Step {part.first}" if part.first == part.last else f"Steps {part.first} to {part.last}"
-        lines = [x for x in describe_table(part.table, part.visited, states, actions) if not x.endswith((SURE, UNSEEN))]
+        lines = [
+            x for x in describe_table(part.table, part.visited, states, actions) if not x.startswith((SURE, UNSEEN))
+        ]
         found.append(f"{steps}: {lines[0][:1].lower()}{' '.join(lines)[1:]}")
     more = len(stretches) - MOST_STRETCHES
     found += [f"After that it changes {more:,} more time{'s' * (more > 1)}."] if more > 0 else []
-    never = int(np.sum(~visited.any(0)))
-    return [*found, *([f"{never:,} of {pi.shape[1]:,} states {UNSEEN}"] if never else [])]
+    never = _unseen(np.asarray(visited.any(0)), _namer("state", states))
+    return [*found, *([never] if never else [])]
 
 
 class _Stretch(NamedTuple):
-    """Steps first to last, with what is done in them [S, A] and the states that are visited in one of them [S]."""
+    """A run of successive steps first..last in which a policy acts alike, with its probabilities as one table [S, A].
+
+    `visited` [S] marks the states that the policy visits in at least one of these steps.
+    """
 
     first: int
     last: int
@@ -101,7 +106,10 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
-    """Yield stretches of steps that do not contradict each other: where both visit a state, they do the same there."""
+    """Yield the longest runs of successive steps in which a policy π [H, S, A] acts alike in the states that it visits.
+
+    A step belongs to the present run if its action probabilities agree with the run's in all states visited by both.
+    """
     now = _Stretch(0, 0, pi[0], visited[0])
     for t in range(1, len(pi)):
         both = now.visited & visited[t]
@@ -115,8 +123,9 @@ def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
 
 
 def list_policy(mixture: Mixture, states: Names = None, actions: Names = None) -> list[dict[str, Any]]:
-    """Return a row for every action with positive probability:
-    component, time (with a horizon), state, action, probability.
+    """Return one dict for every action with positive probability.
+
+    Its keys are component, time (with a horizon only), state, action and probability.
     """
     found = []
     for at in np.argwhere(mixture.pi > 0).tolist():
@@ -133,10 +142,11 @@ def _namer(what: str, names: Names) -> Any:
 
 
 def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, action: Any) -> str:
-    """Return a sentence about the visited states in which the policy takes the action act[s] for certain: one action
-    everywhere, a few ranges of states, or counts of each action. It is empty if there are no such states.
+    """Return a sentence about the visited states in which the policy takes the action act[s] with certainty.
 
-    `state` and `action` are functions from an index to a name.
+    The sentence names one action for all of them, a few ranges of states, or counts of each action. It is empty if
+    there are no such states. `random` marks the states in which the policy randomises; `state` and `action` are
+    functions from an index to a name.
     """
     sure = np.flatnonzero(visited & ~random)
     if not len(sure):
@@ -145,9 +155,10 @@ def _certain(act: NDArray[np.int64], visited: Flags, random: Flags, state: Any, 
     if len(runs) == 1:
         also = ", except where it randomises" if random.any() else ""
         return f"{_upper(action(runs[0][0]))} in every state that it visits{also}."
-    if len(runs) <= MOST_RUNS and len(runs) < len(sure):
+    if len(runs) <= MOST_RUNS and (len(runs) < len(sure) or len(sure) <= MOST_NAMES):
         parts = ", ".join(f"{action(a)} in {_span(part, state)}" for a, part in runs)
-        climbs = len({a for a, _ in runs}) == len(runs)  # no action comes back
+        # No action comes back, and some action is taken in more than one state.
+        climbs = len({a for a, _ in runs}) == len(runs) < len(sure)
         return f"Threshold policy: {parts}." if climbs else _upper(f"{parts}.")
     return _mostly(act[sure], action)
 
@@ -164,7 +175,7 @@ def _mostly(taken: NDArray[np.int64], action: Any) -> str:
 def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     at = np.flatnonzero(random)
     if not len(at):
-        return f"It {SURE}"
+        return SURE
     parts = []
     for s in at[:MOST_RANDOM].tolist():
         likely = [a for a in np.argsort(-pi[s], kind="stable")[:4].tolist() if pi[s, a] > SPELT]
@@ -175,14 +186,26 @@ def _random(pi: Array, random: Flags, state: Any, action: Any) -> str:
     return f"It randomises in {len(at):,} of {len(pi):,} states: {'; '.join([*parts, *more])}."
 
 
+def _unseen(visited: Flags, state: Any) -> str:
+    """Return a sentence about the states that are never visited: their names if they are few, else how many."""
+    at = np.flatnonzero(~visited).tolist()
+    if len(at) > MOST_NAMES:
+        return f"{UNSEEN}{len(at):,} of {len(visited):,} states."
+    return f"{UNSEEN}{', '.join(state(s) for s in at)}." if at else ""
+
+
 def _span(part: list[int], state: Any) -> str:
-    if len(part) == 1:
-        return state(part[0])
+    """Return a phrase for states that follow each other: a range if their names are numbered, else all names.
+
+    Beyond `MOST_NAMES` names, only the first and the last one are given.
+    """
     first, last = state(part[0]), state(part[-1])
     (what, _, start), (same, _, end) = first.rpartition(" "), last.rpartition(" ")
-    if what == same != "":  # "queue 1" to "queue 3"
+    if len(part) > 1 and what == same != "" and start.isdecimal() and end.isdecimal():  # "queue 1" to "queue 3"
         return f"{'states' if what == 'state' else what} {start} to {end}"
-    return f"states {first} to {last}"
+    if len(part) > MOST_NAMES:
+        return f"{len(part):,} states, {first} to {last}"
+    return " and ".join(x for x in (", ".join(state(s) for s in part[:-1]), last) if x)
 
 
 def _upper(text: str) -> str:

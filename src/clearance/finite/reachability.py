@@ -29,7 +29,7 @@ def limit_reach(
     at_least: float | None = None,
     name: str = "reach",
 ) -> CMDP:
-    """Return the model with one more constraint: the probability of ever entering these states, the start included.
+    """Return the model with one more constraint: the probability of ever entering these states, or starting in them.
 
     cmdp      a model with criterion="total", or with a horizon and no discount: then "within H steps"
     states    numbers or names of states, or true and false for each [S]
@@ -105,7 +105,7 @@ def _entering(cmdp: CMDP, goal: Mask) -> Array:
 
 
 def _surely(cmdp: CMDP, goal: Mask) -> Mask:
-    """Return the pairs [S, A] whose possible next states are all in `goal`."""
+    """Return a mask of the available pairs [S, A] whose possible next states are all in `goal` [S]."""
     pair, _, s_next = pair_graph(cmdp)
     found = cmdp.available.ravel().copy()
     found[pair[~goal[s_next]]] = False
@@ -113,7 +113,10 @@ def _surely(cmdp: CMDP, goal: Mask) -> Mask:
 
 
 def _with_flag(cmdp: CMDP, goal: Mask, name: str) -> CMDP:
-    """Return the model with a flag in its state: state s until a state in `goal` is entered, S + s from then on."""
+    """Return the model with a flag added to its state: s until a state in `goal` [S] is entered, S + s from then on.
+
+    If the states have names, the names of the states S + s say that `name` was entered.
+    """
     S, A = cmdp.S, cmdp.A
     P = sparse.csr_array(cmdp.rows)
     keep, turn = (sparse.diags_array(mask.astype(float)) for mask in (~goal, goal))

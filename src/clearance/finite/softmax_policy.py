@@ -57,9 +57,7 @@ class SoftmaxPolicy:
 
     @cached_property
     def sparse_features(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, NDArray[np.int64]]:
-        """The features Φ over rows s·A + a as (indptr, indices, values, action of each value),
-        for the compiled kernels.
-        """
+        """The features Φ over rows s·A + a as CSR arrays (indptr, indices, values), and the action of each value."""
         m = self.matrix
         action = np.repeat(np.arange(self.S * self.A) % self.A, np.diff(m.indptr))
         return np.asarray(m.indptr, np.int64), np.asarray(m.indices, np.int64), np.asarray(m.data, float), action
@@ -69,13 +67,13 @@ class SoftmaxPolicy:
         return np.zeros(self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """Return log π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return log π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         theta = np.asarray(theta, float)
         logits = theta if self.tabular else (self.matrix @ theta.reshape(-1, self.d).T).T
         return special.log_softmax(logits.reshape(*theta.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """Return π [..., S, A] of one θ [d] or of many [..., d]."""
+        """Return π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def log_prob(self, theta: ArrayLike, s: NDArray[np.int64], a: NDArray[np.int64]) -> Array:
@@ -111,9 +109,7 @@ def linear_softmax(features: ArrayLike, available: ArrayLike | None = None) -> S
 
 
 class TiedFeaturesError(InputError):
-    """Raised when the features share parameters between states or actions so that no linear program gives the
-    optimum.
-    """
+    """Raised when features tie the probabilities of states or actions, so that no linear program gives the optimum."""
 
 
 def check_fits(cmdp: CMDP, policy: Any) -> None:
@@ -129,10 +125,10 @@ def check_fits(cmdp: CMDP, policy: Any) -> None:
 def class_model(cmdp: CMDP, policy: Any) -> CMDP:
     """Return a model whose policies are those of the class {π_θ}, so that its optimum is the optimum of the class.
 
-    This is possible if each state is either free (the features of its actions, minus those of one of them, are
-    linearly independent of each other and of other states') or blind (its features are all equal, so that π stays
-    uniform there). In a blind state, each action of the new model has the average effect of all actions. Raises
-    `TiedFeaturesError` otherwise.
+    This is possible if each state is free or blind. A state is blind if the features of its actions are all equal: then
+    π is uniform there, and each action of the new model has the average effect of all actions. A state is free if the
+    differences between its actions' features are linearly independent of each other and of the same differences at
+    other states. If some state is neither, TiedFeaturesError is raised.
     """
     check_fits(cmdp, policy)
     if not isinstance(policy, SoftmaxPolicy):
@@ -155,7 +151,10 @@ def class_model(cmdp: CMDP, policy: Any) -> CMDP:
 
 
 def class_policy(policy: Any, pi: Array) -> Array:
-    """Return a policy of `class_model` as a policy of the original model: it is uniform in blind states."""
+    """Convert a policy pi [S, A] of the model made by `class_model` to a policy of the original model.
+
+    The result is uniform in blind states, where all actions have equal features.
+    """
     can = np.isfinite(policy.bias)
     if policy.tabular:
         return pi
@@ -164,8 +163,10 @@ def class_policy(policy: Any, pi: Array) -> Array:
 
 
 def _contrasts(policy: SoftmaxPolicy) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the features Φ_sa minus those of the state's first action [S, A, d],
-    and which states are blind [S]: the features of all their actions are equal.
+    """Return (contrasts [S, A, d], blind [S]).
+
+    The contrasts are the features Φ_sa minus those of the state's first action. A state is blind if the features of all
+    its actions are equal.
     """
     can = np.isfinite(policy.bias)
     first = np.argmax(can, axis=1)

@@ -1,4 +1,4 @@
-"""Where runs start, in words: for certificates, and for models that state no start distribution."""
+"""Describe in words where runs start: for certificates, and for models without a given start distribution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIKE = 1e-12  # probabilities that differ by less are equal
 
 
 def start_words(cmdp: CMDP) -> str:
-    """Return where runs start.
+    """Return a phrase that says in which states runs start.
 
     >>> start_words(CMDP(P=[[[1.0, 0.0]], [[0.0, 1.0]]], r=[[1.0], [0.0]], gamma=0.5))
     'any of its 2 states with equal probability'

@@ -1,5 +1,4 @@
-"""Properties that depend only on which transitions are possible, not on their probabilities:
-rounding cannot change them.
+"""Properties that depend only on which transitions are possible. Rounding of probabilities cannot change them.
 
 reachable      states that a policy, or any policy, can reach from the start
 closed classes of P_π: the sets in which a run ends up; the other states are transient
@@ -22,7 +21,10 @@ Labels = NDArray[np.int64]
 
 
 def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
-    """Return the possible transitions as triples: pair s·A + a, state s, next state; stored zeros are left out."""
+    """Return the possible transitions as three arrays of equal length: pair s·A + a, state s, next state.
+
+    Stored probabilities of 0 are left out.
+    """
     P = sparse.coo_array(cmdp.rows)
     row, column = P.coords
     used = P.data > 0
@@ -31,21 +33,21 @@ def pair_graph(cmdp: CMDP) -> tuple[Labels, Labels, Labels]:
 
 
 def reachable(cmdp: CMDP, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] that can be reached from the start by the given pairs [S, A]; by all pairs unless given."""
+    """Return a mask of the states [S] that runs can reach by state-action pairs in `pairs` [S, A] (default: all)."""
     pair, s, s_next = pair_graph(cmdp)
     used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
     return spread(s[used], s_next[used], cmdp.rho > 0)
 
 
 def can_reach(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] from which the pairs [S, A] (all unless given) can lead to a state in `goal` [S]."""
+    """Return a mask of the states [S] from which the pairs in `pairs` [S, A] (default: all) can lead to `goal` [S]."""
     pair, s, s_next = pair_graph(cmdp)
     used = np.ones(len(pair), bool) if pairs is None else pairs.ravel()[pair]
     return spread(s_next[used], s[used], goal)
 
 
 def spread(source: Labels, target: Labels, start: Mask) -> Mask:
-    """Return the states that can be reached from `start` along edges source → target, by breadth-first search."""
+    """Return a mask of the states that can be reached from the states in `start` along edges source[i] → target[i]."""
     S, first = len(start), np.flatnonzero(start)
     rows = np.concatenate([source, np.full(len(first), S)])
     columns = np.concatenate([target, first])
@@ -68,11 +70,11 @@ def closed_classes(P_pi: Any) -> Labels:
 
 
 def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]:
-    """Return the maximal end components of the given pairs [S, A]:
-    a number for each state [S], and the pairs that stay inside.
+    """Return the maximal end components of the state-action pairs in `pairs` [S, A] (default: all).
 
-    Numbers start at 0; −1 is for states in no component. Pairs that may leave the strongly connected component of their
-    state are dropped until none is left.
+    The result is (number of the component of each state [S], mask [S, A] of the pairs that stay inside a component).
+    Numbers start at 0; −1 means that the state is in no component. Pairs that may leave the strongly connected
+    component of their state are dropped, until no such pair is left.
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()
@@ -98,9 +100,9 @@ def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
 
 
 def surely_reaching(cmdp: CMDP, goal: Mask, pairs: Mask | None = None) -> Mask:
-    """Return the states [S] from which some policy that uses only `pairs` reaches `goal` [S] with probability 1.
+    """Return a mask of the states [S] from which some policy reaches `goal` [S] with probability 1.
 
-    All pairs may be used if `pairs` is not given.
+    The policy may use only the state-action pairs in `pairs` [S, A] (default: all).
     """
     pair, s, s_next = pair_graph(cmdp)
     kept = (cmdp.available if pairs is None else cmdp.available & pairs).ravel().copy()

@@ -15,12 +15,12 @@ DENSE_ENTRIES = 500_000
 def transitions(
     S: int, A: int, s: ArrayLike, a: ArrayLike, s_next: ArrayLike, prob: ArrayLike, *, dense: bool | None = None
 ) -> Any:
-    """Return P, where P(s_next | s, a) is the sum of the `prob` listed for it:
-    dense [S, A, S], or CSR [S·A, S], row s·A + a.
+    """Return P from a list of transitions: dense [S, A, S], or CSR [S·A, S] with rows s·A + a.
 
-    s, a, s_next and prob broadcast against each other; a pair may be listed many times.
-    dense  True or False to choose; by default sparse from `DENSE_ENTRIES` on. A dense array is never made on the way to
-           a sparse one.
+    P(s_next | s, a) is the sum of the probabilities `prob` listed for this transition, which may be listed several
+    times. s, a, s_next and prob broadcast against each other.
+
+    dense  whether P is dense; by default it is sparse if it has more than `DENSE_ENTRIES` entries
     """
     s, a, s_next, prob = (np.ravel(x) for x in np.broadcast_arrays(s, a, s_next, prob))
     keep = prob != 0
@@ -31,10 +31,10 @@ def transitions(
 
 
 def start_at(S: int, s: int) -> np.ndarray:
-    """Return the start distribution ρ = δ_s [S], which always starts in state s."""
+    """Return the start distribution ρ [S] of runs that always start in state s."""
     return np.eye(1, S, s)[0]
 
 
 def number_names(what: str, n: int) -> list[str]:
-    """Return n names: "queue 0", "queue 1", …"""
+    """Return n numbered names; for what = "queue" they are "queue 0", "queue 1", …"""
     return [f"{what} {i}" for i in range(n)]

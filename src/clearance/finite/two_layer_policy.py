@@ -2,8 +2,8 @@
 
     π_W(a|s) ∝ exp f(s, a);      ∂f/∂W_j = m^(−1/2) b_j 1[W_j·x > 0] x
 
-Neurons come in pairs of opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is
-uniform.
+Here x_sa [D] is the input of a state-action pair and W [m, D] the weights of m neurons. Neurons come in pairs of
+opposite sign that start with the same W_j ~ N(0, 1/D), so that initially f = 0 and π is uniform.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 
 @dataclass(frozen=True, eq=False)
 class TwoLayer:
-    """The policy class of two-layer networks with m neurons and inputs x [S·A, D] of norm at most 1.
+    """The policy class of two-layer networks with m neurons and D inputs x [S·A, D] of norm at most 1.
 
     θ is the weight matrix W [m, D], flattened. Objects are made by `two_layer`.
     """
@@ -40,7 +40,7 @@ class TwoLayer:
 
     @cached_property
     def bias(self) -> Array:
-        """The array [S, A] that is added to f: 0 for actions that exist, −inf for others."""
+        """The array [S, A] that is added to the network's output f: 0 for actions that exist, −inf for others."""
         none = np.zeros((self.S, self.A), bool) if self.available is None else ~self.available
         return np.where(none, -np.inf, 0.0)
 
@@ -59,27 +59,27 @@ class TwoLayer:
         return np.repeat([1.0, -1.0], self.m // 2) / np.sqrt(self.m)
 
     def init(self) -> Array:
-        """Return random first weights W [m·D]: neurons of opposite output sign share their W_j, so that f = 0."""
+        """Return random first weights W [m·D]: neurons of opposite output sign share their weights, so that f = 0."""
         half = np.random.default_rng(self.seed).normal(size=(self.m // 2, self.D)) / np.sqrt(self.D)
         return np.concatenate([half, half]).ravel()
 
     def value(self, theta: ArrayLike) -> Array:
-        """Return the network's output f [..., S·A] of one θ [d] or of many [..., d]."""
+        """Return the network's output f [..., S·A] for one parameter vector θ [d] or for many [..., d]."""
         W = np.asarray(theta, float).reshape(*np.shape(theta)[:-1], self.m, self.D)
         return np.maximum(self.x @ np.swapaxes(W, -1, -2), 0.0) @ self.sign
 
     def jacobian(self, theta: Array) -> Array:
-        """Return ∂f/∂θ [S·A, d] at one θ."""
+        """Return the Jacobian ∂f/∂θ [S·A, d] of the network's output f at one θ."""
         active = (self.x @ theta.reshape(self.m, self.D).T > 0) * self.sign
         return (active[:, :, None] * self.x[:, None, :]).reshape(len(self.x), self.d)
 
     def log_pi(self, theta: ArrayLike) -> Array:
-        """Return log π [..., S, A]."""
+        """Return log π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         f = self.value(theta)
         return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
 
     def pi(self, theta: ArrayLike) -> Array:
-        """Return π [..., S, A]."""
+        """Return π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         return np.exp(self.log_pi(theta))
 
     def score(self, theta: Array, s: NDArray[np.int64], a: NDArray[np.int64]) -> Any:
@@ -91,7 +91,11 @@ class TwoLayer:
 def two_layer(
     S: int, A: int, m: int = 64, *, inputs: ArrayLike | None = None, available: ArrayLike | None = None, seed: int = 0
 ) -> TwoLayer:
-    """Return the class of two-layer ReLU networks of even width m; inputs [S, A, D] are one-hot unless given."""
+    """Return the policy class of two-layer ReLU networks of even width m.
+
+    inputs  the inputs [S, A, D] of the network; one-hot codes of state and action by default
+    seed    the seed of the random first weights
+    """
     if m < 2 or m % 2:
         raise InputError(f"m must be an even whole number ≥ 2, got {m!r}")
     x = _one_hot(S, A) if inputs is None else read_numbers("inputs", inputs, ndim=3)

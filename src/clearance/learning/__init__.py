@@ -1,4 +1,4 @@
-"""Algorithm 1 and related algorithms: direction, dual step, loop and trace.
+"""Algorithm 1 and related algorithms: update direction, dual step, loop and trace.
 
-They know problems only through protocols.
+The algorithms know problems only through protocols.
 """

@@ -26,7 +26,10 @@ G2 = 2.0  # G² ≥ ‖score‖² for one-hot features: the scores of a softmax
 
 
 def lagrangian(A: Array, lam: Array) -> Array:
-    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals [..., 1+I] (eq. 14)."""
+    """Return the Lagrangian combination A_r + Σ_i λ_i A_gi of stacked advantages or signals A [..., 1+I].
+
+    This is eq. (14) of Bai et al. (2023).
+    """
     return A[..., 0] + A[..., 1:] @ lam
 
 
@@ -34,26 +37,29 @@ def lagrangian(A: Array, lam: Array) -> Array:
 class SGD:
     """Estimate ω by averaged stochastic gradient descent from 0, as in lines 3–10 of Algorithm 1.
 
-    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the
-    form printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. Its time constant
-    is longer by 1/(2(1−γ)²), so that 100 samples are far too few. The theory requires α ≤ 1/(4G²), where G bounds
-    ‖score‖; this is 1/8 for one-hot features.
+    In w = (1−γ)ω:  w ← w − α (score·w − Â_L) score;  ω = mean of the w_n, divided by 1−γ. `printed=True` uses the form
+    printed in the paper:  ω ← ω − 2α(1−γ) (score·(1−γ)ω − Â_L) score;  ω = mean of the ω_n. The printed form needs
+    1/(2(1−γ)²) times as many samples to forget its start, so that 100 samples are far too few. The theory requires α ≤
+    1/(4G²), where G bounds ‖score‖; this is 1/8 for one-hot features.
     """
 
     alpha: float = 0.05
     printed: bool = False
 
     def scales(self, gamma: float) -> tuple[float, float, float]:
-        """Return (step, scale, out) of the form that both variants share, for the SGD iterate x.
+        """Return (step, scale, out), with which one formula describes the default and the printed form of SGD.
 
-        x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of x
+        x ← x − step·(scale·score·x − Â_L) score,    ω = out · mean of the iterates x
         """
         if self.printed:
             return 2 * self.alpha * (1 - gamma), 1 - gamma, 1.0
         return self.alpha, 1.0, 1 / (1 - gamma)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         step, scale, out = self.scales(gamma)
         score = dense(draws.score)
         x, total = np.zeros(score.shape[1]), np.zeros(score.shape[1])
@@ -68,15 +74,19 @@ class WeightedSGD:
     """Estimate ω by weighted SGD, with one regression for each signal (Ding et al., JMLR 2025).
 
     In w = (1−γ)ω:  w ← w − α_n (score·w − Â) score,  α_n = 2/(σ_F (n+1));  w = Σ_n 2(n+1) w_n/(N(N+1)), for r and for
-    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). Step sizes are capped at 1/(2G²), above which the first steps diverge (G
-    bounds ‖score‖); the paper projects on a ball for the same purpose. Without a projection, SGD from 0 is linear in Â,
-    so the separate regressions on the same draws add up exactly to one regression of Â_L.
+    every g_i;  ω = (w_r + Σ_i λ_i w_gi)/(1−γ). The setting σ_F stands for the smallest eigenvalue of the Fisher matrix.
+    Step sizes are capped at 1/(2G²), above which the first steps diverge (G bounds ‖score‖); the paper projects on a
+    ball for the same purpose. Without a projection, SGD from 0 is linear in Â, so the separate regressions on the same
+    draws add up exactly to one regression of Â_L.
     """
 
     sigma_F: float = 0.1
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         A, score = np.ascontiguousarray(draws.A), draws.score
         if isinstance(score, PairScore):
             w = regression.weighted_table(score.pair, score.pi, A, self.sigma_F, 0.5 / G2)
@@ -97,12 +107,15 @@ class AcceleratedSGD:
     mu_F: float = 0.05
 
     def constants(self) -> tuple[float, float, float, float]:
-        """Return the constants (a, β, ξ, δ) of the iteration."""
+        """Return the coefficients (a, β, ξ, δ) of accelerated SGD, which the class's docstring defines."""
         root = 3 * np.sqrt(5) * G2
         return root / (self.mu_F + root), self.mu_F / (9 * G2), 1 / root, 1 / (5 * G2)
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
-        """Return the update direction ω [d] of θ for multipliers λ [I], from draws of equal weight in their order."""
+        """Return the update direction ω [d] of θ for multipliers λ [I].
+
+        The draws must have equal weights; they are used in their order.
+        """
         A_L = np.ascontiguousarray(lagrangian(draws.A, lam)) / (1 - gamma)
         if isinstance(draws.score, PairScore):
             return regression.accelerated_table(draws.score.pair, draws.score.pi, A_L, *self.constants())
@@ -114,9 +127,9 @@ class LeastSquares:
     """Compute ω by least squares, with the pseudo-inverse or a ridge.
 
     F w = E[score A_L],  F = E[score scoreᵀ] + ridge·1,  ω = w/(1−γ). With exact draws this is the exact natural
-    gradient. Softmax makes F singular, so the pseudo-inverse (the shortest ω) is the normal case. A state whose
-    policy has saturated beyond about 1e-18 falls below the cut-off of the pseudo-inverse and does not change;
-    `Tabular` has no such limit.
+    gradient. Softmax makes F singular, so usually the pseudo-inverse is used, which gives the shortest ω. If the policy
+    of a state has saturated beyond about 1e-18, the state falls below the cut-off of the pseudo-inverse, and its
+    parameters do not change; `Tabular` has no such limit.
     """
 
     ridge: float = 0.0
@@ -142,8 +155,8 @@ class LeastSquares:
 def _shortest(X: Array, y: Array) -> Array:
     """Return the shortest w [d] that minimises ‖Xw − y‖ for X [N, d] with few rows, from the eigenvalues of X Xᵀ.
 
-    The result has half the digits of a decomposition of X but takes a hundredth of the time; networks have many
-    parameters.
+    The result is accurate to half as many digits as one from a decomposition of X, but takes a hundredth of the time if
+    d is large, as for networks.
     """
     size, u = linalg.eigh(X @ X.T)
     keep = size > 1e-10 * size[-1]
@@ -152,15 +165,16 @@ def _shortest(X: Array, y: Array) -> Array:
 
 @dataclass(frozen=True)
 class Tabular:
-    """The closed form for tabular softmax: ω(s, a) = mean of Â_L at (s, a), divided by 1−γ; 0 for pairs without draws.
+    """The closed form for tabular softmax: ω(s, a) is the mean of Â_L at (s, a), divided by 1−γ.
 
-    With exact draws this is the exact natural gradient at any saturation (Agarwal et al. 2021, Lemma 15).
+    Pairs without draws have ω = 0. With exact draws this is the exact natural gradient, however saturated the policy is
+    (Agarwal et al. 2021, Lemma 15).
     """
 
     def __call__(self, draws: Draws, lam: Array, gamma: float) -> Array:
         """Return the update direction ω [S·A] of θ, for multipliers λ [I].
 
-        Draws of one pair have equal weight, so their plain mean is the weighted one.
+        All draws of one pair have the same weight, so their plain mean equals their weighted mean.
         """
         d = draws.score.shape[1]
         total = np.bincount(draws.pair, weights=lagrangian(draws.A, lam), minlength=d)
@@ -186,7 +200,7 @@ STOCHASTIC = SGD | WeightedSGD | AcceleratedSGD
 
 
 def check_direction(direction: Any) -> None:
-    """Raise InputError unless `direction` is one of the classes above with valid settings."""
+    """Raise InputError unless `direction` is an object of one of this module's classes with valid settings."""
     if not isinstance(direction, Direction):
         names = "SGD(), WeightedSGD(), AcceleratedSGD(), LeastSquares() or Tabular()"
         raise InputError(f"direction must be {names}, got {direction!r}")

@@ -1,4 +1,4 @@
-"""The output of every sampler and the input of every direction: weighted rows of (score, advantage)."""
+"""The output of every sampler and the input of every update direction: weighted rows of (score, advantage)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clearance.core.arrays import Array
 
 
 class Draws(NamedTuple):
-    """Rows n with weight [N] (summing to 1), score ∇ log π(a_n|s_n) [N, d], advantages A [N, 1+I], pair s·A + a [N].
+    """N weighted samples: weight [N] (sum 1), score ∇ log π(a|s) [N, d], advantages A [N, 1+I], pair s·A + a [N].
 
-    An exact evaluation is a weighted sample, in which every (s, a) has weight d(s, a), so the same directions work for
-    it. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
+    An exact evaluation has the same form: every pair (s, a) is one sample with weight d(s, a). So update directions
+    work for sampled and for exact draws. `score` may be a linear operator: only `score @ w` and `score.T @ v` are used.
     """
 
     weight: Array
@@ -25,7 +25,10 @@ class Draws(NamedTuple):
 
 
 class PairScore(LinearOperator):
-    """The scores [N, S·A] of drawn pairs of a tabular softmax, e_sa − Σ_a' π(a'|s) e_sa', as a linear operator."""
+    """The scores [N, S·A] of drawn pairs of a tabular softmax, as a linear operator.
+
+    The score of a pair is e_sa − Σ_a' π(a'|s) e_sa', with the unit vectors e_sa.
+    """
 
     def __init__(self, pi: Array, pair: NDArray[np.int64]) -> None:
         super().__init__(np.dtype(float), (len(pair), pi.size))

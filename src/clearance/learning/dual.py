@@ -10,18 +10,18 @@ from clearance.core.arrays import Array
 def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
     """Return the next multipliers, P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)) [I] (Bai et al. 2023, Algorithm 1, line 16).
 
-    slack is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on [0, Λ]: the paper's (0, Λ] excludes its own start λ
-    = 0.
+    `slack` is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on the closed interval [0, Λ]; the paper's (0, Λ]
+    would exclude its own start λ = 0.
     """
     return np.clip(lam - eta2 * (slack - kappa), 0.0, lam_max)
 
 
 def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array | None:
-    """Return a lower bound [I] on mean_k (Ĵ_g − b), namely κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k; None if λ reached Λ.
+    """Return a lower bound [I] on mean_k (Ĵ_g − b), the mean slack over a run; None if λ reached its upper bound Λ.
 
-    The bound holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and the
-    bound is their sum over k = 1..K. `lam` is λ^1..λ^K and `lam_end` is λ^{K+1}; η₂ is one number or [K, I]. With a
-    constant η₂ the bound is κ − (λ^{K+1} − λ^1)/(η₂ K).
+    The bound is κ − (1/K) Σ_k (λ^{k+1} − λ^k)/η₂^k, where `lam` is λ^1..λ^K, `lam_end` is λ^{K+1}, and η₂ is one number
+    or [K, I]. It holds for every run: each step without the upper clip gives λ^{k+1} ≥ λ^k − η₂ (Ĵ_g^k − b − κ), and
+    the sum of these inequalities over k gives the bound. With a constant η₂ it is κ − (λ^{K+1} − λ^1)/(η₂ K).
     """
     if np.any(lam >= lam_max) or np.any(lam_end >= lam_max):
         return None
@@ -32,8 +32,8 @@ def path_bound(lam: Array, lam_end: Array, eta2: float | Array, kappa: float | A
 def lam_max_of(gamma: float, slater: float, kappa: float, r_range: float) -> float:
     """Return Λ = 2 (r⁺ − r⁻) / ((1−γ)(φ − κ)), at least twice every optimal multiplier of the conservative problem.
 
-    With Slater point π̄:  max J_r ≥ J_r(π̄) + λ*(J_g(π̄) − b − κ)  gives  λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper
-    has φ, but its assumption gives φ − κ. For I > 1 it bounds Σ_i λ_i. If the reward is constant, λ* = 0 and the
-    result is 1.
+    φ (`slater`) is the Slater margin and r⁺ − r⁻ (`r_range`) the range of the reward. With a Slater point π̄, max J_r ≥
+    J_r(π̄) + λ*(J_g(π̄) − b − κ) gives λ* ≤ (r⁺ − r⁻)/((1−γ)(φ−κ)). The paper has φ, but its assumption gives φ − κ.
+    For I > 1 the same bound holds for Σ_i λ_i. If the reward is constant, λ* = 0 and the result is 1.
     """
     return 2 * r_range / ((1 - gamma) * (slater - kappa)) if r_range > 0 else 1.0

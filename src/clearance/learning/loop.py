@@ -54,11 +54,15 @@ def iterate(
     record: Recorder | None = None,
     first: Position | None = None,
 ) -> Run:
-    """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow.
+    """Run iterations 1 .. K of a method, or as many as `budget` environment steps allow; return the run.
 
-    d_sum   zeros [S, A]: record the exact J of every iterate, and the sum of their occupancies; None: neither
-    record  the recorder of the iterations; if it holds some already, the run resumes there, with bit-identical results
-    first   the position at which the run starts; by default the first state of the method and the policy class
+    lam_max   the upper bound Λ of the multipliers
+    d_sum     zeros [S, A] to record the exact J of every iterate and the sum of their occupancies; None to record
+              neither
+    progress  a function that is called with the new part of the trace, the state and K
+    record    the recorder of the iterations; if it holds iterations already, the run resumes after them, with
+              bit-identical results
+    first     the position at which the run starts; by default the first state of the method and the policy class
 
     Ctrl-C ends the run and keeps the iterations done so far.
     """
@@ -103,23 +107,26 @@ def iterate(
 def _next_chunk(n: int, elapsed: float, numbers: int) -> int:
     """Return the number of iterations until the next progress report, after n iterations that took `elapsed` seconds.
 
-    The result is limited, so that a stopped clock cannot fill the memory: each iteration holds `numbers` numbers.
+    Each iteration holds `numbers` numbers in memory. This number limits the result, so that the memory cannot overflow
+    even if the clock stands still.
     """
     return int(np.clip(n * PATIENCE / max(elapsed, 1e-6), 1, min(2 * n, max(1, LARGEST // numbers))))
 
 
 def _numbers_of(at: Position) -> int:
-    """Return roughly how many numbers one iteration keeps in memory: θ or, if occupancies are recorded, a linear
-    system of S² numbers, whichever is larger.
+    """Return roughly how many numbers one iteration needs in memory.
+
+    It is the size of θ or, if occupancies are recorded, of a linear system of S² numbers, whichever is larger. `at` is
+    the position of the run, which holds θ.
     """
     return max(np.size(at.state.theta), 0 if at.d_sum is None else len(at.d_sum) ** 2, 1)
 
 
 def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace, Array | None]:
-    """Return the part of the trace with the exact J of its iterates, and `d_sum` plus their weighted occupancies.
+    """Return `part` of the trace with the exact J of its iterates, and `d_sum` plus their weighted occupancies.
 
-    Both are returned unchanged if exact values are not known or not wanted (d_sum is None). The order of summation does
-    not depend on the chunks.
+    Both are returned unchanged if exact values are not known or not wanted (d_sum is None). The iterates are added one
+    by one, so the sum does not depend on how the run is cut into parts.
     """
     known = None if d_sum is None or not len(part) else sampler.measure(part.theta)
     if known is None or d_sum is None:
@@ -132,7 +139,7 @@ def _measure(sampler: Sampler, part: Trace, d_sum: Array | None) -> tuple[Trace,
 def _advance_while_finite(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace, str]:
-    """Run n iterations, or as many as give finite θ and λ; return the state, their trace, and an error message.
+    """Run n iterations, or fewer if θ or λ is no longer finite; return the state, the trace, and an error message.
 
     The message is "" if all n iterations gave finite numbers.
     """
@@ -149,7 +156,10 @@ def _advance_while_finite(
 def _advance(
     sampler: Sampler, method: Method, key: np.uint64, state: State, n: int, lam_max: float
 ) -> tuple[State, Trace]:
-    """Run n iterations: in one compiled call if the sampler has one for this method, else step by step."""
+    """Run n iterations in one compiled call if the sampler has one for this method, else step by step.
+
+    Return the new state and the trace of these iterations.
+    """
     compiled = sampler.advance(method, key, state, n, lam_max)
     if compiled is not None:
         return compiled

@@ -1,10 +1,10 @@
 """The natural direction of networks: conjugate gradients with products of the Fisher matrix, and a step bounded in KL.
 
-    ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ,  M the head's Fisher matrix at out
+    ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ
 
-F takes the expectation over actions in closed form, while the paper's regression uses the sampled actions: with more
-parameters than draws that regression would fit the noise of Â. The scores provide the products F v (`NetworkScore`);
-the conjugate gradients run in float64.
+M is the Fisher matrix of the action distribution at the network's output `out`. F takes the expectation over actions in
+closed form, while the paper's regression uses the sampled actions: with more parameters than draws, that regression
+would fit the noise of Â. The scores provide the products F v (`NetworkScore`); the conjugate gradients run in float64.
 
     θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
 """
@@ -21,7 +21,7 @@ from clearance.core.arrays import Array
 
 
 class FisherRows(Protocol):
-    """A protocol for the rows from which the Fisher matrix F of a policy is estimated."""
+    """A protocol for the draws from which the Fisher matrix F of a policy π_θ is estimated."""
 
     @property
     def theta(self) -> Any: ...
@@ -43,14 +43,17 @@ class NaturalScore(Protocol):
         ...
 
     def every(self, stride: int) -> FisherRows:
-        """Return every stride-th row, to estimate F from fewer rows."""
+        """Return every stride-th row of the scores; from these rows the Fisher matrix F is estimated at less cost."""
         ...
 
 
 @dataclass(frozen=True)
 class Natural:
-    """The settings with which the natural direction ω is computed: conjugate-gradient iterations, damping,
-    and the share of rows from which the Fisher matrix F is estimated.
+    """The settings of the computation of the natural direction ω.
+
+    iterations  number of conjugate-gradient iterations
+    damping     the number added to the diagonal of the Fisher matrix F
+    share       the share of rows from which F is estimated
     """
 
     iterations: int = 10
@@ -62,16 +65,21 @@ class Natural:
         return max(1, round(1 / self.share))
 
     def __call__(self, score: NaturalScore, A_L: Array) -> tuple[Array, float, FisherRows]:
-        """Return the natural direction ω [d] for advantages A_L [N], ωᵀFω, and the rows from which F was estimated."""
+        """Return (ω, ωᵀFω, rows): the natural direction ω [d] for the advantages A_L [N].
+
+        F is the Fisher matrix, and `rows` are the draws from which it was estimated.
+        """
         g, rows = score.gradient(A_L), score.every(self.stride)
         omega, rest = conjugate_gradients(lambda v: rows.fisher(v) + self.damping * v, g, self.iterations)
         return omega, float(omega @ (g - rest) - self.damping * omega @ omega), rows
 
 
 def bound_step(rows: FisherRows, omega: Array, quad: float, eta: float, kl: float) -> Array:
-    """Return the step βω of θ, whose length β is bounded by η₁ (`eta`) and `kl` as the head of the module says.
+    """Return the step βω of θ, bounded in length and in KL.
 
-    `quad` is ωᵀFω.
+    β is at most `eta`. It is halved, up to ten times, until the mean KL divergence between old and new policy is at
+    most 1.5 `kl`. The module's head gives the formula; `quad` is ωᵀFω, and `rows` are the draws from which the Fisher
+    matrix F was estimated.
     """
     beta = min(eta, float(np.sqrt(2 * kl / max(quad, 1e-30))))
     theta = np.asarray(rows.theta, float)

@@ -1,4 +1,4 @@
-"""The position of a run, and the recorder of its iterations: in memory here, in a folder in `runs.run_writer`."""
+"""The position of a run, and recorders of its iterations: one in memory here, one in a folder in `runs.run_writer`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.learning.trace import Trace
 
 
 class Position(NamedTuple):
-    """Everything that the rest of a run depends on.
+    """All data on which the rest of a run depends.
 
     state  θ, λ, k, and the memories of sampler and method
     d_sum  the sum of the occupancies of the iterates [S, A], if they are recorded
@@ -30,7 +30,7 @@ class Recorder(Protocol):
 
     @property
     def at(self) -> Position:
-        """The position after the last iterations that were added."""
+        """The position after the last iterations that were recorded."""
         ...
 
     @property
@@ -43,11 +43,11 @@ class Recorder(Protocol):
         ...
 
     def add(self, part: Trace, at: Position) -> None:
-        """Add iterations and the position after them; an interrupted call adds nothing."""
+        """Record the iterations `part`, and the position after them; an interrupted call records nothing."""
         ...
 
     def save(self) -> None:
-        """Save everything that was added, so that another process can continue."""
+        """Save all recorded iterations, so that another process can continue the run."""
         ...
 
     def end(self) -> None:
@@ -55,7 +55,7 @@ class Recorder(Protocol):
         ...
 
     def trace(self) -> Trace:
-        """Return all iterations."""
+        """Return the trace of all recorded iterations."""
         ...
 
 

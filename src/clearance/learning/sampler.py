@@ -55,8 +55,9 @@ class PolicyClass(Protocol):
 
 
 class Sampler(Protocol):
-    """A protocol for objects that draw samples for one problem and one policy class;
-    `memory` carries data between batches.
+    """A protocol for objects that draw samples for one problem and one policy class.
+
+    An object called `memory` carries data, such as a critic, from one batch to the next.
     """
 
     # Whether the loop should record each iteration on its own: iterations are long, and environments may fail.
@@ -74,26 +75,38 @@ class Sampler(Protocol):
         return None
 
     def batch(self, key: np.uint64, memory: Any, theta: Array, N: int, /) -> tuple[Draws, Array, Any, int]:
-        """Return draws for the direction, Ĵ [1+I] for the dual step, the new memory, and the environment steps."""
+        """Return (draws for the direction, Ĵ [1+I] for the dual step, the new memory, environment steps).
+
+        The samples are drawn with the random key `key` for the policy with parameters θ; N is the size of the batch.
+        """
         ...
 
     def carry(self, theta: Array, before: Any, after: Any) -> Array:
-        """Return the θ with which the policy stays the same when the memory changes from `before` to `after`."""
+        """Return parameters that give the same policy as `theta` after the memory has changed from `before` to `after`.
+
+        The memory may hold the mean and variance by which observations are normalised, for example.
+        """
         return theta
 
     def measure(self, theta: Array) -> tuple[Array, Array] | None:
-        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]; None if they are not known."""
+        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of the n policies with parameters θ [n, d].
+
+        Return None if exact values are not known.
+        """
         return None
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
-        """Run n iterations in one compiled call if the sampler has one for this method, else return None."""
+        """Run n iterations of a method in one compiled call; return the new state and the trace.
+
+        Return None if the sampler has no such call for this method.
+        """
         return None
 
 
 class TabularSampler(Sampler, Protocol):
-    """A sampler whose draws can carry one more signal [S, A], such as an entropy.
+    """A sampler whose draws can have one more signal [S, A], such as an entropy.
 
-    Its advantages are the last column of `Draws.A`; it is not part of Ĵ.
+    The advantages of this signal are the last column of `Draws.A`; Ĵ does not contain it.
     """
 
     def batch(

@@ -28,7 +28,7 @@ class State(NamedTuple):
 class Info(NamedTuple):
     """The information that iteration k reports: Ĵ [1+I], ‖ω‖ and the environment steps taken.
 
-    counts  the weight of θ^k in the mixture that the method returns: 1 unless the method leaves out some iterates
+    counts  the weight of θ^k in the mixture that the method returns: 1, or 0 if the method leaves this iterate out
     """
 
     J_hat: Array

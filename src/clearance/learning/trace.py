@@ -1,7 +1,7 @@
 """The trace of a run: arrays over the iterations k = 1..K.
 
-θ is kept for each of the first M iterates, for every second one up to 2M, for every fourth one up to 4M and so on, so
-that long runs stay small: M is 8192, or less if θ is long. Which ones are kept depends on k alone.
+θ is stored for each of the first M iterates, for every second one up to 2M, for every fourth one up to 4M and so on, so
+that long runs stay small: M is 8192, or less if θ is long. Which iterates are stored depends on k alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA = "clearance/trace/1"
 class Trace:
     """Arrays over the iterations of a run.
 
-    theta, lam  θ [K, d] and λ [K, I] before step k; of theta, long runs keep only the rows `kept`
+    theta, lam  θ [K, d] and λ [K, I] before step k; in long runs theta has only the rows of the iterates `kept`
     J_hat       Ĵ [K, 1+I], sampled at θ^k
     omega_norm  ‖ω^k‖ [K]
     steps       environment steps [K]
@@ -56,19 +56,22 @@ class Trace:
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """The iterates (0, 1, …) whose θ is kept, one for each row of `theta`."""
+        """The numbers (from 0) of the iterates whose θ is stored, one for each row of `theta`."""
         return kept_iterates(0, len(self), self.theta.shape[1:])
 
     def rows_of(self, k: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of `theta` that hold the iterates k; for an iterate not kept, the last kept one before it."""
+        """Return the rows of `theta` that hold the iterates k.
+
+        If the θ of an iterate is not stored, its row is that of the last stored iterate before it.
+        """
         return np.unique(np.searchsorted(self.kept, k, side="right") - 1)
 
     def thinned(self, begin: int) -> Trace:
-        """Return this part of a run, which starts at iteration `begin`, with only those θ that are kept."""
+        """Return this stretch of a run, which starts at iteration `begin`, without the θ that long runs leave out."""
         return replace(self, theta=self.theta[kept_iterates(begin, begin + len(self), self.theta.shape[1:]) - begin])
 
     def __getitem__(self, part: slice) -> Trace:
-        """Return a slice of the iterations; the θ of all iterations must be there, none left out."""
+        """Return a slice of the iterations. The θ of all iterations must be stored."""
         return Trace(*(getattr(self, f.name)[part] for f in fields(self)))
 
     @classmethod
@@ -76,11 +79,11 @@ class Trace:
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
     def columns(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Return named columns: k, then everything but θ.
+        """Return the data of the trace as named columns: the iteration k, then all arrays except θ.
 
-        J and Ĵ have the reward first, λ has one column per constraint.
+        J and Ĵ have the reward first; λ has one column per constraint.
 
-        names  the names of the constraints [I]; g0, g1, … unless given
+        names  the names of the constraints [I]; by default g0, g1, …
         """
         table: dict[str, Any] = {"k": np.arange(len(self))}
         I = self.lam.shape[1]
@@ -101,7 +104,10 @@ class Trace:
         return make_frame(self.columns(names))
 
     def save(self, path: AnyPath, begin: int = 0, run: str = "") -> None:
-        """Write the iterations from `begin` on of the run with the id `run` as one file, with the θ that are kept."""
+        """Write this stretch of a run as one file; `theta` must be thinned already (see `thinned`).
+
+        `begin` is the first iteration, and `run` the id of the run.
+        """
         shape, n = self.theta.shape[1:], len(self)
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         place = {"schema": np.array(SCHEMA), "begin": np.int64(begin), "kept": kept_iterates(begin, begin + n, shape)}
@@ -109,13 +115,16 @@ class Trace:
 
     @classmethod
     def load(cls, path: AnyPath, run: str | None = None) -> Trace:
-        """Read a file of a trace; if a run id is given, raise InputError for a file of another run."""
+        """Read a trace file; with a run id `run`, raise InputError if the file belongs to another run."""
         columns = [f.name for f in fields(cls)]
         return cls(**_columns(path, columns, run))
 
 
 class StoredTrace(Trace):
-    """The trace of a run folder, which reads each column from its files on access and does not keep it in memory."""
+    """The trace of a run folder, which reads each column from its files when it is accessed.
+
+    Columns do not stay in memory.
+    """
 
     def __init__(self, files: Sequence[AnyPath], tail: Trace | None, n: int) -> None:
         for name, value in (("files", files), ("tail", tail), ("n", n)):
@@ -149,9 +158,9 @@ def count_iterations(path: AnyPath, run: str) -> int:
 
 
 def kept_iterates(begin: int, end: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the iterates in begin .. end − 1 whose θ is kept: all k < M, then every second, every fourth and so on.
+    """Return the iterates in begin .. end − 1 whose θ is stored: all k < M, then every second, every fourth and so on.
 
-    M depends on the shape of θ (see the head of the module).
+    M depends on the shape of θ (see the module's head).
     """
     M = int(np.clip(NUMBERS // max(int(np.prod(shape)), 1), FEWEST, WHOLE))
     k = np.arange(begin, end, dtype=np.int64)

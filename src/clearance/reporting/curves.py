@@ -15,7 +15,7 @@ BINS = 100
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Values y over x in bins of neighbouring iterations; all arrays are [n].
+    """A curve of values y over x, in n bins of neighbouring iterations; all arrays are [n].
 
     mean       mean of the iterations in the bin
     low, high  their 5 % and 95 % quantiles
@@ -30,7 +30,10 @@ class Curve:
 
 
 def curve(steps: NDArray[Any], y: Array, bins: int = BINS) -> Curve:
-    """Return the curve of y [K] over environment steps [K]; the x of a bin is the number of steps until its end."""
+    """Return the curve of y [K] over the environment steps of the iterations [K], in at most `bins` bins.
+
+    The x of a bin is the total number of steps until its end.
+    """
     x, parts = np.cumsum(steps, dtype=float), np.array_split(np.arange(len(y)), min(bins, max(len(y), 1)))
     total, last = np.cumsum(y, dtype=float), np.array([p[-1] for p in parts if len(p)], dtype=int)
     rows = [(y[p].mean(), *np.quantile(y[p], (0.05, 0.95))) for p in parts if len(p)]
@@ -39,7 +42,7 @@ def curve(steps: NDArray[Any], y: Array, bins: int = BINS) -> Curve:
 
 
 def span(*values: Array | float | None) -> tuple[float, float]:
-    """Return the range of all finite numbers given, widened by a small margin so that it is never empty."""
+    """Return the range (low, high) of all finite numbers given, widened a little so that it is never empty."""
     seen = np.concatenate([np.ravel(np.asarray(v, float)) for v in values if v is not None] or [np.zeros(1)])
     seen = seen[np.isfinite(seen)]
     low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)

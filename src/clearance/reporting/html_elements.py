@@ -15,7 +15,7 @@ Child = Element | str | None
 
 
 def el(tag: str, *children: Child, **attributes: Any) -> Element:
-    """Return an element with its children and attributes; those that are None are left out.
+    """Return an element with its children and attributes; children and attributes that are None are left out.
 
     Attributes are written with underscores: `class_` becomes class, `aria_label` becomes aria-label.
     """

@@ -19,7 +19,10 @@ PUBLISHED_COLOURS = {0.0: BLUE, 0.5: ORANGE, 1.0: VERMILION}
 
 
 def reproduction(study: Study, published: list[Published], folder: Path) -> list[Path]:
-    """Write the two figures of Bai et al. 2023, with signed violation, the published curves and the LP optimum."""
+    """Write the two figures of Bai et al. 2023, and return their paths: reward and violation over iterations.
+
+    They show the runs of `study`, the published curves and, for the reward, the optimum by linear programming.
+    """
     paths = [folder / "objective.png", folder / "violation.png"]
     for signal, path in enumerate(paths):
         plt = pyplot_for_files()
@@ -42,7 +45,10 @@ def reproduction(study: Study, published: list[Published], folder: Path) -> list
 
 
 def _band(ax: Any, runs: Runs, signal: int, colour: str) -> None:
-    """Plot the running average of J_r (signal 0) or of the violation −J_g: its mean ± standard deviation over seeds."""
+    """Plot the running average of J_r (signal 0) or of the violation −J_g (signal 1) in the axes `ax`.
+
+    The line is the mean over seeds, the band ± one standard deviation.
+    """
     sign = 1 if signal == 0 else -1
     x = sign * runs.averages[:, :, signal]
     k, mean, sd = np.arange(1, x.shape[1] + 1), x.mean(0), x.std(0)
@@ -78,7 +84,7 @@ def _violation_axis(ax: Any) -> None:
 
 
 def frontier(curve: Frontier, path: str | Path, title: str = "") -> None:
-    """Write the figure of a frontier as .png or .svg."""
+    """Write the figure of the frontier `curve` (the best reward over one limit) as .png or .svg."""
     plt = pyplot_for_files()
     fig = draw_frontier(plt, curve, title)
     save_figure(fig, path)

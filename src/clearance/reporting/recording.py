@@ -20,10 +20,11 @@ SUFFIXES = (".gif", ".mp4")
 def record_episodes(
     env: Any, policy: Any, path: str | os.PathLike[str], *, episodes: int = 1, seed: int = 0, most: int = 1000
 ) -> dict[str, Any]:
-    """Record a policy in a Gymnasium environment with render_mode="rgb_array";
-    return frame count, fps, returns and lengths.
+    """Record a policy in a Gymnasium environment with render_mode="rgb_array" as a GIF or a video.
 
-    policy    one by `load_policy`, or a rule `observation -> action`
+    Return a dict with the number of frames, the frames per second, and the return and length of each episode.
+
+    policy    a policy from `load_policy`, or a rule `observation -> action`
     path      .gif, or .mp4 (which needs the package moviepy)
     most      the largest number of steps of an episode
     """
@@ -54,7 +55,7 @@ def record_episodes(
 
 
 def _choose(env: Any, policy: Any) -> Callable[[Any], Any]:
-    """Return a function from an observation of the environment to an action.
+    """Return a function that maps an observation of the environment to an action.
 
     Policies of this library get encoded observations; a user's rule gets them as the environment returns them.
     """

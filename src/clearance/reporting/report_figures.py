@@ -1,6 +1,4 @@
-"""The figures of a report: each is a drawing with a text alternative, a caption,
-a legend and its numbers as a table.
-"""
+"""The figures of a report: each is a drawing with a text alternative, a caption, a legend and a table of numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ class Level(NamedTuple):
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, cards: bool = False) -> Element:
-    """Return a table with column heads; the first cell of each row is the head of the row.
+    """Return an HTML table with column heads; the first cell of each row is the head of the row.
 
     On a narrow screen a table with `cards` shows each row as a card; any other table scrolls, with a hint.
     """
@@ -57,16 +55,19 @@ def figure(title: str, drawn: Element, *below: Element | None) -> Element:
 
 
 def numbers(heads: Sequence[str], rows: Sequence[Sequence[float]], caption: str) -> Element:
-    """Return the numbers behind a figure as a collapsed table of at most `ROWS` rows."""
+    """Return the numbers behind a figure as a collapsed table of at most `ROWS` rows.
+
+    `heads` are the column heads, and `caption` is the table's caption.
+    """
     some = [rows[i] for i in np.unique(np.linspace(0, len(rows) - 1, min(ROWS, len(rows))).astype(int))]
     shown = table(heads, [[number(float(v)) for v in row] for row in some], caption)
     return el("details", el("summary", "Numbers"), shown)
 
 
 def _over_steps(view: View, i: int, name: str, title: str, y_label: str, y: tuple[float, float]) -> Element:
-    """Return the figure of the reward (i = 0) or the slack of constraint i over steps, with the chosen policy.
+    """Return the figure of the reward (i = 0) or of the slack of constraint i over environment steps.
 
-    `name` makes ids in the page unique; y is the range of the vertical axis.
+    The chosen policy is marked. `name` makes ids in the page unique; y is the range of the vertical axis.
     """
     level = level_of(view, i)
     seen, chosen = _curve(view, i), _chosen_point(view, i)
@@ -102,11 +103,10 @@ def _curve(view: View, i: int) -> Curve:
 
 
 def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None] | None:
-    """Return (value, low, high) of the chosen policy: of its reward (i = 0) or of the slack of constraint i.
+    """Return (value, low, high) of the chosen policy: its reward (i = 0) or its slack in constraint i, with bounds.
 
-    Return None if there is no policy yet.
-
-    The bounds are None if they are not finite, as for a reward without declared bounds.
+    The bounds are None if they are not finite, as for a reward without declared bounds. Return None if there is no
+    policy yet.
     """
     said, b = view.certificate, view.b[i - 1] if i else 0.0
     value = (said["J_r"] if i == 0 else said["J_g"][i - 1]) if said else np.nan
@@ -117,9 +117,9 @@ def _chosen_point(view: View, i: int) -> tuple[float, float | None, float | None
 
 
 def level_of(view: View, i: int) -> Level | None:
-    """Return the horizontal line of figure i: the optimum for the reward (i = 0), the limit for a constraint.
+    """Return the horizontal line of figure i: the optimum for the reward (i = 0), the limit for constraint i.
 
-    None if nothing is known about the optimum.
+    Return None if nothing is known about the optimum.
     """
     if i:
         return Level(0.0, "limit: kept above")
@@ -130,7 +130,10 @@ def level_of(view: View, i: int) -> Level | None:
 
 
 def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
-    """Return one range of y for figure i of all runs (0: reward, else constraint i), so that they can be compared."""
+    """Return one range of the vertical axis for figure i of all runs, so that the runs can be compared.
+
+    Figure 0 is the reward, figure i > 0 constraint i.
+    """
     found = []
     for view in views:
         seen, level = _curve(view, i), level_of(view, i)
@@ -142,7 +145,10 @@ def range_of(views: Sequence[View], i: int) -> tuple[float, float]:
 
 
 def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> list[Element]:
-    """Return the figures of reward and slacks over steps; `name` makes ids unique, `ranges` are those of the y axes."""
+    """Return the figures of the reward and of all slacks over environment steps.
+
+    `name` makes ids in the page unique; `ranges` are the ranges of the vertical axes.
+    """
     found = [_over_steps(view, 0, f"{name}-0", "Reward J_r", "J_r", ranges[0])]
     for i, constraint in enumerate(view.names[:MOST_LIMITS], 1):
         found.append(_over_steps(view, i, f"{name}-{i}", f"Slack of “{constraint}”", "slack", ranges[i]))
@@ -150,7 +156,10 @@ def over_steps(view: View, name: str, ranges: Sequence[tuple[float, float]]) -> 
 
 
 def multipliers(view: View, name: str) -> Element | None:
-    """Return the figure of every λ_i over steps, with λ* of the optimum; None without constraints."""
+    """Return the figure of every multiplier λ_i over environment steps, with λ* of the optimum.
+
+    Return None if there are no constraints. `name` makes ids in the page unique.
+    """
     I = len(view.names)
     if not I:
         return None
@@ -173,8 +182,9 @@ def multipliers(view: View, name: str) -> Element | None:
 
 
 def price(view: View, seen: Frontier, name: str) -> Element:
-    """Return the figure of the best reward against one limit (the frontier `seen`), with the problem's own limit and
-    the chosen policy marked; `name` makes ids in the page unique.
+    """Return the figure of the best reward over one limit, from the frontier `seen`.
+
+    The problem's own limit and the chosen policy are marked; `name` makes ids in the page unique.
     """
     own, chosen = seen.own, _chosen_point(view, 0)
     at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
@@ -198,8 +208,9 @@ def price(view: View, seen: Frontier, name: str) -> Element:
 
 
 def policies(view: View) -> list[Element]:
-    """Return the components of the mixture as heat maps;
-    an empty list if the model is too large or there is no table.
+    """Return one heat map for each component of the mixture.
+
+    Return an empty list if the model is too large or the policy is no table.
     """
     policy, cmdp = view.policy, view.cmdp
     if policy is None or cmdp is None or cmdp.S > MOST_STATES or cmdp.A > MOST_ACTIONS:

@@ -1,6 +1,4 @@
-"""Build the page of a report: verdict, certificate, figures, settings;
-several runs get a comparison and a column each.
-"""
+"""Build the page of a report: verdict, certificate, figures, settings. Several runs are compared, each in a column."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ ICON = "data:,"  # or the browser would ask for /favicon.ico
 
 
 def page(views: Sequence[View]) -> bytes:
-    """Return one self-contained HTML document."""
+    """Return a report on these runs as one self-contained HTML document."""
     title = f"{problem_name(views[0])}: report" if len(views) == 1 else f"Comparison of {len(views)} runs"
     head = el(
         "head",
@@ -71,7 +69,7 @@ def _several(views: Sequence[View], title: str) -> list[Element]:
 
 
 def _same_problem(views: Sequence[View]) -> bool:
-    """Return whether all runs have the same limits, and the same optimum or the same description of their simulator."""
+    """Return whether all runs have the same limits and the same optimum, and simulators the same description."""
     known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
     found = zip(views, known, strict=True)
     return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1
@@ -137,7 +135,10 @@ def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone:
 
 
 def _limits(view: View) -> Element | None:
-    """Return the section with each limit, its value, its price and the rewards at other limits; None without limits."""
+    """Return the section on the limits: each with its value, its price and the rewards at other limits.
+
+    Return None if there are no limits.
+    """
     items = [el("li", el("strong", head), *(el("p", line) for line in lines)) for head, lines in limits_words(view)]
     return _section("The limits and what they cost", el("ul", *items, class_="limits")) if items else None
 
@@ -271,7 +272,7 @@ def _settings(view: View) -> list[Element]:
 
 
 def _about(view: View) -> list[tuple[str, str]]:
-    """Return table rows that describe the problem."""
+    """Return table rows (label, value) that describe the problem."""
     if view.cmdp is not None:
         return [
             ("states", f"{view.cmdp.S:,}"),
@@ -283,10 +284,10 @@ def _about(view: View) -> list[tuple[str, str]]:
 
 
 def _command_line(view: View) -> Element:
-    """Return the stored command, quoted for a shell; for a run started in Python, a sentence about how to repeat it.
+    """Return an element with the stored command, quoted for a shell.
 
-    The command is read from the folder, which may come from a stranger: it is shown only if it is a `clearance`
-    command.
+    For a run started in Python it is a sentence about how to repeat the run. The command is read from the folder, which
+    may come from a stranger: it is shown only if it is a `clearance` command.
     """
     command = view.settings["asked"].get("command")
     if not command:
@@ -299,7 +300,7 @@ def _command_line(view: View) -> Element:
 
 
 def _flat(data: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Return nested settings as a flat list of (name, value), with dots between the names; `before` precedes each."""
+    """Return nested settings as a flat list of (name, value); names are joined by dots and start with `before`."""
     found = []
     for key, value in data.items():
         found += _flat(value, f"{before}{key}.") if isinstance(value, dict) else [(f"{before}{key}", value)]

@@ -22,7 +22,7 @@ def problem_name(view: View) -> str:
 
 
 def problem_words(view: View) -> list[str]:
-    """Return two sentences: the task with its limits, and the sum that the limits are about."""
+    """Return two texts: the task with its limits, and a sentence that says which sum the limits are on."""
     if view.cmdp is not None:
         size = f"a finite model with {view.cmdp.S:,} states and {view.cmdp.A:,} actions"
         what = f"the {sum_words(view.cmdp.full_criterion)}"
@@ -45,7 +45,10 @@ def verdict_words(view: View) -> list[str]:
 
 
 def limits_words(view: View) -> list[tuple[str, list[str]]]:
-    """Return for each limit a heading with its value, and sentences about its price and about other limits."""
+    """Return (heading, sentences) for each limit.
+
+    The heading has the limit and its value; the sentences explain its price and the rewards at other limits.
+    """
     said = view.certificate
     estimated = said.get("evidence") == "samples"
     found = []
@@ -62,7 +65,7 @@ def limits_words(view: View) -> list[tuple[str, list[str]]]:
 
 
 def _alternatives(curve: Frontier) -> list[str]:
-    """Return sentences about the two ends of the curve: no limit, and the strictest limit that can be met."""
+    """Return sentences about both ends of the frontier `curve`: no limit, and the strictest limit that can be met."""
     free, last = float(curve.J_r[0]), float(curve.J_r[-1])
     strictest = as_written(float(curve.limit[-1]), cost=curve.cost)
     gain = f"Without this limit the best reward would be {number(free)}"

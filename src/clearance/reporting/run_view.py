@@ -27,11 +27,12 @@ PRICE_POINTS = 13
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One run as a report shows it: the folder's name, the problem, the policy, the certificate,
-    the settings and the trace.
+    """The data of one run that its report shows.
 
+    title        the name of the run folder
     policy       the policy of a finite model; None for a simulator, whose networks are not drawn
     certificate  plain data, empty if there is none yet
+    price        whether to compute the price of safety; None: if the model is small
     check        the result of checking the certificate again
     """
 
@@ -61,7 +62,7 @@ class View:
 
     @property
     def costs(self) -> tuple[bool, ...]:
-        """Which constraints the user wrote as costs, as far as the files say."""
+        """For each constraint, whether the user wrote it as a cost: from the certificate or else from the problem."""
         return tuple(self.certificate.get("costs") or self.problem.costs)
 
     @property
@@ -99,7 +100,10 @@ class View:
 
     @cached_property
     def prices(self) -> tuple[Frontier, ...]:
-        """The frontier of each limit, with the other limits kept; empty if they are not computed."""
+        """The frontier (best reward over the limit) of each limit, with the other limits unchanged.
+
+        It is empty if the frontiers are not computed.
+        """
         if self.cmdp is None or self.best is None or self.no_price:
             return ()
         try:
@@ -122,7 +126,10 @@ class View:
 
 
 def read_view(folder: str | Path, price: bool | None = None) -> View:
-    """Read a run folder from disk; raise InputError that names the file if something is wrong."""
+    """Read a run folder from disk; raise InputError that names the file if something is wrong.
+
+    `price` says whether to compute the price of safety; None: if the model is small.
+    """
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}
     settings |= {key: run.manifest.get(key) for key in ("k", "K", "env_steps", "seconds", "message", "version")}

@@ -24,7 +24,7 @@ SERIES = 6  # colours c0 … c5 of the style sheet, each with dashes of its own
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """A frame with linear axes that converts data coordinates to those of the figure and collects the drawn marks."""
+    """A frame with linear axes that converts data coordinates to figure coordinates and collects the drawn marks."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -134,8 +134,9 @@ def _key(style: str) -> Element:
 
 
 def heat_map(pi: Array, visits: Array, described: str) -> Element:
-    """Return a heat map of π(a|s), with a column for each state and a row for each action;
-    the top strip shows the share of visits of each state. `described` is the text alternative.
+    """Return a heat map of π(a|s), with a column for each state and a row for each action.
+
+    The strip at the top shows the share of visits of each state. `described` is the text alternative.
     """
     S, A = pi.shape
     left, right, top, below, strip = 34.0, 4.0, 4.0, 34.0, 14.0

@@ -1,1 +1,1 @@
-"""The pipeline behind solve, certify and resume, and the run folder that it writes and reads."""
+"""The pipeline of solve, certify and resume, and the run folder that it writes and reads."""

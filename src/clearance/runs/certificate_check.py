@@ -40,7 +40,7 @@ class CheckedCertificate:
     """A certificate of a run folder, together with the result of checking it.
 
     checked  whether verdict and values were confirmed by the model and the policy in the folder
-    message  one sentence that says what was checked, or why nothing was
+    message  one sentence that says what was checked, or why nothing was checked
     J_r      the reward computed from the model; None if it was not computed
     """
 
@@ -114,9 +114,10 @@ def _problem_differs(run: RunFolder, said: Certificate) -> Field:
 
 
 def _ledger_differs(run: RunFolder, said: Certificate) -> Field:
-    """Return the field of the certificate `said` that contradicts the ledger, and why; None if they agree.
+    """Compare the certificate `said` with the ledger, the list of statistical tests in the folder.
 
-    Certificates of version 0.1 store neither `spent` nor `level`, and are not compared.
+    Return the field of the certificate that contradicts the ledger, and why; None if they agree. Certificates of
+    version 0.1 store neither `spent` nor `level`, and are not compared.
     """
     if said.spent is None or said.level is None or said.delta is None:
         return None
@@ -142,9 +143,10 @@ def _verdict_differs(said: Certificate, again: Certificate) -> Field:
 
 
 def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
-    """Return the field of the stored certificate `said` that contradicts the recomputed `again`, and why; else None.
+    """Compare the stored certificate `said` with the recomputed certificate `again`.
 
-    Stored and recomputed values must be equal up to rounding, and their intervals must overlap.
+    Return the field that differs and why; None if all fields agree. Values must be equal up to rounding, and their
+    intervals must overlap.
     """
     sizes = [_size(cmdp, h) for h in range(1 + cmdp.I)]
     ours = zip([again.J_r, *again.J_g], again.J_lower, again.J_upper, strict=True)
@@ -162,15 +164,18 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 
 def _size(cmdp: CMDP, h: int) -> float:
-    """Return the scale of J for signal h (0: the reward): its largest absolute value times the length of an episode."""
+    """Return the scale of J for the signal number h (0 is the reward).
+
+    It is the largest absolute value of the signal in one step, times the length of an episode.
+    """
     return float(np.abs(cmdp.h[h]).max()) * scale_of(cmdp)
 
 
 def _bound_fails(cmdp: CMDP, said: Certificate) -> Field:
-    """Return the wrong field and why, if λ of the certificate `said` does not prove its upper bound on the optimum.
+    """Check that the multipliers λ of the certificate `said` prove its upper bound on the optimum.
 
-    The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it. Return None if
-    the bound is proven or not stored.
+    The dual function at λ is an upper bound on the optimum, so the stored bound must not be below it. Return the wrong
+    field and why. Return None if the bound is proven or not stored.
     """
     if said.bound is None:
         return None

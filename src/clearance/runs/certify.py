@@ -1,4 +1,4 @@
-"""certify: measure a policy again from the problem and the policy alone; the trace of a run is never used.
+"""certify: measure a policy again, from the problem and the policy alone. The trace of the learning run is never used.
 
 For a finite model the values are enclosed in intervals without rounding error, and CERTIFIED means proven. With
 samples, a policy that breaks a limit is CERTIFIED with probability at most δ, whenever the sampling stops.
@@ -35,12 +35,13 @@ def certify(
     """Certify that a policy meets every limit of a problem, or report that it does not.
 
     problem   a finite model, or a simulator
-    policy    an `Optimum` or a `Solution`: its policy; the path of a policy file (.npz; of a finite model also .csv and
-              .json, by the names of states and actions) or of a run folder. Finite model: a table [S, A], an action
-              for each state [S] (whole numbers), a `Mixture`, or any rule `state -> action` (then only samples can
-              tell; a method `reset` of the rule is called at the start of every episode). Simulator: a
-              `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are never copied,
-              and run in this process
+    policy    an `Optimum` or a `Solution`, whose policy is used; or the path of a run folder or policy file (.npz; for
+              a finite model also .csv and .json, by the names of states and actions).
+              Finite model: a table [S, A], an action for each state, by number [S] or by name {state: action}, a
+              `Mixture`, or any rule `state -> action`. A rule can be tested by samples only; its method `reset`, if it
+              has one, is called at the start of every episode.
+              Simulator: a `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are
+              never copied, and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
               `budget` steps, and the verdict holds at level `delta`. Each simulator supports one kind only
     executor  runs the episodes on several workers (samples); the evidence is bit-identical for every executor

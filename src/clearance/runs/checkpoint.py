@@ -1,7 +1,7 @@
 """Checkpoints: save nested tuples of arrays and numbers as one `.npz` file, and load them again.
 
-The structure is stored as JSON beside the arrays. It is rebuilt by the types of a template (the first state of the
-same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
+The structure is stored as JSON beside the arrays. When it is rebuilt, the types come from a template (the first state
+of the same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint as read from its file.
+    """A checkpoint as it was read from its file.
 
     tree    the nested structure as JSON data; arrays are referred to by name
     arrays  the arrays by name
@@ -40,7 +40,11 @@ class Checkpoint(NamedTuple):
     run: str | None
 
     def rebuilt(self, template: Any, part: str) -> Any:
-        """Return one part of the tree, with the tuple types and array shapes of `template`."""
+        """Return the entry `part` of the stored structure, as an object with the types of `template`.
+
+        `template` is an object with the same nested tuples. A stored array must have as many axes as the array in the
+        template, and none of its axes may be shorter.
+        """
         return _rebuild(template, self.tree["dict"][part], self.arrays)
 
 
@@ -52,7 +56,7 @@ def save(path: AnyPath, tree: dict[str, Any], files: dict[str, dict[str, Any]], 
 
 
 def load(path: AnyPath, run: str | None = None) -> Checkpoint:
-    """Load a checkpoint and check its sha256, and its run id if `run` is given; raise InputError if one is wrong."""
+    """Load a checkpoint; raise InputError if its sha256 is wrong, or if its run id is not `run` (None: any run)."""
     arrays = read_arrays(path, packed=False)
     if str(arrays.pop("schema", None)) != SCHEMA or "meta" not in arrays:
         raise InputError(f"{path}: is no checkpoint of schema {SCHEMA}")
@@ -70,21 +74,24 @@ def load(path: AnyPath, run: str | None = None) -> Checkpoint:
 
 
 def names(folder: Path, handle: int | None = None) -> list[str]:
-    """Return the paths of the checkpoints in a run folder, oldest first; symbolic links are not followed."""
+    """Return the paths of the checkpoints in a run folder, oldest first; symbolic links are not followed.
+
+    `handle` is an open file descriptor of the folder, or None.
+    """
     found = (Path(name) for name in names_in(folder, "checkpoint", handle))
     return [f"checkpoint/{name}" for name in found if name.suffix == ".npz" and name.stem.isdecimal()]
 
 
 def tail_of(found: Checkpoint) -> Trace | None:
-    """Return the last iterations, if the checkpoint stores them because no trace file has them yet; else None."""
+    """Return the iterations that a checkpoint stores because no trace file has them yet; None if there are none."""
     tail = found.rebuilt(None, "tail")
     return None if tail is None else Trace(**{f.name: tail[f.name] for f in fields(Trace)})
 
 
 def _describe(x: Any, arrays: Arrays) -> Any:
-    """Return the structure of x (nested tuples, dicts, arrays, numbers) as JSON data.
+    """Return the structure of x (nested tuples, dicts, arrays and numbers) as JSON data.
 
-    Its arrays are put into the dict `arrays`; the JSON data refers to them by name.
+    The arrays in x are added to the dict `arrays`. The JSON data refers to them by name.
     """
     if x is None or (isinstance(x, bool | int | str) and not isinstance(x, np.generic)):
         return {"value": x}
@@ -107,9 +114,9 @@ def type_name(x: tuple[Any, ...] | list[Any]) -> str:
 
 
 def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
-    """Return the object that `_describe` turned into `tree` and `arrays`.
+    """Return the object that `_describe` has turned into the JSON data `tree` and the arrays `arrays`.
 
-    Types of tuples come from `template`, an object of the same structure, because a file must not name classes.
+    The types of tuples come from `template`, an object of the same structure, because a file must not name classes.
     """
     (kind, inside), *_ = tree.items()
     if kind == "value":
@@ -136,9 +143,9 @@ def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
 
 
 def _fits(found: NDArray[Any], template: Any) -> bool:
-    """Return whether compiled code accepts the array `found` in place of the template's.
+    """Return whether compiled code accepts the array `found` in place of the array `template`.
 
-    It must have the same dtype and number of axes, and no axis may be shorter.
+    `found` must have the same dtype and number of axes, and none of its axes may be shorter.
     """
     same = found.dtype == template.dtype and found.ndim == template.ndim
     return same and all(n >= least for n, least in zip(found.shape, template.shape, strict=True))

@@ -14,10 +14,10 @@ MOST_LIMITS = 4  # constraints with axes of their own
 
 
 def draw_episodes(plt: Any, seen: Any) -> Any:
-    """Return a figure with histograms over the episodes in `seen`: the return, then each constraint with its limit.
+    """Return a figure with a histogram of the returns, and one of each constraint with its limit.
 
     plt   the module matplotlib.pyplot
-    seen  the `EpisodeStatistics` to draw
+    seen  the `EpisodeStatistics` of the episodes to draw
     """
     n = min(len(seen.names), MOST_LIMITS)
     fig, axes = plt.subplots(1, 1 + n, figsize=(3.6 * (1 + n), 3.2), squeeze=False, layout="constrained")

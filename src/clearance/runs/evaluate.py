@@ -1,7 +1,7 @@
 """evaluate: compute the exact values of a policy on a finite model, or measure its episodes on a simulator.
 
-A certificate is about expected values. The functions here measure how single episodes vary around them, and how often
-a single episode passes a limit.
+A certificate is about expected values. The functions here measure how single episodes vary around them, and how often a
+single episode breaks a limit.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ class EpisodeStatistics:
     """Statistics of n episodes of one policy on a simulator.
 
     name      the name of the problem
-    names, costs, b  the constraints: their names, whether each is a cost, and their lower limits as utilities
+    names     the names of the constraints;  costs: whether each is a cost
+    b         the limits, as lower limits of utilities: a cost limit has the opposite sign
     returns   [n] discounted return Σ γ^t r_t of each episode, up to the horizon
     values    [n, I] discounted sum of each constraint in each episode; costs have the sign that the user gave them
     lengths   [n] number of steps until the episode ended or reached the horizon
-    delta     each interval covers with probability 1 − delta; those of means only approximately (Student's t)
+    delta     each confidence interval covers the true value with probability 1 − delta; for means this holds only
+              approximately (Student's t)
     """
 
     name: str
@@ -78,17 +80,20 @@ class EpisodeStatistics:
         return self.mean - width, self.mean + width
 
     def quantiles(self, q: Any = QUANTILES) -> Array:
-        """Return the q-quantiles over the episodes [len(q), 1+I], of the return and of each constraint."""
+        """Return quantiles of the return and of each constraint over the episodes [len(q), 1+I].
+
+        `q` are the probabilities of the quantiles, in [0, 1].
+        """
         return np.quantile(np.column_stack([self.returns, self.values]), np.atleast_1d(q), axis=0)
 
     @property
     def beyond(self) -> Array:
-        """The share of the episodes that pass each limit [I]; a certificate only limits the mean over episodes."""
+        """The share of the episodes [I] that break each limit. A certificate limits the mean over episodes only."""
         return self._passed.mean(0)
 
     @property
     def beyond_interval(self) -> tuple[Array, Array]:
-        """Confidence bounds (low, high) [I] of the probability that an episode passes a limit (Clopper and Pearson)."""
+        """Confidence bounds (low, high) [I] of the probability that an episode breaks a limit (Clopper and Pearson)."""
         k, n = self._passed.sum(0), self.episodes
         low = np.where(k > 0, stats.beta.ppf(self.delta / 2, np.maximum(k, 1), n - k + 1), 0.0)
         high = np.where(k < n, stats.beta.ppf(1 - self.delta / 2, k + 1, np.maximum(n - k, 1)), 1.0)
@@ -159,12 +164,12 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
 
     Finite model: returns an `Evaluation` with the exact V, Q, A, occupancy d and J of the stationary policy π [S, A].
     Simulator: returns `EpisodeStatistics` of `episodes` episodes (default: 1,000): returns, costs, lengths, their
-    quantiles, and how often a single episode passes a limit.
+    quantiles, and how often a single episode breaks a limit.
 
-    policy   on a simulator: a `NetworkMixture`, a policy by `load_policy`, a `Solution`, a run folder or policy file,
+    policy   on a simulator: a `NetworkMixture`, a policy from `load_policy`, a `Solution`, a run folder or policy file,
              or a rule `observation -> action`, whose method `reset`, if it has one, is called before every episode
-    seed     of the episodes; they are independent of those used for learning and for certificates
-    delta    intervals cover with probability 1 − delta each
+    seed     random seed of the episodes; they are independent of those used for learning and for certificates
+    delta    each confidence interval covers the true value with probability 1 − delta
     """
     if isinstance(problem, CMDP):
         if episodes is not None:
@@ -185,7 +190,10 @@ def evaluate(problem: Any, policy: Any, *, episodes: int | None = None, seed: in
 
 
 def runnable(simulator: Any, policy: Any) -> Any:
-    """Return the policy as a mixture that fits the simulator; a rule is returned unchanged."""
+    """Return the policy as a mixture of networks that fits the simulator; a rule is returned unchanged.
+
+    `policy` may also be a path, a `Solution`, or a policy from `load_policy`.
+    """
     from clearance.deploy.rule_runner import RuleRunner
     from clearance.deploy.running_policy import NetworkRunner
     from clearance.runs import run_reader

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import string
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -39,7 +40,7 @@ def parse_whole(text: str) -> int:
 
 
 def _with_exponent(text: str) -> int:
-    """Parse a whole number with an exponent exactly; return 2**63 for numbers of 2**64 or more."""
+    """Parse a whole number with an exponent exactly; return 2**63 if its absolute value is 2**64 or more."""
     if not abs(float(text)) < 2.0**64:
         return 2**63  # which `parse_whole` refuses
     value = Decimal(text)
@@ -49,7 +50,7 @@ def _with_exponent(text: str) -> int:
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers that refuses numbers outside `least` to `most`."""
+    """Return a parser of whole numbers that raises InputError for numbers below `least` or above `most`."""
 
     def parse(text: str) -> int:
         value = parse_whole(text)
@@ -93,7 +94,7 @@ def parse_steps(text: str) -> float:
 
 
 def parse_budget(text: str) -> float | str:
-    """A number of environment steps, or a time as a text.
+    """Return a number of environment steps as a float, or a time as the text itself.
 
     >>> parse_budget("2e6"), parse_budget("10min")
     (2000000.0, '10min')
@@ -107,7 +108,7 @@ def parse_budget(text: str) -> float | str:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds of a time, 90s, 10m, 10min or 2h; None where a text is none.
+    """Return the seconds of a time such as 90s, 10m, 10min or 2h; None if the text is not a time.
 
     >>> seconds_of("10min"), seconds_of("1.5h"), seconds_of("1000")
     (600.0, 5400.0, None)
@@ -121,7 +122,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def parse_margin(text: str) -> float | tuple[float, ...] | str:
-    """Parse κ: "auto", one number, or one number for each constraint, separated by commas."""
+    """Parse the margin κ: "auto", one number, or one number for each constraint, separated by commas."""
     if text == "auto":
         return text
     first, *others = (parse_non_negative(part) for part in text.split(","))
@@ -156,8 +157,10 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     {'energy': Chance(above=40.0, at_most=0.05), 'heat': 3.0}
     """
     parts = text.split(",")
+    _refuse_comparisons(parts)
     if "=" not in text:
-        return tuple(parse_real(part) for part in parts)
+        with contextlib.suppress(InputError):
+            return tuple(parse_real(part) for part in parts)
     found: dict[str, Any] = {}
     for part in parts:
         tail = parse_tail(part)
@@ -171,8 +174,27 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     return found
 
 
+# "energy<=70": NAME=NUMBER is meant, or one of the limits on single episodes.
+COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|<|>|≤|≥|:)\s*([-+.\deE]+)\s*")
+
+
+def _refuse_comparisons(parts: list[str]) -> None:
+    """Raise InputError for limits that are written with a sign other than "=", and show the right form."""
+    for part in parts:
+        found = None if parse_tail(part) else COMPARISON.fullmatch(part.strip())
+        if found is None:
+            continue
+        if found[1].startswith(("P(", "CVaR")):
+            raise InputError(f"must be P(NAME>C)<=P or CVaR0.9(NAME)<=C for single episodes, got {part!r}")
+        lower = found[2] in (">=", ">", "≥")
+        right = f"--b {found[1]}={found[3]} for a lower" if lower else f"--limit {found[1]}={found[3]} for an upper"
+        raise InputError(f"must be NAME=NUMBER: write {right} limit, got {part!r}")
+
+
 def parse_costs(text: str) -> tuple[str, ...]:
-    """Parse the places of costs in `info`, each NAME=info.PLACE; the default name is the last part of the place.
+    """Parse a list of costs NAME=info.PLACE, where PLACE is the place of the cost in a step's `info`.
+
+    The default of NAME is the last part of PLACE.
 
     >>> parse_costs("info.stockout,waste=info.bin.thrown")
     ('stockout=info.stockout', 'waste=info.bin.thrown')
@@ -189,7 +211,7 @@ def parse_costs(text: str) -> tuple[str, ...]:
 
 
 def join_limits(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Join limits that were given one by one; a cost may have one on its mean and several on single episodes.
+    """Join two dicts of limits; a cost may have one limit on its mean and several on single episodes.
 
     >>> join_limits({"energy": 25.0}, parse_limits("P(energy>40)<=0.05"))
     {'energy': [25.0, Chance(above=40.0, at_most=0.05)]}
@@ -220,7 +242,10 @@ def parse_text(text: str) -> str:
 
 
 class OneOf:
-    """A parser that accepts one of several words; if `code` is true, also a name `package.module:Name`."""
+    """A parser that accepts one of several words.
+
+    If `code` is not empty, it also accepts a name `package.module:Name`; `code` describes this in the error message.
+    """
 
     def __init__(self, *words: str, code: str = "") -> None:
         self.words, self.code = words, code
@@ -240,7 +265,7 @@ def is_code(text: str) -> bool:
 
 
 def to_text(name: str, value: Any) -> str:
-    """Write a value as text, in the form that the parsers accept.
+    """Write the value of the setting `name` as text, in the form that the parsers accept.
 
     >>> to_text("kappa", (0.1, 0.2)), to_text("limits", {"heat": 3.0}), to_text("printed", True)
     ('0.1,0.2', 'heat=3.0', 'true')

@@ -18,9 +18,11 @@ from clearance.runs.field_values import is_code
 
 
 def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | None = None) -> Any:
-    """Import `package.module:name`, and call it if `call` is true; report any failure as a one-line InputError.
+    """Import `package.module:name` and return it; if `call` is true, call it and return the result.
 
-    what  the flag or argument that has this text, for the error
+    Any failure becomes an InputError of one line.
+
+    what  the flag or argument that has this text, for the error message
     rule  the folders in which to search for the module; None: those that this process allows
     """
     module, _, name = text.partition(":")
@@ -34,7 +36,10 @@ def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | 
 
 
 def _hint(e: BaseException, rule: ImportRule) -> str:
-    """Return a hint to --allow-import if the module was not found and the current folder is not searched; else ""."""
+    """Return a hint for the user: name the module's folder by --allow-import.
+
+    Return "" if the error `e` is not about a missing module, or if `rule` searches the current folder already.
+    """
     if rule.here or not isinstance(e, ModuleNotFoundError):
         return ""
     return "; with --resume or a grid in a file, name its folder: --allow-import PATH (here: --allow-import .)"
@@ -48,7 +53,10 @@ def import_function(what: str, text: str) -> Any:
 
 
 def import_method_class(what: str, text: str) -> Any:
-    """Import the class of a method and check that it is a dataclass with `init` and `step`; `what` is for the error."""
+    """Import the class of a method; raise InputError unless it is a dataclass with `init` and `step`.
+
+    `what` is the flag that has this text, for the error message.
+    """
     found = import_name(what, text)
     if not (isinstance(found, type) and is_dataclass(found) and hasattr(found, "init") and hasattr(found, "step")):
         raise InputError(

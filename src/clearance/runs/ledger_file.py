@@ -1,8 +1,9 @@
 """Read and write ledger.json, the list of statistical tests made in a folder.
 
 The ledger is written before a test draws samples and before a verdict is shown. The file contains its own sha256 and
-that of the previous ledger. It is written before the manifest, so after a kill the manifest may still list the
-previous ledger. Any older ledger is refused, because tests could have been removed from it.
+that of the previous ledger. The manifest, the list of all files with their hashes, is written after it. So after a kill
+the manifest may still list the previous ledger. Any older ledger is refused, because tests could have been removed from
+it.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ LOST = "what was tested here is not known any more: test in another folder"
 
 
 def write_ledger(path: Inside, ledger: Ledger) -> None:
-    """Write the ledger, with its sha256 and that of the ledger that it replaces."""
+    """Write the ledger, with its own sha256 and the sha256 of the ledger file that it replaces."""
     shares = [vars(share) | {"trials": [vars(trial) for trial in share.trials]} for share in ledger.shares]
     data = {"schema": SCHEMAS["ledger"], "before": sha256(path) if exists_inside(path) else None, "shares": shares}
     save_json(path, data | {"sha256": digest(data)})
 
 
 def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
-    """Read a ledger; raise InputError if the manifest lists another one.
+    """Read a ledger; raise InputError if it is not the one that the manifest of the folder lists.
 
-    entry  the ledger's entry in the manifest, with the sha256 of this ledger or of the one it replaced; None: no check
+    entry  the manifest's entry with a sha256: that of this ledger, or of the ledger it replaced. None: no check
     """
     try:
         data = load_json(path, SCHEMAS["ledger"])
@@ -56,9 +57,10 @@ def _parse_share(data: dict[str, Any]) -> Share:
 
 
 def _check_levels(path: Inside, ledger: Ledger) -> None:
-    """Raise InputError if a share of δ has a wrong level, or if its tests spend more than this level.
+    """Raise InputError if the ledger divides δ in a wrong way.
 
-    The level of a share follows from its δ and from its position in the ledger.
+    A ledger consists of shares of δ. The level of a share must follow from its δ and its position in the ledger, and
+    its tests together must not use more than this level.
     """
     for number, share in enumerate(ledger.shares, 1):
         right = share.kind in KINDS and 0 < share.delta < 1 and share.level == share_of(number) * share.delta
@@ -68,7 +70,7 @@ def _check_levels(path: Inside, ledger: Ledger) -> None:
 
 
 class LedgerFolder:
-    """A folder in which `certify` keeps its ledger: a run folder, or a folder for certificates alone.
+    """A folder in which `certify` stores its ledger: a run folder, or a folder for certificates alone.
 
     The first test creates or opens the folder, which then stays locked until the end of the `with` block.
     """
@@ -101,7 +103,7 @@ class LedgerFolder:
     def _create(self) -> Ledger:
         """Write an empty ledger, then a manifest, and return the ledger.
 
-        A kill between these two writes leaves an empty ledger without a manifest; such a ledger is replaced.
+        A kill between these two writes leaves an empty ledger without a manifest. The next call replaces it.
         """
         if exists_inside(self._path(NAME)) and read_ledger(self._path(NAME), None).shares:
             raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
@@ -131,13 +133,13 @@ class LedgerFolder:
         self._enter(read_manifest(self._path("manifest.json")), name)
 
     def _enter(self, manifest: dict[str, Any], name: str) -> None:
-        """Write the manifest with the current hash of the file `name`."""
+        """Write `manifest` to disk, with the current hash of the file `name` added."""
         manifest["files"][name] = fingerprint(self._path(name))
         save_json(self._path("manifest.json"), manifest | {"sha256": digest(manifest)})
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder; raise InputError if it exists and holds other things than a ledger."""
+    """Create the folder; raise InputError if it exists and contains other files, but no ledger or manifest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = {p.name for p in folder.iterdir()}

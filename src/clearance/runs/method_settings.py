@@ -1,6 +1,7 @@
 """Describe the settings of the methods as data: which method has which setting, its parser and its help text.
 
-A setting is a field of a method's dataclass whose type can be parsed from text: numbers, pairs, κ, words, switches.
+A setting is a field of a method's dataclass whose type can be parsed from text. Such types are numbers, pairs, the
+margin κ, words and switches.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ AUTOMATIC = "chosen automatically"
 
 
 class Setting(NamedTuple):
-    """A setting that one or several methods have: its name, parser, help text, and its default for each method."""
+    """A setting of one or several methods: its name, parser and help text, and its default for each method."""
 
     name: str
     parse: Parser
@@ -87,7 +88,10 @@ def parser_of(field: Field[Any]) -> Parser | None:
 
 
 def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
-    """Return the settings of the built-in methods, and of the user's own methods {name: class}, by name."""
+    """Return all settings by name: those of the built-in methods, and those of the user's own methods.
+
+    `own` holds the user's method classes by name.
+    """
     found: dict[str, Setting] = {}
     for method, kind in {**METHODS, **(own or {})}.items():
         for name, field in settings_of(kind).items():

@@ -42,7 +42,7 @@ PARTS = (*get_args(Direction), Natural)
 def restore_method(data: dict[str, Any], given: Any = None) -> Method:
     """Return the method that `data` from a run folder describes.
 
-    given  the user's own method, as class or instance, if the run used one; a run folder does not store its code
+    given  the user's own method, as a class or instance, if the run used one; a run folder does not store code
     """
     if given is not None:
         if isinstance(given, type):

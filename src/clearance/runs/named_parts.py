@@ -20,7 +20,7 @@ WEIGHTED = ("exact", "critic")  # samplers whose draws have weights
 def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
     """Return the policy class that the text of --policy names.
 
-    It is tabular softmax (default), the class that belongs to a zoo model, or softmax over the features in a file.
+    It is tabular softmax (None or "tabular"), the class of a zoo model, or softmax over the features in an .npz file.
     """
     if text is None or text == "tabular":
         return softmax(cmdp.S, cmdp.A, cmdp.available)
@@ -42,7 +42,7 @@ def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
 
 
 def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
-    """Return the sampler that --sampler names; None means that the method chooses it."""
+    """Return the sampler that the text of --sampler names; return None if the text is None: the method then chooses."""
     if text is None:
         return None
     if text == "critic":
@@ -53,7 +53,12 @@ def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
 def make_direction(
     text: str | None, *, sampler: str | None, tabular: bool, alpha: float | None, printed: bool, ridge: float | None
 ) -> Any:
-    """Return the estimator of the update direction ω in Algorithm 1; None means the default of the method."""
+    """Return the estimator of the update direction ω in Algorithm 1; None means the default of the method.
+
+    text     the value of --direction, or None;  sampler: the value of --sampler
+    tabular  whether the policy is tabular softmax on a finite model
+    alpha    step size of SGD;  printed: whether SGD follows the printed algorithm;  ridge: ridge term of least squares
+    """
     weighted = sampler in WEIGHTED
     if text in ("sgd", "weighted-sgd") and weighted:
         what = f"--direction {text} wants draws of equal weight, --sampler {sampler} weighs them"

@@ -29,7 +29,7 @@ ARRAYS = {
 
 
 def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a dataclass as {"name": name of its class, field: value, …}; fields that are dataclasses are nested.
+    """Return a dataclass x as {"name": name of its class, field: value, …}; fields that are dataclasses are nested.
 
     leave_out  names of fields that are not stored
     """
@@ -42,7 +42,7 @@ def describe(x: Any, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
 def restore(data: dict[str, Any], kinds: tuple[Any, ...], *first: Any) -> Any:
     """Rebuild a dataclass from the data that `describe` returned; JSON lists become tuples.
 
-    kinds  the classes that the data may name;  first: positional arguments that `describe` left out
+    kinds  the classes that may be rebuilt;  first: positional arguments of the class that `describe` left out
     """
     kind = {k.__name__: k for k in kinds}.get(data["name"])
     if kind is None:
@@ -66,7 +66,7 @@ def _value(value: Any, kinds: tuple[Any, ...]) -> Any:
 def kind_of_policy(policy: Policy, cmdp: CMDP) -> str:
     """Return the kind of a policy class: "tabular", "features" or "network".
 
-    "tabular" means softmax over all available actions; only the other kinds need a file in the run folder.
+    "tabular" means softmax over all available actions. It needs no file in the run folder; the other kinds do.
     """
     if isinstance(policy, TwoLayer):
         return "network"
@@ -97,7 +97,7 @@ def load_policy_class(folder: Path, data: dict[str, Any], cmdp: CMDP) -> Policy:
 
 
 def as_json(data: Any) -> Any:
-    """Convert plain data to the form that it has after a round trip through JSON: tuples become lists."""
+    """Return the data as it would be after writing and reading JSON: tuples become lists."""
     if isinstance(data, dict):
         return {name: as_json(value) for name, value in data.items()}
     return [as_json(value) for value in data] if isinstance(data, tuple | list) else data

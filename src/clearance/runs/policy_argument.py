@@ -1,4 +1,4 @@
-"""A policy that is given as the path of a file, read for its problem."""
+"""Load a policy that the user gives as the path of a file or run folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from clearance.simulator.simulator import Simulator
 
 
 def load_problem_policy(problem: Any, path: str | os.PathLike[str]) -> Any:
-    """Return the policy of a file (.npz; of a finite model also .csv and .json) or of a run folder."""
+    """Return the policy in a file or run folder, for the given problem.
+
+    The file is an .npz file; for a finite model it may also be a .csv or .json file.
+    """
     path = os.path.join(path, "policy.npz") if os.path.isdir(path) else os.fspath(path)
     if not isinstance(problem, Simulator):
         return Mixture.load(path, problem if isinstance(problem, CMDP) else None)

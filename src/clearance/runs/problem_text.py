@@ -1,6 +1,7 @@
-"""Load the problem that the text PROBLEM names: a model file, a zoo name, gym:ENV_ID or package.module:factory.
+"""Load the problem that the command-line argument PROBLEM names.
 
-The suffix of a model file determines its format (`clearance.exchange.model_files`).
+PROBLEM is a model file, a zoo name, gym:ENV_ID or package.module:factory. The suffix of a model file determines its
+format (`clearance.exchange.model_files`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ REACH = re.compile(r"(.+?)\s*(<=|>=)\s*([-+.\deE]+)")
 
 
 def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
-    """Load the problem that PROBLEM names; `asked` holds the user's limits, b, gamma and so on.
+    """Load the problem that `text`, the argument PROBLEM, names; `asked` holds the user's flags: limits, b, gamma, ….
 
     >>> load_problem("two-state", {}).S
     2
@@ -64,9 +65,10 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
-    """Load the finite model that PROBLEM names, with the limits, criterion and start in `asked`.
+    """Load the finite model that `text`, the argument PROBLEM, names.
 
-    With `asked` None, a file in a foreign format is refused, because it has neither criterion nor limits.
+    `asked` holds the user's flags for limits, criterion and start, which replace those of the model. With `asked` None,
+    a file in a foreign format is refused, because it has neither criterion nor limits.
     """
     if asked is not None and is_imported(text):
         return load_problem(text, asked)
@@ -78,13 +80,16 @@ def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:
 
 
 def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
-    """Return the model with the limits, criterion and start in `asked` in place of its own."""
+    """Return the model with the limits, criterion and start that are in `asked`, the user's flags.
+
+    `text` is the name of the model, for error messages.
+    """
     _refuse_other_flags(text, asked)
     return _limit_episodes(asked, lambda plain: model_files.restate_model(model, text, **plain))
 
 
 def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
-    """Return the model that the function `state` makes from the user's limits, criterion and start in `asked`.
+    """Return the model that `state`, a function from flags to a model, makes from the flags `asked`.
 
     If there are limits on single episodes (P(…), CVaR), the costs so far become part of the model's state.
     """
@@ -98,7 +103,11 @@ def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]
 
 
 def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
-    """Return the model with limits on the probability to enter states: "STATE;STATE<=P", ">=P", or never."""
+    """Return the model with limits on the probability of ever entering certain states.
+
+    The limits come from `asked["reach"]`, as "STATE;STATE<=P" or ">=P", and from `asked["never"]`, a list of forbidden
+    states.
+    """
     if asked.get("reach") is not None:
         found = REACH.fullmatch(str(asked["reach"]).strip())
         if found is None:
@@ -112,7 +121,7 @@ def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
 
 
 def _states(model: CMDP, text: str) -> list[str | int]:
-    """Return states by name or number, between semicolons: names may have commas."""
+    """Return the states in `text` by name or number. Semicolons separate them, since names may contain commas."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
     return [int(part) if part.isdecimal() and part not in (model.states or ()) else part for part in parts]
 
@@ -129,9 +138,9 @@ def _refuse_other_flags(text: str, asked: Mapping[str, Any]) -> None:
 
 
 def load_model_or_none(text: str) -> CMDP | None:
-    """Load the finite model that PROBLEM names; return None if PROBLEM is a simulator.
+    """Load the finite model that `text`, the argument PROBLEM, names; return None if it names a simulator.
 
-    A factory `package.module:name` is called to find out which of the two it makes.
+    A factory `package.module:name` is called to find out whether it makes a model or a simulator.
     """
     if text in SIMULATORS or text.startswith("gym:"):
         return None
@@ -153,17 +162,20 @@ def is_model_file(text: str) -> bool:
 
 
 def names_model(text: str) -> bool:
-    """Return whether PROBLEM may name a finite model; a folder never does."""
+    """Return whether `text`, the argument PROBLEM, may name a finite model; a folder never does."""
     return not os.path.isdir(text) and (text in MODELS or is_model_file(text) or is_code(text))
 
 
 def is_imported(text: str) -> bool:
-    """Return whether PROBLEM is a model file in a foreign format."""
+    """Return whether `text`, the argument PROBLEM, is a model file in a foreign format."""
     return text.lower().endswith(model_files.IMPORTED)
 
 
 def names_code(text: str) -> bool:
-    """Return whether loading PROBLEM may run user code; gym:ENV_ID counts, since gym:MODULE:ENV_ID imports MODULE."""
+    """Return whether loading `text`, the argument PROBLEM, may run user code.
+
+    gym:ENV_ID counts too, since gym:MODULE:ENV_ID imports MODULE.
+    """
     return text.startswith("gym:") or (is_code(text) and text not in MODELS and not is_model_file(text))
 
 
@@ -196,9 +208,9 @@ def _environment_problem(env: Any, asked: Mapping[str, Any]) -> Simulator:
 
 
 def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[InfoCosts, Any]:
-    """Return a function that reads costs from these places of `info`, and their limits, in the same order.
+    """Return a function that reads costs from a step's `info`, and the limits of these costs by name.
 
-    places  texts NAME=info.PLACE;  given: the other flags, with the limits
+    places  the costs as texts NAME=info.PLACE;  given: the other flags, among them the limits
     """
     if "constraints" in given:
         raise InputError("--cost and --constraints both say where costs come from: give one of them")
@@ -218,7 +230,10 @@ def costs_of_info(places: Sequence[str], given: Mapping[str, Any]) -> tuple[Info
 
 @dataclass(frozen=True)
 class InfoCosts:
-    """A constraint function that reads costs from given places of a step's `info`; it can be pickled for workers."""
+    """A constraint function that reads costs from a step's `info`. It can be pickled for workers.
+
+    texts  the costs as texts NAME=info.PLACE
+    """
 
     texts: tuple[str, ...]
 

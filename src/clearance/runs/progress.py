@@ -27,9 +27,9 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Ignore OSError in the block, since a closed terminal must not end the run.
+    """Ignore OSError in the `with` block, since a closed terminal must not end the run.
 
-    A KeyboardInterrupt that the OSError hides is raised again.
+    If a KeyboardInterrupt is the cause of the OSError, it is raised again.
     """
     try:
         yield
@@ -42,9 +42,10 @@ def drawing() -> Iterator[None]:
 
 
 class Progress:
-    """A rich progress bar on standard error; it is disabled if standard error is no terminal, or with --json.
+    """A progress bar on standard error, drawn by the package rich; off if this is no terminal, or with --json.
 
-    b  the limits [I], needed to show the smallest slack
+    args  the parsed command line;  total: number of units;  what: the word in front of the bar
+    b     the limits [I], needed to show the smallest slack
     """
 
     def __init__(self, args: argparse.Namespace, total: int, what: str = "iterations", b: Sequence[float] = ()) -> None:
@@ -75,7 +76,10 @@ class Progress:
             self.bar.stop()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Advance the bar by the iterations in `part`, out of `total`, and show reward, smallest slack and λ."""
+        """Advance the bar by the iterations in `part`, out of `total`, and show reward, smallest slack and λ.
+
+        `state` is the state of learning after these iterations.
+        """
         if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)
@@ -89,7 +93,7 @@ class Progress:
             self.bar.update(self.task, completed=done)
 
     def reach(self, done: int, total: int) -> None:
-        """Advance the bar to `done` and set its total."""
+        """Set the bar to `done` of `total` units."""
         with drawing():
             self.bar.update(self.task, completed=done, total=total)
 
@@ -101,7 +105,10 @@ class Rate:
         self.steps, self.seconds, self.last = 0.0, 0.0, time.monotonic()
 
     def after(self, steps: int) -> float:
-        """Count `steps` more steps and return the new rate; if the clock was set back, no time has passed."""
+        """Count `steps` more steps and return the new rate per second.
+
+        If the clock was set back since the last call, the time between the calls counts as 0.
+        """
         elapsed = max(time.monotonic() - self.last, 0.0)
         self.last += elapsed
         fade = math.exp(-elapsed / 5)
@@ -110,7 +117,7 @@ class Rate:
 
 
 def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
-    """Return one line with steps per second, Ĵ_r, the smallest slack Ĵ_gi − b_i, and λ."""
+    """Return one line with steps per second, the reward Ĵ_r, the smallest slack Ĵ_gi − b_i, and the multipliers λ."""
     parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
     parts.append(f"J_r {J_hat[0]:.4g}")
     if len(b):
@@ -121,7 +128,7 @@ def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
 
 
 class Board:
-    """A writer of TensorBoard event files: it plots Ĵ, slacks, λ, the norm of the update direction ω, and steps."""
+    """A writer of TensorBoard event files with the curves of Ĵ, slacks, λ, the norm of the direction ω, and steps."""
 
     def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
         try:
@@ -143,7 +150,10 @@ class Board:
             self.writer.close()
 
     def update(self, part: Trace, state: State, total: int) -> None:
-        """Write the iterations in `part`; after a resume, events of repeated iterations are removed (`purge_step`)."""
+        """Write the iterations in `part`, which end at `state`; `total` is not used.
+
+        After a resume, TensorBoard is told to drop the events of repeated iterations (`purge_step`).
+        """
         begin = state.k - len(part)
         if self.writer is None:
             own = f".{os.getpid()}.{begin}"  # names have whole seconds otherwise, and a later one replaces an earlier
@@ -155,7 +165,9 @@ class Board:
 
 @contextmanager
 def watchers(asked: Any, progress: Callable[..., None] | None, folder: str | Path | None) -> Iterator[Any]:
-    """Yield one callback that calls `progress` and writes TensorBoard files to `folder`; None if both are None.
+    """Yield one callback that calls `progress` and writes TensorBoard files to `folder`.
+
+    Without a folder, yield `progress` itself, which may be None.
 
     asked  an object with the names and the limits b of the constraints
     """
@@ -176,7 +188,10 @@ def clean_tags(names: Sequence[str]) -> list[str]:
 
 
 def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, float]:
-    """Return the points of the TensorBoard curves at iteration i of the trace `part`: {tag: value}."""
+    """Return the points {tag: value} of all TensorBoard curves at iteration i of the trace `part`.
+
+    names, b  the tags and the limits of the constraints
+    """
     found = {"J_hat/reward": part.J_hat[i, 0], "omega_norm": part.omega_norm[i], "steps": part.steps[i]}
     if len(part.J):
         found["J/reward"] = part.J[i, 0]

@@ -39,8 +39,8 @@ def resume(
     problem  the problem of the run. A finite model is stored in the folder and may be left out; a simulator is code and
              must be given. If it is not deterministic given its seed, the result is not bit-identical
     method   the class or instance of your own method, if the run used one; it is code and must be given again
-    init     the rule that the run began from, if it began from one; it is code and must be given again
-    progress, tensorboard  as in `solve`
+    init     the rule that learning began from, if there was one; it is code and must be given again
+    progress, tensorboard, checkpoint_every  as in `solve`
     """
     about = None if problem is None else world_of(problem).describe()
     with open_again(Path(folder), Every.of(checkpoint_every), about) as writer:
@@ -61,9 +61,10 @@ def resume(
 
 
 def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any = None) -> Task:
-    """Rebuild the task of a run from `asked`, the settings in its folder.
+    """Rebuild the task of a run from `asked`, the settings that are stored in its folder.
 
-    method  the user's own method, as class or instance, if the run used one
+    world   the adapter for the kind of problem
+    method  the user's own method, as a class or instance, if the run used one
     """
     policy = world.restore_policy(folder, asked["policy"])
     sampler = world.restore_sampler(asked["sampler"], policy)

@@ -31,7 +31,7 @@ SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
     """Create a run folder with problem and settings, and return its writer.
 
-    The folder appears under its name only when both are written. `notes` are stored with the settings.
+    The folder gets its final name only when problem and settings are written. `notes` are stored with the settings.
     """
     same, why = task.world.repeats()
     if same is False:
@@ -78,7 +78,7 @@ def new_folder(
 ) -> RunWriter:
     """Create a run folder `out` with the problem `about` and the settings `data`; return its writer.
 
-    files  further files {name: function that writes the file}
+    every  how often checkpoints are written;  files: further files {name: function that writes the file}
     """
     folder = out.absolute()
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
@@ -101,9 +101,9 @@ def new_folder(
 
 
 def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any], files: dict[str, Any]) -> None:
-    """Write the problem `about`, the files {name: function that writes it}, the settings `data` and an empty ledger.
+    """Write the files of a new run: problem, further files, settings and an empty ledger. Also set the id of the run.
 
-    Also set the id of the run.
+    about  the problem;  files: {name: function that writes the file};  data: the settings
     """
     for name, save in {about.file: about.save, **files}.items():
         writer.write(name, save)
@@ -115,7 +115,7 @@ def _describe(writer: RunWriter, about: ProblemDescription, data: dict[str, Any]
 
 
 def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
-    """Make the writer store this ledger, and then the manifest, whenever a test is opened or closed."""
+    """Give the writer a ledger. Whenever a test is opened or closed, the ledger is stored, and then the manifest."""
 
     def keep() -> None:
         writer.write(LEDGER, lambda path: write_ledger(path, ledger))
@@ -125,9 +125,11 @@ def attach_ledger(writer: RunWriter, ledger: Ledger) -> None:
 
 
 def open_again(folder: Path, every: Every, about: ProblemDescription | None = None) -> RunWriter:
-    """Open a run folder to continue its run; raise InputError if a damaged file cannot be repaired.
+    """Open a run folder to continue its run, and return its writer.
 
-    about  the problem that the user gave again; another problem than that of the run is refused
+    Raise InputError if a damaged file cannot be repaired.
+
+    about  the problem that the user gave again, if any; a problem that differs from that of the run is refused
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such run folder to resume")
@@ -160,10 +162,10 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
 
 
 def refuse_other_version(folder: Path) -> None:
-    """Refuse to resume a run of another minor version, before anything in its folder changes.
+    """Raise InputError if a run was begun with another minor version of clearance, before its folder is changed.
 
-    Random streams, checkpoints and decisions may differ between minor versions: a run that two of them share would be
-    reproducible by neither, and a finished run would lose its certificate.
+    Random streams, checkpoints and decisions may differ between minor versions. So a run made by two versions could not
+    be reproduced by either of them, and a finished run would lose its certificate.
     """
     try:
         manifest = run_reader.read_manifest(Inside(folder, "manifest.json"))
@@ -182,9 +184,10 @@ def refuse_other_version(folder: Path) -> None:
 
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
-    """Check settings, policy class and start file against their hashes, and the run id against the manifest's `run`.
+    """Check settings, policy class and start file against their hashes, and the run id against `run` of the manifest.
 
-    If `about` is given, the problem must be the same. A damaged problem file is then written again.
+    `about` is the problem that the user gave, or None. It must be the problem of the run; a damaged problem file is
+    then written again. Raise InputError if a check fails.
     """
     for name in ("settings.json", "features.npz", START):
         if name in writer.files and not writer.is_good(name):
@@ -211,7 +214,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> Non
 
 
 def _manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest; if it is damaged, return one rebuilt from the newest intact checkpoint."""
+    """Return the manifest of a run folder; if it is damaged, rebuild it from the newest intact checkpoint."""
     try:
         return run_reader.read_manifest(Inside(folder, "manifest.json"))
     except InputError as e:

@@ -36,10 +36,10 @@ IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunFolder:
-    """A run folder, opened read-only; each part is read and checked against the manifest when it is first used.
+    """A run folder, opened read-only. Each part is read and checked against the manifest when it is first used.
 
     status    "running" (or killed), "interrupted", "failed" or "done"
-    damaged   the files that are missing, cut off or altered
+    damaged   the names of the files that are missing, cut off or altered
     """
 
     folder: Path
@@ -63,12 +63,12 @@ class RunFolder:
 
     @property
     def on_simulator(self) -> bool:
-        """Whether the problem is a simulator; the folder then has its limits, γ and shapes, but not its code."""
+        """Whether the problem is a simulator; then the folder stores its limits, γ and shapes, but not its code."""
         return self.has("problem.json")
 
     @cached_property
     def problem(self) -> CMDP | Statement:
-        """The finite model, or the statement of a simulator."""
+        """The finite model; for a simulator its statement, i.e. limits, γ, horizon and names."""
         if self.on_simulator:
             return read_statement(self._good("problem.json"))
         return CMDP.load(self._good("problem.npz"))
@@ -84,12 +84,12 @@ class RunFolder:
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
-        """The method with the decided K, N, κ and Λ; None before they are decided."""
+        """The method and its settings, with the final K, N, κ and Λ; None if these are not decided yet."""
         return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
 
     @cached_property
     def trace(self) -> Trace:
-        """The iterations up to the last checkpoint; long runs keep θ of some iterations only (`trace.kept`)."""
+        """The trace of the iterations up to the last checkpoint; in long runs it has θ of some iterations only."""
         manifest = self.manifest
         with schema.blame_file(self.folder / "trace"):
             while True:
@@ -116,7 +116,10 @@ class RunFolder:
 
     @cached_property
     def policy(self) -> Mixture | NetworkMixture | RuleMixture | None:
-        """The policy to use, or None. If the run is not done, nothing is guaranteed of the policy."""
+        """The policy of the run, or None if there is none yet.
+
+        Nothing is guaranteed about it before the run is done.
+        """
         if not self.has("policy.npz"):
             return None
         if self.on_simulator:
@@ -139,9 +142,9 @@ class RunFolder:
         return Inside(self.folder, name)
 
     def _good(self, name: str, files: dict[str, Any] | None = None) -> Inside:
-        """Return the path of a file; raise InputError if the file is missing or does not match its hash.
+        """Return the path of a file in the folder; raise InputError if it is missing or does not match its hash.
 
-        files  the hashes by name; default: those in the manifest
+        files  size and sha256 of the files by name; default: those in the manifest
         """
         path = self.path(name)
         entry = (self.manifest["files"] if files is None else files).get(name)
@@ -194,7 +197,7 @@ def run_id(settings: dict[str, Any], files: dict[str, Any]) -> str:
 
 
 def intact(path: AnyPath, entry: dict[str, Any]) -> bool:
-    """Return whether a file exists with the size and sha256 in `entry`, its entry in the manifest."""
+    """Return whether a file exists and has the size and sha256 in `entry`, its entry in the manifest."""
     try:
         return fingerprint(path) == {"sha256": entry["sha256"], "bytes": entry["bytes"]}
     except (OSError, InputError):

@@ -1,7 +1,7 @@
-"""RunSpec: one run as plain data.
+"""RunSpec: the flags of one run as plain data.
 
-The command line builds one, `sweep` builds many, the run folder stores it and `solve --resume` reads it. The help of
-`clearance solve` is generated from its fields and from the fields of the methods.
+The command line builds one RunSpec, and `sweep` builds many. The run folder stores the flags, and `solve --resume`
+reads them. The help of `clearance solve` is generated from the fields of RunSpec and of the methods.
 
     spec = RunSpec.from_flags("two-state", {"method": "cnpgpd", "K": "500", "kappa": ".1,.2"})
     problem = spec.load_problem()
@@ -65,7 +65,10 @@ def _flag(parse: Parser, group: str, help: str, metavar: str | None = None) -> A
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The flags of one run; None means not given. `settings` holds the settings of the method by name."""
+    """The flags of one run; None means that a flag was not given.
+
+    `settings` holds the settings of the method by name.
+    """
 
     problem: str | None = None
     evidence: str | None = _flag(
@@ -113,14 +116,14 @@ class RunSpec:
     limits: tuple[float, ...] | Mapping[str, Any] | None = _flag(
         parse_limits,
         "limits",
-        'upper limits of the costs, in order or by name (also --limit); of single episodes "P(NAME>C)<=P" and '
-        '"CVaR0.9(NAME)<=C"',
+        "upper limits of the costs by name (also --limit), or in order if the problem is no imported model; of single "
+        'episodes "P(NAME>C)<=P" and "CVaR0.9(NAME)<=C"',
         "L1,L2|NAME=L,…",
     )
     b: tuple[float, ...] | Mapping[str, float] | None = _flag(
         parse_limits,
         "limits",
-        "lower limits of the utilities, in order or by name; write negative ones as --b=-5,-3",
+        "lower limits of the utilities, as --limits; write negative ones as --b=-5,-3",
         "B1,B2|NAME=B,…",
     )
     gamma: float | None = _flag(parse_real, "limits", "discount factor (default: 1 with --horizon)")
@@ -164,7 +167,7 @@ class RunSpec:
 
     @classmethod
     def from_flags(cls, problem: str | None, flags: Mapping[str, Any], kind: Any = None) -> RunSpec:
-        """Build a run from its flags, given as texts or values; `kind` is the class of the method if it is known."""
+        """Build a RunSpec from flags, given as texts or values; `kind` is the class of the method if it is known."""
         if kind is None and isinstance(flags.get("method"), str):
             kind = method_class(flags["method"])
         given = {name: parse_flag(name, to_text(name, value), kind) for name, value in flags.items()}
@@ -195,7 +198,7 @@ class RunSpec:
         return {"flags": self.flags(), "command": self.words()}
 
     def code(self) -> Iterator[tuple[str, str]]:
-        """Yield (flag, text) for each of --method, --constraints and --init that names user code."""
+        """Yield (flag, value) for each of the flags --method, --constraints and --init whose value names user code."""
         for name in ("method", "constraints", "init"):
             text = getattr(self, name)
             if text is not None and is_code(text) and not (name == "init" and os.path.exists(text)):
@@ -205,7 +208,7 @@ class RunSpec:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The flags that restate an environment or a finite model: limits, discount factor, horizon and so on."""
+        """The flags that change an environment or a finite model: limits, discount factor, horizon and so on."""
         asked = dict.fromkeys((*OF_ENVIRONMENT, *OF_MODEL_FILE))
         return {n: getattr(self, n) for n in asked if getattr(self, n) is not None}
 
@@ -215,7 +218,7 @@ class RunSpec:
         return load_problem(self.problem, self.environment)
 
     def solve_arguments(self, problem: Any) -> dict[str, Any]:
-        """Return the keyword arguments of `solve` for this problem, which must come from `load_problem`."""
+        """Return the keyword arguments of `solve` for `problem`, which must be the result of `load_problem`."""
         simulated = isinstance(problem, Simulator)
         if simulated:
             self._check_evidence(problem)
@@ -230,7 +233,7 @@ class RunSpec:
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 
     def read_init(self) -> Any:
-        """Return the value of --init: a path, or the imported rule."""
+        """Return the value of --init: a path, the imported rule, or None."""
         return import_function("--init", self.init) if "init" in dict(self.code()) else self.init  # type: ignore[arg-type]
 
     def _check_evidence(self, problem: Simulator) -> None:
@@ -244,7 +247,10 @@ class RunSpec:
         return self.method or (ON_SIMULATORS[0] if simulated else ON_MODELS[0])
 
     def make_method(self, *, simulated: bool) -> Any:
-        """Build the method with its settings; refuse flags that the method or the kind of problem does not support."""
+        """Return the method with its settings; `simulated` says whether the problem is a simulator.
+
+        Raise InputError for flags that the method or the kind of problem does not support.
+        """
         name = self.method_name(simulated=simulated)
         allowed = ON_SIMULATORS if simulated else ON_MODELS
         if name in METHODS and name not in allowed:
@@ -293,7 +299,7 @@ class RunSpec:
     def check_agreement(self, stored: Mapping[str, Any] | None, where: str, *, simulated: bool) -> None:
         """Raise InputError if a flag of this run differs from the flags `stored` in the run folder `where`.
 
-        stored     None if Python started the run; only flags for user code or for a simulator may be given then
+        stored     None if Python started the run; then only flags for user code or for a simulator may be given
         simulated  whether the problem is a simulator
         """
         usual = DEFAULTS | {"method": (ON_SIMULATORS if simulated else ON_MODELS)[0]}

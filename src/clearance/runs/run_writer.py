@@ -1,7 +1,7 @@
 """Write a run folder: atomically, with hashes, by one process at a time (docs/reference/run_folder.md).
 
-A run is resumed from the newest intact checkpoint. A checkpoint is valid once its file is complete, and all files that
-it needs are written before it. So a run may be killed at any instant.
+A run is resumed from the newest intact checkpoint. A checkpoint is valid once its file is complete. All files that a
+checkpoint needs are written before it. So a run may be killed at any instant.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Every(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The iterations from number `begin` on, which no trace file holds yet.
+    """The iterations from number `begin` on, which are in memory because no trace file holds them yet.
 
-    at  the state of the learning loop after the last of them
+    parts  the traces of these iterations;  at: the state of the learning loop after the last of them
     """
 
     begin: int
@@ -75,9 +75,9 @@ class Tail(NamedTuple):
 
 @dataclass(eq=False)
 class RunWriter:
-    """A run folder that this process writes.
+    """A run folder to which this process writes.
 
-    The learning loop uses it as its `clearance.learning.recorder.Recorder`.
+    The learning loop uses the writer as its `clearance.learning.recorder.Recorder`.
     """
 
     folder: Path
@@ -100,14 +100,14 @@ class RunWriter:
     # ------------------------------------------------------------------------------------ margin and settings
 
     def read_margin(self, world: World) -> Any:
-        """Return the Slater margin from the folder; None if it has not been measured yet."""
+        """Return the Slater margin that is stored in the folder; None if it has not been measured yet."""
         with schema.blame_file(self.path("margin.npz")):
             return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
-        """Write the margin, if one was measured, and the method with K, N, κ and Λ decided.
+        """Write the Slater margin, if one was measured, and the method with its final settings K, N, κ and Λ.
 
-        Raise InputError if a resumed run decides other settings than the stored ones.
+        Raise InputError if the folder of a resumed run holds other settings.
         """
         self.K, self._before, self.phase = K, 0 if margin is None else margin.steps, "learning"
         data = {"schema": SCHEMAS["method"], **method}
@@ -128,7 +128,7 @@ class RunWriter:
 
     @property
     def learned(self) -> State | None:
-        """The state after the last iteration; None if there was no iteration."""
+        """The state after the last iteration; None if no iteration was made."""
         return self.at.state if self._tail is not None and self.at.state.k else None
 
     @property
@@ -182,7 +182,7 @@ class RunWriter:
         return int(np.clip(NUMBERS // max(np.size(self.at.state.theta), 1), 1, ROWS))
 
     def _write_trace(self, *, whole: bool) -> None:
-        """Write the iterations that fill complete trace files; with `whole`, also the incomplete last file."""
+        """Write the iterations that fill whole trace files; if `whole` is true, also the last, incomplete file."""
         assert self._tail is not None
         begin, parts, at = self._tail
         trace, rows = (Trace.joined(list(parts)) if parts else None), self._rows()
@@ -229,7 +229,7 @@ class RunWriter:
         return checkpoint.names(self.folder, self.lock.handle)
 
     def trace(self) -> Trace:
-        """Return all iterations, those on disk and those still in memory."""
+        """Return the trace of all iterations, those on disk and those still in memory."""
         assert self._tail is not None
         paths = [Inside(self.folder, n) for n in sorted(self.files) if n.startswith("trace/")]  # not by the handle
         begin, parts, at = self._tail
@@ -264,7 +264,7 @@ class RunWriter:
     def worth_keeping(self) -> bool:
         """Whether to keep the folder after an error.
 
-        It is kept if it existed before this process, if a resume would save time, or if a test was opened.
+        The folder is kept if it existed before this process, if a resume would save time, or if a test was opened.
         """
         return self.made is None or self.saved > 0 or self._before > 0 or len(self.ledger.shares) > 0
 
@@ -290,7 +290,7 @@ class RunWriter:
         self.enter(name)
 
     def enter(self, name: str) -> None:
-        """Enter a file with its current hash into the manifest in memory; `write_manifest` writes it to disk."""
+        """Put the current size and hash of a file into the manifest in memory; `write_manifest` writes it to disk."""
         self.files[name] = fingerprint(self.path(name))
 
     def write_manifest(self, status: str, *, env_steps: int | None = None, message: str = "") -> None:

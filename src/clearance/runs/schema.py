@@ -26,12 +26,15 @@ CLASSES = ("tabular", "features", "network", "design")
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:
-    """Return the certificate in the data of the file `where`, with its proof; raise InputError if a field is wrong."""
+    """Return the certificate in `data`, the content of the file `where`; raise InputError if a field is wrong."""
     return certificate_fields.parse_certificate(where, data, is_proof)
 
 
 def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a manifest unchanged; raise InputError that names the file `where` if a field is wrong."""
+    """Return `data`, the content of a manifest, unchanged.
+
+    Raise InputError if a field is wrong; the error names the file `where`.
+    """
     files = data.get("files")
     rules = [
         ("status", data.get("status") in STATUS, f"one of {', '.join(STATUS)}"),
@@ -50,16 +53,20 @@ def parse_manifest(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_files(files: Any) -> dict[str, dict[str, Any]]:
-    """Return the files of a checkpoint unchanged; raise ValueError unless they are {path in the folder: hashes}."""
+    """Return `files`, the table of files in a checkpoint, unchanged.
+
+    Raise ValueError unless it is a dict {path in the folder: size and hash}.
+    """
     if not _is_files(files):
         raise ValueError("files must be names inside the folder, with hashes")
     return files
 
 
 def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of the settings unchanged; raise InputError that names the file `where` if a field is wrong.
+    """Return `data`, the content of a settings file, unchanged.
 
-    The fields of method and sampler are checked when these are built.
+    Raise InputError if a field is wrong; the error names the file `where`. The fields of method and sampler are not
+    checked here, but when method and sampler are built.
     """
     budget, delta, command = data.get("budget"), data.get("delta"), data.get("command")
     policy = data.get("policy")
@@ -87,7 +94,7 @@ def parse_settings(where: AnyPath, data: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def blame_file(where: AnyPath) -> Iterator[None]:
-    """Turn errors raised inside the `with` block into an InputError that names this file or folder."""
+    """Turn errors raised inside the `with` block into an InputError that names the file or folder `where`."""
     try:
         yield
     except InputError:
@@ -110,7 +117,7 @@ def _is_files(x: Any) -> bool:
 
 
 def _is_entry(item: tuple[str, Any]) -> bool:
-    """Return whether an item is (path inside the folder, {"bytes": count, "sha256": text})."""
+    """Return whether `item` is a pair (path inside the folder, {"bytes": count, "sha256": text})."""
     name, entry = item
     inside = not Path(name).is_absolute() and ".." not in Path(name).parts and name.isprintable()
     return (

@@ -34,7 +34,7 @@ class Selection(NamedTuple):
     attempts  the tests from samples; empty for exact evidence and for a stored result
     steps     environment steps of choice and tests
     tests     the number of tests, also for a stored result
-    mixture   the best mixture by exact values, even if a single `policy` was chosen in its place; None with samples
+    mixture   the best mixture by exact values, even if a single `policy` replaced it; None with samples
     """
 
     policy: Any
@@ -46,7 +46,10 @@ class Selection(NamedTuple):
 
 
 def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool = True) -> Selection:
-    """Select and certify the policy of a run; if the run began from `init`, the certificate names that origin."""
+    """Select and certify the policy of a run. The arguments are those of `_select`.
+
+    If the run began from `init`, the certificate names that origin.
+    """
     found = _select(task, settled, run, margin, ledger, repeats=repeats)
     if task.start is None:
         return found
@@ -54,9 +57,10 @@ def select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, 
 
 
 def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger, *, repeats: bool) -> Selection:
-    """Select the best mixture of the iterates that meets every limit, or one policy in its place, and certify it.
+    """Select a policy that meets every limit, and certify it: the best mixture of the iterates, or a single policy.
 
-    ledger   the ledger in which the search enters its tests before it draws samples
+    settled  the final settings of the run;  run: the iterates;  margin: the measured Slater margin, or None
+    ledger   the list of tests, in which the search enters a test before it draws samples
     repeats  whether an interrupted search would draw the same samples again
     """
     lam = run.trace.lam[len(run.trace) // 2 :].mean(0)
@@ -74,8 +78,8 @@ def _select(task: Task, settled: Settled, run: Run, margin: Any, ledger: Ledger,
 def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) -> Selection:
     """Select a policy by exact values, and certify it.
 
-    The limits are tightened a little for the choice, since a linear program meets them only up to rounding. `lam` holds
-    the multipliers of the run, for the certificate.
+    For the choice, the limits are tightened a little, since a linear program meets them only up to rounding. `lam`
+    holds the multipliers of the run, which the certificate shows.
     """
     world, policy, mixture = task.world, None, None
     candidates, exact = world.exact_choice(settled, run, margin)
@@ -93,8 +97,9 @@ def _by_values(task: Task, settled: Settled, run: Run, margin: Any, lam: Array) 
 def _choose_by_values(
     task: Task, settled: Settled, candidates: Any, exact: ExactValues, tighten: float, single: Single
 ) -> tuple[Any, Any] | None:
-    """Return the policy to certify, and the best mixture; None if no policy of the kind `single` meets the limits.
+    """Return the policy to certify, and the best mixture; None if no policy that `single` allows meets the limits.
 
+    exact    the exact values of the candidates
     tighten  how far the limits are tightened, as a share of the scale of each J_g
     single   whether a single policy may or must replace the mixture, as in `solve`
     """
@@ -137,6 +142,9 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:
-    """Return the attempt with a digest of policy, episodes and limits; the ledger recognises a repeated test by it."""
+    """Return the test `attempt` with a digest of its policy, episodes and limits.
+
+    The ledger recognises a repeated test by this digest.
+    """
     source = search.episodes(attempt.policy)
     return attempt._replace(subject=subject_of(world.identify(attempt.policy), source, world.statement.b))

@@ -1,4 +1,4 @@
-"""Solution: the result of `solve`, with the policy to use, its certificate, and the run behind them."""
+"""Solution: the result of `solve`, with the policy to use, its certificate, and the run that produced them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Solution:
     """The result of `solve`. Use `policy`; `alternatives` holds the other policies of the run.
 
     policy       the best certified policy: a mixture of at most I + 1 iterates, found by a linear program over their
-                 values. A single policy replaces it (`single` of `solve`) if a stationary one of the policy class has
-                 the same values, or if one iterate loses little; `alternatives` then has the mixture
+                 values. A single policy replaces it (`single` of `solve`) if a stationary policy of the class has the
+                 same values, or if one iterate loses little; `alternatives` then has the mixture
     certificate  the verdict on this policy: proven, or with confidence 1 − δ
     attempts     with samples: the policies that were tested, in order
-    recalled     whether this is the stored result of a finished run: nothing was tested again, `attempts` is empty
+    recalled     True if this is the stored result of a finished run: nothing was tested again, `attempts` is empty
     d_bar        the averaged occupancy [S, A] of the iterates; None if it was not recorded
     """
 
@@ -56,7 +56,7 @@ class Solution:
     recalled: bool = False
 
     def __repr__(self) -> str:
-        """Return method, iterations, status and verdict as text; do not compute a certificate for it."""
+        """Return method, iterations, status and verdict as text, without computing a missing certificate."""
         run = f"{type(self.method).__name__}, {len(self.trace):,} iterations, {self.status}, {self.seconds:.1f} s"
         certificate = self.selection.certificate if "selection" in self.__dict__ else None
         found = "not certified yet: see .certificate" if certificate is None else repr(certificate)
@@ -95,7 +95,7 @@ class Solution:
 
     @property
     def env_steps(self) -> int:
-        """All environment steps of the run: margin, learning, choice and certificate."""
+        """All environment steps of the run: for the margin, learning, the choice of a policy, and its certificate."""
         before = self.world.spent_before(self.margin)
         return before + self.learning_steps + (0 if self.evidence == "exact" else self.selection.steps)
 
@@ -125,7 +125,7 @@ class Solution:
 
     @cached_property
     def last(self) -> Any:
-        """The policy of the last iterate; nothing is guaranteed of it."""
+        """The policy of the last iterate, about which nothing is guaranteed."""
         assert self.last_policy is not None
         return self.last_policy()
 
@@ -139,10 +139,7 @@ class Solution:
         return first | self._best_mixture() | self.world.alternatives(self) | last
 
     def _best_mixture(self) -> dict[str, Alternative]:
-        """Return {"best_mixture": the best mixture with its exact guarantee} if a single policy replaced this mixture.
-
-        Otherwise return {}.
-        """
+        """Return {"best_mixture": the best mixture with its guarantee} if a single policy replaced it, else {}."""
         mixture = self.selection.mixture
         if mixture is None or mixture is self.policy or mixture.M == 1:
             return {}
@@ -157,24 +154,24 @@ class Solution:
 
     @property
     def mixture(self) -> Any:
-        """π̄, the uniform mixture of the iterates that the method counts: the policy of Theorem 1."""
+        """The uniform mixture π̄ of the iterates that count in the method's average; Theorem 1 is about this policy."""
         return self._alternative("mixture")
 
     @property
     def average(self) -> Any:
-        """The averaged-occupancy policy: one stationary policy with exactly the values J of π̄."""
+        """The averaged-occupancy policy: one stationary policy with the same values J as the uniform mixture π̄."""
         return self._alternative("average")
 
     @property
     def single(self) -> Any:
-        """The best iterate that meets every limit on its own; None if there is none."""
+        """The best single iterate that meets every limit; None if there is none."""
         return self._alternative("single") if "single" in self.alternatives else None
 
     @property
     def path_bound(self) -> Array | None:
-        """A bound on the mean of Ĵ_g − b over the iterations, which follows from the path of λ without further samples.
+        """A lower bound [I] on the mean of Ĵ_g − b over the iterations, which follows from the values of λ alone.
 
-        None if λ reached its upper bound Λ, or if the run learned on a stand-in model for another criterion.
+        It is None if λ reached its upper bound Λ, or if the run learned on a discounted surrogate of the model.
         """
         schedule = getattr(self.method, "dual_schedule", None)
         if schedule is None or hasattr(self.world, "stand_in"):
@@ -183,5 +180,5 @@ class Solution:
         return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
-        """Write the run folder after the run. To be able to resume a run, use `solve(…, out=…)` instead."""
+        """Write a run folder after the run. It cannot be resumed; to be able to resume, use `solve(…, out=…)`."""
         write_finished(self, folder)

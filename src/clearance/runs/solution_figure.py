@@ -19,8 +19,8 @@ MOST_LIMITS = 4  # constraints with axes of their own
 def draw_solution(plt: Any, trace: Trace, certificate: Certificate, asked: NamedLimits) -> Any:
     """Return a figure with one panel for the reward and one for each constraint.
 
-    Each panel shows the iterates, their running average and the chosen policy. `plt` is matplotlib.pyplot, and
-    `asked` holds the limits and names of the constraints.
+    Each panel shows the values of the iterates, their running average and the chosen policy. `plt` is
+    matplotlib.pyplot, and `asked` holds the limits and names of the constraints.
     """
     J = trace.J if len(trace.J) else trace.J_hat
     n = min(len(asked.names), MOST_LIMITS)

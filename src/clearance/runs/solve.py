@@ -1,4 +1,6 @@
-"""solve, the pipeline of a run: validate → margin → settings → iterate → select → certify → write.
+"""solve: the pipeline of a run.
+
+    validate → measure the Slater margin → decide settings → iterate → select a policy → certify → write
 
 The differences between finite models and simulators are in `runs/worlds/`.
 """
@@ -69,13 +71,14 @@ def solve(
               margin, learning, choice and certificate together (default: 10⁷ on finite models, 2·10⁶ on simulators).
               A time, "90s", "10min" or "2h", means as many steps as fit into it: short runs are timed first
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
-    single    whether to return one policy in place of a mixture (a mixture draws one component per episode, and that
-              component may break a limit on its own). "prefer": if it loses nothing (exact evidence, tabular softmax:
-              the averaged-occupancy policy) or at most 1 % of what the mixture earns beyond the safest policy;
-              "require": always; "never"
-    init      where learning begins: a run folder or a `Solution` (policy, λ and critics continue), a policy or its
-              file, or on a simulator a rule `observation -> action`, which is imitated first; rule and
-              imitation are candidates. Limits, γ, horizon and environment may differ; the certificate names the origin
+    single    whether to return a single policy instead of a mixture. (A mixture draws one policy per episode, and that
+              policy may break a limit on its own.) "prefer" (default): if the single policy has the values of the
+              mixture, or loses at most 1 % of what the mixture earns beyond the safest policy; "require"; "never"
+    seed      random seed
+    init      where learning begins: a run folder or a `Solution` (its policy, λ and critics are used), a policy or its
+              file; on a simulator also a rule `observation -> action`. A rule is imitated by a network first, and rule
+              and network are candidates too. Limits, γ, horizon and environment may differ from those of `init`; the
+              certificate names the origin
     progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
               has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
@@ -114,7 +117,10 @@ def solve(
 
 
 def _try_out(task: Task, budget: float) -> None:
-    """Make a whole run with that budget, for its time alone."""
+    """Make a whole run with a small budget and discard the result. The caller measures the time it takes.
+
+    Raise SmallBudgetError if the budget is too small for a run.
+    """
     try:
         _ = perform(task._replace(budget=budget), None).certificate
     except InfeasibleError as e:
@@ -124,7 +130,10 @@ def _try_out(task: Task, budget: float) -> None:
 
 
 def perform(task: Task, progress: Progress | None, writer: RunWriter | None = None) -> Solution:
-    """Run the task, or the rest of it after a resume; with a writer, store everything in its run folder."""
+    """Run the task, or the rest of it after a resume, and return the solution.
+
+    With a writer, everything is stored in its run folder.
+    """
     began = time.perf_counter() - (0.0 if writer is None else writer.seconds)
     world = task.world
     margin = None if writer is None else writer.read_margin(world)
@@ -159,7 +168,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
 
 
 def _first_position(task: Task, settled: Settled) -> Position | None:
-    """Return the state in which a run with `init` begins; None if the run has no `init`."""
+    """Return the state in which learning begins if the user gave `init`; None without `init`."""
     start = task.start
     if start is None:
         return None
@@ -168,7 +177,7 @@ def _first_position(task: Task, settled: Settled) -> Position | None:
 
 
 def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any]:
-    """Return the content of method.json: the method with the decided K, N, κ and Λ, seed and evidence."""
+    """Return the content of method.json: the method with final K, N and κ, and Λ, Slater margin, seed and evidence."""
     slater = None if margin is None or margin.slater == float("inf") else margin.slater
     lam_max = None if settled.lam_max == float("inf") else settled.lam_max
     facts = {"lam_max": lam_max, "slater": slater, "seed": task.seed, "evidence": task.evidence}
@@ -178,7 +187,7 @@ def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any
 def recall(task: Task, writer: RunWriter) -> Solution:
     """Return the stored result of a finished run, without selecting or testing again.
 
-    Damaged iterations are computed again; policy and certificate stay as stored.
+    If iterations in the folder are damaged, they are computed again. Policy and certificate are those in the folder.
     """
     world, stored = task.world, load(writer.folder)
     checked = check_certificate(stored)
@@ -228,7 +237,7 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWr
 
 
 def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
-    """Return the solution with its time in seconds; a selection that it has made already is not made again."""
+    """Return the solution with its run time in seconds; a selection that was made already is carried over."""
     timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection
@@ -237,10 +246,11 @@ def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Sol
 
 @contextlib.contextmanager
 def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Iterator[Any]:
-    """Save the last iterate if the block raises: to the run folder, and in `learned` of an `EnvironmentFault`.
+    """Save the last iterate if the `with` block raises an error.
 
-    Yield a function to which the block passes the state after learning. Nothing is saved for samplers whose iterations
-    are not recorded one by one.
+    Its policy is written to the run folder and, if the error is an `EnvironmentFault`, stored as the field `learned` of
+    the error. Yield a function to which the block must pass the state after learning. Nothing is saved for samplers
+    whose iterations are not recorded one by one.
     """
     states: list[State] = []
     try:

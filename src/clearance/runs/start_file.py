@@ -1,4 +1,7 @@
-"""Read and write start.npz, the point at which a run with `init` began, so that a resumed run begins there too."""
+"""Read and write start.npz, the point at which learning began if the user gave `init`.
+
+A resumed run begins at the same point.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,16 @@ BY_RULE = "the rule "  # how the origin of an imitated rule begins
 
 
 def save_start(path: AnyPath, start: Start) -> None:
-    """Write the start of a run; a rule is left out, because it is code."""
+    """Write the start of a run to a file; a rule is left out, because it is code."""
     checkpoint.save(path, {name: getattr(start, name) for name in STORED}, {}, "")
 
 
 def read_start(path: AnyPath, sampler: Sampler, origin: str, rule: Callable[[Any], Any] | None) -> Start:
-    """Read the start of a run; a rule that the run began from must be given again as `rule`."""
+    """Read the start of a run from a file.
+
+    origin  the description of where the start comes from;  rule: the rule that the run began from, which must be given
+            again because it is code; None if the run did not begin from a rule
+    """
     if (rule is None) == origin.startswith(BY_RULE):
         what = "began without a rule: leave out init" if rule is not None else f"began from {origin}: give init=rule"
         raise InputError(f"{path}: this run {what}")
@@ -43,7 +50,10 @@ def read_start(path: AnyPath, sampler: Sampler, origin: str, rule: Callable[[Any
 
 
 def same_shapes(found: Any, like: Any) -> bool:
-    """Return whether `found` has the structure, shapes and types of `like`, nested tuples of arrays and numbers."""
+    """Return whether `found` has the same structure, shapes and types as `like`.
+
+    Both are nested tuples of arrays and numbers.
+    """
     if isinstance(like, tuple | list):
         fits = isinstance(found, tuple | list) and len(found) == len(like)
         return fits and all(same_shapes(a, b) for a, b in zip(found, like, strict=True))
@@ -53,9 +63,9 @@ def same_shapes(found: Any, like: Any) -> bool:
 
 
 def last_state(run: RunFolder, sampler: Sampler) -> State | None:
-    """Return the state after the last iteration of a run folder; None if the folder has no checkpoint.
+    """Return the state after the last iteration that is stored in a run folder; None if there is no checkpoint.
 
-    The memory in the state gets the types that this sampler uses.
+    `sampler` provides the types for the sampler's memory, which is part of the state.
     """
     names = sorted(name for name in run.manifest["files"] if name.startswith("checkpoint/"))
     if not names:
@@ -65,7 +75,7 @@ def last_state(run: RunFolder, sampler: Sampler) -> State | None:
 
 
 def describe_run(run: RunFolder) -> str:
-    """Return the words with which a certificate names this run as its origin."""
+    """Return a phrase that names this run, for the certificate of a later run that begins from it."""
     return f"run {run.manifest.get('run') or 'of version 0.1'}{describe_verdict(run.certificate)}"
 
 

@@ -1,7 +1,7 @@
-"""A budget of time as one of environment steps: short runs of the same kind are timed before the run.
+"""Convert a time budget to a number of environment steps: short runs of the same kind are timed before the run.
 
-What follows is a run with that many steps, so that its certificate means the same, and a resumed run repeats it: the
-clock decides nothing after this. A machine that gets busier later makes the run longer.
+The run itself then uses that number of steps, and the clock has no further influence. So its certificate has the usual
+meaning, and a resumed run is bit-identical. If the machine gets busier later, the run takes longer.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ CAREFUL = 0.9  # share of the time that is planned with: other shapes are compil
 def steps_within(
     seconds: float, attempt: Callable[[float], object], clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Return the environment steps that a run may take to end within so many seconds from now.
+    """Return how many environment steps a run may take, so that it ends within `seconds` from now.
 
-    attempt  makes a whole run with a budget of steps; raises `SmallBudgetError` where no run is possible with so few
+    attempt  function that makes a whole run with a budget of steps; it raises `SmallBudgetError` if the budget is too
+             small for any run
+    clock    function that returns the time in seconds
     """
     began, steps, done = clock(), FIRST, 0.0
     while True:

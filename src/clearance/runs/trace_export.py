@@ -14,7 +14,7 @@ SUFFIXES = (".csv", ".parquet")
 
 
 def export(run: RunFolder, path: str | Path) -> int:
-    """Write the trace of a run to `path` with one row per iteration, and return the number of rows."""
+    """Write the trace of a run to `path`, with one row per iteration; return the number of rows."""
     if not str(path).endswith(SUFFIXES):
         raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
     if str(path).endswith(".parquet"):

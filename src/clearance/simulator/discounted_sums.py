@@ -31,7 +31,10 @@ from clearance.core.rational_algebra import (
 
 
 def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) -> list[list[Fraction | float]]:
-    """Return s(N, C) of the module's head for every N (outer list) and every C (inner lists); ∞ if the sum diverges."""
+    """Return the sums s(N, C) = Σ_t γ^t tr(C F^t N F'^t) for all pairs of matrices from `Ns` and `Cs`.
+
+    The outer list is over N, the inner lists are over C. An entry is ∞ if its sum diverges.
+    """
     F, Ns, Cs = _restrict(F, Ns, Cs)
     back, Cs, Ns = _restrict(F.T, Cs, Ns)
     F = back.T
@@ -46,7 +49,7 @@ def sum_moments(F: Matrix, Ns: list[Matrix], Cs: list[Matrix], gamma: Fraction) 
 def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, list[Matrix], list[Matrix]]:
     """Restrict the system to the directions that the matrices N excite; return the restricted F, Ns and Cs.
 
-    The basis contains the rows of an identity matrix; the entries of the state at these rows are the coordinates.
+    In these directions, a few entries of the state vector determine all others. These entries are the new coordinates.
     """
     T, at = find_span(np.hstack(Ns))
     while len(at) < len((wider := find_span(np.hstack([T, F @ T])))[1]):
@@ -55,7 +58,10 @@ def _restrict(F: Matrix, Ns: list[Matrix], Cs: list[Matrix]) -> tuple[Matrix, li
 
 
 def _solve_lyapunov(F: Matrix, Cs: list[Matrix], gamma: Fraction) -> list[Matrix]:
-    """Solve P = C + γF'PF for every C; the unknowns are the entries of P on and above the diagonal."""
+    """Return the solution P of the Lyapunov equation P = C + γF'PF for every C in `Cs`.
+
+    The unknowns are the entries of P on and above the diagonal.
+    """
     i, j = np.triu_indices(len(F))
     moved = F[i][:, i] * F[j][:, j] + np.where(i != j, 1, 0)[:, None] * F[j][:, i] * F[i][:, j]
     X = solve_exactly(np.eye(len(i), dtype=object) - gamma * moved.T, np.stack([C[i, j] for C in Cs], axis=1))

@@ -20,7 +20,7 @@ __all__ = ["eqx", "jax", "jax_key", "jnp", "optax", "real"]
 
 
 def jax_key(key: np.uint64) -> Any:
-    """Convert a 64-bit key of clearance to a JAX random key with the same bits."""
+    """Convert `key`, a 64-bit random key of clearance, to a JAX random key with the same bits."""
     bits = int(key)
     data = jnp.array([bits >> 32, bits & 0xFFFFFFFF], jnp.uint32)
     return jax.random.wrap_key_data(data, impl="threefry2x32")

@@ -36,9 +36,10 @@ MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8
 
 
 class LinearPolicy(NamedTuple):
-    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ):  K [m, n], c [m], Sigma [m, m].
+    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ), where x is the state:  K [m, n], c [m], Sigma [m, m].
 
-    Sigma_error [m] bounds the errors of the diagonal of Sigma, if σ is not a rational number.
+    The diagonal of Σ holds variances σ², which may be rounded. Sigma_error [m] bounds their errors; None means no
+    error.
     """
 
     K: Array
@@ -48,9 +49,9 @@ class LinearPolicy(NamedTuple):
 
 
 class Values(NamedTuple):
-    """The values J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy with proven bounds; all are ∞ if the sum diverges.
+    """The values J = (E Σγ^t x'Qx, E Σγ^t u'Ru) of a linear policy, with proven lower and upper bounds.
 
-    For a policy whose numbers are not finite, J is NaN and the bounds are −∞ and ∞.
+    A value whose sum diverges is ∞. If a number of the policy is not finite, J is NaN and the bounds are −∞ and ∞.
     """
 
     J: Array
@@ -59,7 +60,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimal policy: the gain K of u = −Kx, its values (J_x, J_u) with the given exploration noise, and λ."""
+    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with the given noise, and the price λ."""
 
     K: Array
     J: Array
@@ -68,7 +69,10 @@ class Regulator(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LQR:
-    """The matrices and budget of the problem at the head of the module; exact values hold for the numbers as stored."""
+    """A linear-quadratic regulator: minimise E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget, with x' = Ax + Bu + w.
+
+    W and X0 are the covariances of the noise w and of the initial state. Exact values hold for the numbers as stored.
+    """
 
     A: Array
     B: Array
@@ -102,7 +106,10 @@ class LQR:
     # ------------------------------------------------------------------------------------------------ the optimum
 
     def gain(self, lam: float) -> Array:
-        """Return K of the regulator for Q + λR: K = γ(λR + γB'PB)⁻¹B'PA, where P solves the Riccati equation."""
+        """Return the gain K of the regulator for the cost x'Qx + λu'Ru, where λ is `lam`.
+
+        K = γ(λR + γB'PB)⁻¹B'PA, where P solves the Riccati equation.
+        """
         root = np.sqrt(self.gamma)
         try:
             P = linalg.solve_discrete_are(root * self.A, root * self.B, self.Q, lam * self.R)
@@ -112,7 +119,7 @@ class LQR:
             raise InputError(f"no regulator of Q + λR can be computed for λ = {lam:g} ({e})") from None
 
     def optimum(self, Sigma: Array | None = None) -> Regulator:
-        """Return the best policy within the budget among those whose actions have noise N(0, Σ); default: no noise."""
+        """Return the best policy within the budget if actions have the noise N(0, Σ) (default: no noise)."""
         Sigma = np.zeros_like(self.R) if Sigma is None else Sigma
         low, high = -20.0, 20.0
         if self._effort(np.exp(high), Sigma) > self.budget:
@@ -125,7 +132,10 @@ class LQR:
         return Regulator(K, self.enclose(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
 
     def _effort(self, lam: float, Sigma: Array) -> float:
-        """Return J_u of the regulator for Q + λR in floating point; used for the search over λ only, not as a proof."""
+        """Return the effort J_u = E Σγ^t u'Ru of the regulator for the cost x'Qx + λu'Ru, where λ is `lam`.
+
+        It is computed in floating point, since it only serves the search for λ and is no proof.
+        """
         K = self.gain(lam)
         N = self.X0 + self.gamma / (1 - self.gamma) * (self.W + self.B @ Sigma @ self.B.T)
         M = linalg.solve_discrete_lyapunov(np.sqrt(self.gamma) * (self.A - self.B @ K), N)
@@ -134,10 +144,10 @@ class LQR:
     # ------------------------------------------------------------------------------------------------ proof
 
     def enclose(self, policy: LinearPolicy) -> Values:
-        """Return (J_x, J_u) with proven bounds, for the numbers as stored and without rounding error.
+        """Return the values (J_x, J_u) of a linear policy with proven bounds, for the numbers as stored.
 
-        J increases with Σ, so its values at the smallest and the largest Σ bound it. The rounding of actions to float32
-        is not taken into account.
+        J increases with Σ, so the values at the smallest and the largest Σ bound it. The bounds do not cover the
+        rounding of actions to float32.
         """
         self._check(policy)
         if not all(np.isfinite(x).all() for x in policy if x is not None):
@@ -172,8 +182,10 @@ class LQR:
             raise InputError(f"Sigma_error must hold {m} numbers that are not negative")
 
     def certify(self, policy: LinearPolicy) -> tuple[str, Values]:
-        """Return the verdict and the values: CERTIFIED if the effort is proven to be within the budget, VIOLATED if it
-        is proven to be above, else UNDECIDED.
+        """Return a verdict and the values of the policy.
+
+        The verdict is CERTIFIED if the effort is proven to be within the budget, VIOLATED if it is proven to be above,
+        else UNDECIDED.
         """
         found = self.enclose(policy)
         lower, upper = found.lower[1], found.upper[1]
@@ -181,7 +193,7 @@ class LQR:
 
 
 def enclose_variance(log_std: float) -> tuple[float, float]:
-    """Return σ² = e^(2 log σ) and a bound on its error; NaN if log σ is not finite."""
+    """Return the variance σ² = e^(2 log σ) and a bound on its rounding error; both are NaN if log σ is not finite."""
     if not math.isfinite(log_std):
         return math.nan, math.nan
     low, high = enclose_exp(2 * Fraction(log_std))
@@ -197,7 +209,10 @@ def _extend(X: Matrix, corner: int) -> Matrix:
 
 
 def _round_outward(low: Fraction | float, high: Fraction | float) -> tuple[float, float, float]:
-    """Return (middle, lower end, upper end) as floats, with the ends rounded outward; they may be ∞."""
+    """Return (middle, lower end, upper end) of the interval [low, high] as floats; they may be ∞.
+
+    The lower end is rounded down and the upper end is rounded up.
+    """
     if math.inf in (low, high):
         return math.inf, math.inf if low == math.inf else round_down(Fraction(low)), math.inf
     return round_down(Fraction(low + high) / 2), round_down(Fraction(low)), round_up(Fraction(high))

@@ -3,10 +3,10 @@
     with cl.Fleet(cl.gymnasium("CartPole-v1", num_envs=4, …), cl.Ray(workers=16)) as fleet:
         sol = cl.solve(fleet, budget=1e7)
 
-A fleet is a simulator, so `solve`, `resume` and `certify` accept it. The unit of work is a group of n lanes. All groups
-have the same shape, because the last bits of matrix products depend on it, and the random streams of a group are a
-function of (seed, iteration, group). So results are bit-identical for any number of workers, in one process, and after
-failures of workers. θ and the normaliser are sent to each worker once per iteration.
+A fleet is a simulator, so `solve`, `resume` and `certify` accept it. The unit of work is a group of n lanes (parallel
+environments). All groups have the same shape, because the last bits of matrix products depend on it. The random streams
+of a group are a function of (seed, iteration, group). So results are bit-identical for any number of workers, in one
+process, and after failures of workers. θ and the normaliser are sent to each worker once per iteration.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ GROUP = 8  # lanes of a group on a JAX environment, which has no lanes of its ow
 
 
 class Fleet(Simulator):
-    """A simulator whose environments run in the worker processes of an executor."""
+    """A simulator whose environments run in the worker processes of an executor.
+
+    `near` is the same simulator in this process, and `pool` holds the workers.
+    """
 
     def __init__(self, simulator: Simulator, executor: Executor) -> None:
         if isinstance(simulator, Fleet):
@@ -45,7 +48,7 @@ class Fleet(Simulator):
         self.plain, self.tail_costs = self.near.plain, self.near.tail_costs
 
     def for_learning(self) -> Fleet:
-        """Return the fleet itself; its workers run one problem only."""
+        """Return the fleet itself, because its workers can run one problem only."""
         return self
 
     def map(self, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
@@ -56,7 +59,10 @@ class Fleet(Simulator):
 
     @cached_property
     def lane_check(self) -> LaneCheck:
-        """The check that lanes are independent, made by a worker, since this process need not run the simulator."""
+        """The result of checking whether lanes (parallel environments) are independent.
+
+        A worker makes the check, since this process need not run the simulator.
+        """
         if isinstance(self.near, Environment):
             return self.near.lane_check
         return self.map(_check_lanes, None, [None])[0]
@@ -73,7 +79,10 @@ class Fleet(Simulator):
 
 
 def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
-    """Return the simulator as one group of lanes, and a function that makes the same group in another process."""
+    """Return the simulator as one group of lanes (parallel environments), and a function without arguments.
+
+    The function makes the same group in another process. Raise InputError if that is not possible.
+    """
     if isinstance(simulator, Environment):
         group = replace(simulator, n=min(simulator.n, GROUP))
         return group, lambda: group
@@ -85,12 +94,18 @@ def _repeatable(simulator: Any) -> tuple[Any, Callable[[], Any]]:
 
 
 def _check_lanes(simulator: Any, shared: None, job: None) -> LaneCheck:
-    """Check in a worker that lanes are independent; a fleet needs this even for groups of one lane."""
+    """Check in a worker whether lanes (parallel environments) are independent; `shared` and `job` are not used.
+
+    A fleet needs this check even for groups of one lane.
+    """
     return check_lanes(simulator)
 
 
 def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> list[Any]:
-    """Return [call(simulator, shared, job) for job in jobs], computed by the workers if the simulator is a fleet."""
+    """Return [call(simulator, shared, job) for job in jobs].
+
+    If the simulator is a fleet, its workers compute the list.
+    """
     if isinstance(simulator, Fleet):
         return simulator.map(call, shared, jobs)
     with one_blas_thread():
@@ -98,7 +113,7 @@ def map_jobs(simulator: Any, call: Call, shared: Any, jobs: Sequence[Any]) -> li
 
 
 class Acting(NamedTuple):
-    """The policy, θ and normaliser by which a group of lanes acts for T steps."""
+    """The data with which a group of parallel environments acts: policy, θ, normaliser, and the number T of steps."""
 
     policy: NetworkPolicy
     theta: Array
@@ -107,9 +122,10 @@ class Acting(NamedTuple):
 
 
 def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """Run one group of lanes for T steps from fresh resets; return the steps, and the latents [T, n, …] of the actions.
+    """Run one group of lanes (parallel environments) for T steps from fresh resets; return the steps and the latents.
 
-    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    `acting` holds the policy and T. The latents [T, n, …] are the values that the policy draws, before they are turned
+    into actions of the environment.
     """
     if isinstance(simulator, Environment):
         return _compiled(simulator, acting, key)
@@ -120,7 +136,10 @@ def walk(simulator: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
-    """Do the same as `walk` for a JAX environment, in one compiled program, which is cached for each policy and T."""
+    """Do the same as `walk`, for a JAX environment: run T steps and return the steps and the latents of the actions.
+
+    The run is one compiled program, which is cached for each policy and T.
+    """
     policy, theta, normaliser, T = acting
     made = env.__dict__.setdefault("_compiled_groups", {})
     if (id(policy), T) not in made:
@@ -132,7 +151,7 @@ def _compiled(env: Any, acting: Acting, key: np.uint64) -> tuple[Steps, Any]:
 
 
 def streams(key: np.uint64, groups: int) -> list[np.uint64]:
-    """Return one random stream for each group of lanes in an iteration; the first one is the stream `key` itself."""
+    """Return one random key for each group of parallel environments in an iteration; the first one is `key` itself."""
     return [key, *(fold(key, g) for g in range(1, groups))]
 
 
@@ -140,7 +159,8 @@ def streams(key: np.uint64, groups: int) -> list[np.uint64]:
 class LatentRecorder:
     """An actor that applies a policy to a batch of observations and records the latents of its actions.
 
-    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    A latent is the value that the policy draws, before it is turned into an action of the environment. `out` is a
+    function from observations to the parameters of the action distribution.
     """
 
     policy: NetworkPolicy

@@ -23,10 +23,10 @@ SLOPE = 5.0  # of a chance's signal for learners, beyond the sum that it is abou
 
 
 class Steps(NamedTuple):
-    """Steps of n lanes, time-major, as NumPy or JAX arrays.
+    """Steps of n lanes (parallel environments), as NumPy or JAX arrays whose first axis is time.
 
-    obs [T, n, …]          before the step;  action [T, n, …]
-    h [T, n, 1+I]          reward first, then utilities g = −cost
+    obs [T, n, …]          the observation before the step;  action [T, n, …]: the action
+    h [T, n, 1+I]          the signals: the reward, then the utilities g = −cost
     terminated [T, n]      whether the episode ended by itself;  truncated [T, n]: whether it was cut off
     after [T, n, …]        the true next observation, before any reset
     valid [T, n]           False for rows that are no step (the reset row of NEXT_STEP autoreset)
@@ -45,10 +45,10 @@ Exact = Callable[[Any, Any, Any], tuple[Array, Array, Array]]
 
 
 class LaneCheck(NamedTuple):
-    """The result of checking whether lanes are independent.
+    """The result of checking whether lanes (parallel environments) are independent.
 
-    why    the reason why they may depend on each other; empty if none was found
-    steps  the environment steps of the check
+    why    the reason why lanes may depend on each other; empty if none was found
+    steps  the environment steps that the check has taken
     """
 
     why: str
@@ -58,14 +58,14 @@ class LaneCheck(NamedTuple):
 class Simulator:
     """The base class of all simulators: `Gym`, `Environment` and `Fleet`.
 
-    statement  the limits, γ, horizon and names of the problem;  action: the action space, as policies see it
-    n          lanes (environments) that run side by side
-    sign       −1 if the user's code returns costs, so that errors are reported with the user's sign
-    exact      function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
+    statement   the limits, γ, horizon and names of the problem;  action: the action space, as policies see it
+    n           number of lanes (parallel environments)
+    sign        −1 if the user's code returns costs, so that errors are reported with the user's sign
+    exact       function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
     lane_check  the result of checking whether lanes are independent
-    plain      with limits on single episodes: the same simulator with the costs as its signals; else None
-    tail_costs with limits on single episodes: how the signals follow from these costs
-    slip       largest relative rounding error of a number that the simulator computes
+    plain       for limits on single episodes (`Chance`, `CVaR`): the problem without such limits; else None
+    tail_costs  for limits on single episodes: the rules that turn costs into signals; else None
+    slip        largest relative rounding error of a number that the simulator computes
     """
 
     slip: ClassVar[float] = SLIP
@@ -83,16 +83,16 @@ class Simulator:
     def with_limits(self, limits: Any, *, cost_so_far: bool = True) -> Any:
         """Return the same problem with limits on what single episodes cost (`cl.Chance`, `cl.CVaR`).
 
-        limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs not named keep their limits
+        limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
         cost_so_far  whether policies see the sums of these costs so far, and the time
         """
         plain = self if self.plain is None else self.plain
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with the costs so far as part of its observations, as `memory` describes.
+        """Return the same problem with observations that contain the costs so far described by `memory`.
 
-        With `memory` None, the observations are those of the plain problem.
+        With `memory` None, the observations contain no costs so far.
         """
         if memory == self.memory:
             return self
@@ -101,9 +101,9 @@ class Simulator:
         return plain.restate(self.statement, costs.remembering(memory, plain.obs_shape))
 
     def for_learning(self) -> Any:
-        """Return the problem with the signals that learning uses.
+        """Return the same problem with signals that are easier to learn from.
 
-        They differ for `Chance` limits, whose indicator gets a slope beyond the threshold (`TailCosts.slope`).
+        Only `Chance` limits are changed. Their indicator gets a slope beyond the threshold (`TailCosts.slope`).
         """
         costs = self.tail_costs
         if costs is None or not any(isinstance(rule, Chance) for rule in costs.rules):
@@ -111,21 +111,22 @@ class Simulator:
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """Return this problem with the statement `told`, and the signals of its limits on single episodes from `costs`.
+        """Return this problem with the new statement `told`; the rules `costs` compute its signals from costs.
 
-        It must be called on the plain problem, which has no such limits.
+        This problem must be a plain problem, i.e. it has no limits on single episodes (`Chance`, `CVaR`) yet.
         """
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 
     @property
     def memory(self) -> CostMemory | None:
-        """The costs so far that policies see as part of the observation; None if they see observations alone."""
+        """The costs so far that policies see as part of the observation; None if they see no costs."""
         return None if self.tail_costs is None else self.tail_costs.memory
 
     def replace(self, **limits: Any) -> Any:
-        """Return the same simulator with other limits: `limit=` (a number, a vector, or a dict by name), or `b=`.
+        """Return the same simulator with other limits.
 
-        Values of `limit` have the sign that the user wrote. For another γ or horizon, make the problem again.
+        Give either `limit=` (a number, a vector, or a dict by name) with the sign that the user wrote, or `b=`, lower
+        limits of utilities. For another γ or horizon, make the problem again.
         """
         s = self.statement
         if any(s.tails):
@@ -143,7 +144,7 @@ class Simulator:
 
     @property
     def shared_randomness(self) -> str:
-        """The reason why episodes of different lanes may depend on each other; empty if they do not."""
+        """The reason why episodes of different parallel environments may depend on each other; "" if none is known."""
         return self.lane_check.why
 
 
@@ -154,9 +155,10 @@ def widen_bounds(bounds: Bounds, slip: float) -> Bounds:
 
 
 def find_wrong_signal(s: Statement, h: Array, sign: float) -> tuple[str, float] | None:
-    """Return what is wrong with the signals h [1+I] of a step, and the wrong value; None if all are right.
+    """Return (a description, the wrong value) for the first wrong signal of a step; None if all signals are right.
 
-    sign  −1 if the simulator returns costs; the wrong value is then returned as a cost
+    A signal in h [1+I] (reward, then utilities) is wrong if it is not finite or outside its declared bounds. `sign` is
+    −1 if the simulator returns costs; the wrong value is then returned as a cost.
     """
     bounds = None if s.bounds is None else widen_bounds(s.bounds, ROUGHLY)
     for j, (label, turn) in enumerate(zip(("reward", *s.names), (1.0, *[sign] * s.I), strict=True)):

@@ -21,9 +21,12 @@ from clearance.core.tail_limits import Chance, Rule, TailLimit, split_limits
 
 
 class TailCosts(NamedTuple):
-    """The rules by which the constraints of a statement follow from the costs of the plain problem.
+    """The rules that compute the constraints of a problem from the costs of the plain problem.
 
-    plain    the statement of the plain problem, whose constraints are all costs; [plain I] is their number
+    The plain problem is the same problem without limits on single episodes (`Chance`, `CVaR`). All of its constraints
+    are limits on the means of costs. An array over these costs is marked [plain I].
+
+    plain    the statement of the plain problem
     columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean
     memory   the costs so far that policies see; None if they see none
     slip     relative rounding error of a sum
@@ -40,12 +43,12 @@ class TailCosts(NamedTuple):
 
     @property
     def remembered(self) -> list[int]:
-        """The indices of the costs whose sum so far a policy sees."""
+        """The costs that a policy sees as sums over the episode so far, as indices of the plain problem's costs."""
         return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
 
     @property
     def bounds(self) -> Bounds | None:
-        """The declared bounds (low, high) of the costs in one step [plain I], widened by rounding; None if absent."""
+        """The declared bounds (low, high) of the costs in one step, widened by rounding errors; None if undeclared."""
         if self.plain.bounds is None:
             return None
         low, high = _step_bounds(self.plain)
@@ -53,7 +56,10 @@ class TailCosts(NamedTuple):
         return low - more, high + more
 
     def remembering(self, memory: CostMemory | None, obs_shape: tuple[int, ...]) -> TailCosts:
-        """Return the same rules for policies that see `memory`; raise InputError if the problem does not fit it."""
+        """Return the same rules for policies that see the costs so far described by `memory` (None: no costs so far).
+
+        Raise InputError if the costs, observations or horizon of `memory` are not those of the problem.
+        """
         if memory is not None:
             unknown = [name for name in memory.names if name not in self.plain.names]
             if unknown:
@@ -66,10 +72,10 @@ class TailCosts(NamedTuple):
         return self._replace(memory=memory)
 
     def signals(self, cost: Any, before: Any, after: Any, xp: Any) -> Any:
-        """Return the costs [..., I] of the constraints in a step.
+        """Return the signals of the constraints in one step, as costs [..., I].
 
-        cost           the costs [..., plain I] of the step
-        before, after  the sums of these costs before and after the step
+        cost           the costs of the step, one for each cost of the plain problem (which has no limits on episodes)
+        before, after  the sums of these costs over the episode, before and after the step
         xp             the array module of the arguments: numpy or jax.numpy
         """
         found = []
@@ -82,24 +88,26 @@ class TailCosts(NamedTuple):
         return xp.stack(found, -1)
 
     def _value(self, rule: Rule, C: Any, xp: Any) -> Any:
-        """Return φ of a `Chance` or `CVaR`, without its constant `offset`, at costs so far C; xp is numpy or jax.numpy.
+        """Return φ(C), the function of a `Chance` or `CVaR` limit at costs so far C, without its constant `offset`.
 
-        If `slope` is not 0, the φ of a `Chance` also grows with this slope beyond its threshold.
+        If `slope` is not 0, the φ of a `Chance` also grows with this slope beyond its threshold. xp is numpy or
+        jax.numpy.
         """
         if self.slope and isinstance(rule, Chance):
             return rule.value(C, xp, self.slip) + self.slope * xp.maximum(C - rule.above, 0.0) / rule.scale
         return rule.value(C, xp, self.slip)
 
     def limited_sums(self, X: Any, xp: Any) -> Any:
-        """Return sums X [n, 1+I] over episodes as the limits count them; xp is numpy or jax.numpy.
+        """Return the sums X [n, 1+I] of n episodes without the slope that is added for learning.
 
-        If `slope` is not 0, the sums of `Chance` limits contain the slope; they are turned back into 0 or −1.
+        If `slope` is not 0, the sums of `Chance` limits are turned back into 0 (threshold not exceeded) or −1
+        (exceeded). All other sums are returned unchanged. xp is numpy or jax.numpy.
         """
         flat = np.array([False, *(self.slope > 0 and isinstance(rule, Chance) for rule in self.rules)])
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Return a mask [..., plain I] of the costs that are not finite or outside their bounds; xp as in `signals`."""
+        """Return a mask of the costs in `cost` that are not finite or out of bounds; xp is numpy or jax.numpy."""
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
@@ -107,17 +115,20 @@ class TailCosts(NamedTuple):
 
 
 def mean_costs(plain: Statement, slip: float) -> TailCosts:
-    """Return the rules that leave the constraints of the problem `plain` unchanged; slip: rounding error of a sum."""
+    """Return rules that leave the constraints of the problem `plain` unchanged.
+
+    `slip` is the relative rounding error of a sum.
+    """
     return TailCosts(plain, tuple(range(plain.I)), (None,) * plain.I, None, slip)
 
 
 def limit_tails(
     plain: Statement, limits: Any, obs_shape: tuple[int, ...], slip: float, *, cost_so_far: bool = True
 ) -> tuple[Statement, TailCosts]:
-    """Add limits to the plain statement; return the new statement, and the rules by which its signals are computed.
+    """Add limits to the statement `plain`; return the new statement, and the rules that compute its signals from costs.
 
     limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
-    obs_shape    the shape of the plain problem's observations;  slip: relative rounding error of a sum
+    obs_shape    the shape of the observations;  slip: relative rounding error of a sum
     cost_so_far  whether policies see the sums of the limited costs so far
     """
     asked = _in_order(plain, limits)
@@ -136,8 +147,8 @@ def limit_tails(
 def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Statement, TailCosts]:
     """Give the signals of `Chance` limits a slope beyond their thresholds, so that learning has a gradient there.
 
-    Return the statement `told` with the bounds of its signals widened, and `costs` with this slope. The limits and the
-    other signals stay the same.
+    Return the statement `told` with wider bounds of these signals, and the rules `costs` with this slope. The limits
+    and the other signals stay the same.
     """
     assert told.bounds is not None
     low, high = (x.copy() for x in told.bounds)
@@ -150,7 +161,10 @@ def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Stat
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
-    """Return (name of the cost, limit) for each constraint; costs that `limits` does not name keep their limit."""
+    """Return a list with (name of the cost, limit) for each constraint, in the order of the costs.
+
+    Costs that `limits` does not name keep their limit.
+    """
     if not isinstance(limits, Mapping):
         values = list(limits) if isinstance(limits, list | tuple) else [limits]
         if len(values) != plain.I:
@@ -170,7 +184,7 @@ def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
 
 
 def _step_bounds(plain: Statement) -> Bounds:
-    """Return (low, high) of the costs of one step [plain I]; infinite if not declared."""
+    """Return (low, high) of the costs of one step, with one entry for each cost; infinite if not declared."""
     if plain.bounds is None:
         return np.full(plain.I, -np.inf), np.full(plain.I, np.inf)
     return -plain.bounds[1][1:], -plain.bounds[0][1:]
@@ -187,9 +201,10 @@ def _tail(plain: Statement, column: int, rule: Rule | None, low: Array, high: Ar
 def _signal_bounds(
     plain: Statement, columns: Sequence[int], rules: Sequence[Rule | None], low: Array, high: Array
 ) -> Bounds:
-    """Return (low, high) of the signals h [1+I] in one step, from bounds low, high of the plain problem's costs.
+    """Return bounds (low, high) of the signals [1+I] in one step: the reward, then the constraints.
 
-    columns, rules  for each constraint its cost and its limit, as in `TailCosts`
+    low, high       bounds of the costs in one step
+    columns, rules  for each constraint, the index of its cost and its `Chance` or `CVaR` (None: a limit on the mean)
     """
     reward = (-np.inf, np.inf) if plain.bounds is None else (plain.bounds[0][0], plain.bounds[1][0])
     parts = [reward]

@@ -1,1 +1,1 @@
-"""Studies made of many runs: sweep, compare, frontier, reproduce."""
+"""Studies that consist of many runs: sweep, compare, frontier, reproduce."""

@@ -1,14 +1,14 @@
 """Compare all methods on the same problems with the same budget of environment steps, against the exact optimum.
 
-One rule sets all hyper-parameters. Every method sees the problem in units in which r and each g_i have range 1. It has
-two important settings, x and y: in one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or the
-counterparts of these in the method (`CONTESTANTS`). Each method runs once with each of the fifteen pairs of `LADDER`,
-on a seed that is not reported, and the pair with the best output by exact values is used: all methods have the same
-tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many samples in each as the budget
-allows.
+All hyper-parameters are set by one rule. Every method sees the problem in units in which r and each g_i have range 1.
+Every method has two important settings, x and y: in one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b),
+or by their counterparts in the method (`CONTESTANTS`). Each method runs once with each of the fifteen pairs of
+`LADDER`, on a seed that is not reported, and the pair with the best output by exact values is used. So all methods have
+the same tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many samples in each as the
+budget allows.
 
-A method of your own takes part with its defaults: if you pass its class, it gets K and N if it has such fields; an
-instance runs unchanged. Neither is tuned. Its output is the average iterate, or the last one if the class has
+A method of your own takes part with its defaults and is not tuned. If you pass its class, K and N are set if the class
+has such fields; an instance runs unchanged. Its output is the average iterate, or the last one if the class has
 `output = "last"`.
 """
 
@@ -53,8 +53,9 @@ SettingPair = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """The exact values [n, 1+I] of average iterate, last iterate and best mixture at n iterations of a run,
-    and the environment steps until then [n].
+    """Exact values [n, 1+I] at n iterations of a run: of the average iterate, the last iterate and the best mixture.
+
+    `steps` [n] are the environment steps up to these iterations.
     """
 
     steps: Array
@@ -65,11 +66,13 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """One run of one method on one problem, in the units of the given problem.
+    """The result of one run of one method on one problem, in the units of the given problem.
 
-    feasible   share of the iterates that keep every limit
+    setting    the pair (x, y) of hyper-parameters; None if the method is not tuned
+    feasible   share of the iterates that meet every limit
     regret     the largest violation (0 if there is none), averaged over environment steps
     verdict    the verdict of the exact certificate of the best mixture
+    output     which iterate the method is judged by
     """
 
     problem: str
@@ -92,13 +95,16 @@ class Result:
         return f"<Result: {of}: {found}, best mixture {self.verdict}>"
 
     def gap(self, which: str) -> float:
-        """Return the gap J* − J_r at the end of the run, of the output `which`: "average", "last" or "best"."""
+        """Return the gap J* − J_r to the optimum at the end of the run.
+
+        `which` names the output: "average", "last" or "best".
+        """
         return float(self.optimum.J_r - getattr(self.curve, which)[-1, 0])
 
     def violation(self, which: str) -> float:
-        """Return max_i (b_i − J_gi) of the output `which` at the end of the run; negative if all limits are met.
+        """Return the largest violation max_i (b_i − J_gi) at the end of the run; negative if all limits are met.
 
-        It is −inf without constraints.
+        `which` names the output: "average", "last" or "best". Without constraints the result is −inf.
         """
         return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
 
@@ -122,8 +128,9 @@ class Comparison(list[Result]):
         return finish_figure(draw_comparison(load_pyplot(), found))
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row for each run:
-        gap and violation of each output at the end of the run.
+        """Return a pandas DataFrame with one row for each run.
+
+        Its columns include the gap and the violation of each output at the end of the run.
         """
         rows = [row for result in self for row in summary([result])]
         for row, result in zip(rows, self, strict=True):
@@ -143,11 +150,13 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Comparison:
-    """Tune every method on every problem, then run it with every seed; return the results by problem, method, seed.
+    """Tune every method on every problem, then run it with every seed; return the results by problem, method and seed.
 
     problems  a finite model, models by name, or texts as on the command line (zoo names, files)
     methods   names as for `clearance compare`, `package.module:Class`, classes or instances (see the top of the module)
-    budget    environment steps of one run;  K: iterations
+    seeds     number of seeds;  budget: environment steps of one run;  K: iterations of one run
+    progress  a callback progress(runs done, runs in all), called whenever a run has finished
+    executor  where the runs are computed (default: `threads` threads of this process)
     """
     models, who = _models(problems), find_contestants(methods)
     cells = [(p, name) for p in models for name in who]
@@ -184,15 +193,15 @@ def _models(problems: CMDP | Mapping[str, CMDP] | Sequence[str]) -> dict[str, CM
 
 
 def how_many(problems: Iterable[str], methods: Sequence[Any], seeds: int) -> int:
-    """Return the number of runs in a comparison, tuning included."""
+    """Return the number of runs in a comparison, including the runs for tuning."""
     runs = [seeds + (len(LADDER) if c.tuned else 0) for c in find_contestants(methods).values()]
     return len(list(problems)) * sum(runs)
 
 
 def _best_settings(scores: list[float]) -> list[SettingPair]:
-    """Return the pair of settings in `LADDER` with the best score, for each method on each problem.
+    """Return, for each method on each problem, the pair of settings in `LADDER` with the best score.
 
-    `scores` lists the scores of all pairs, for one method and problem after the other.
+    `scores` lists the scores of all pairs for the first method and problem, then those for the next, and so on.
     """
     return [LADDER[int(np.argmax(block))] for block in np.reshape(scores, (-1, len(LADDER)))]
 
@@ -202,9 +211,9 @@ def _shifted(progress: Callable[[int, int], None] | None, done: int, total: int)
 
 
 def score(result: Result) -> float:
-    """Return J_r − 2 Σ_i p_i (violation_i)₊ of the method's output, with p_i slightly above the price λ*_i.
+    """Return the score by which settings are tuned: J_r − 2 Σ_i p_i (violation_i)₊ of the method's output.
 
-    No policy has a larger score than the optimum (an exact penalty).
+    The penalty p_i is slightly above the optimal price λ*_i. So no policy has a larger score than the optimum.
     """
     J = getattr(result.curve, result.output)[-1]
     price = result.optimum.lam + 0.1 * result.optimum.lam.max(initial=1e-3)
@@ -221,8 +230,11 @@ def run(
     K: int = ROUNDS,
     contestant: Contestant | None = None,
 ) -> Result:
-    """Run one method once, on the problem in units of range 1; the results are in the problem's own units.
+    """Run one method once and return the result.
 
+    The method sees the problem in units of range 1. The result is in the problem's own units.
+
+    setting     the pair (x, y) of hyper-parameters, which the module's head explains
     contestant  the method, if it is not one of `CONTESTANTS`
     """
     unit, scale = in_units(cmdp)
@@ -253,15 +265,17 @@ def run(
 
 
 def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
-    """Return the problem with r and every g_i of range 1, and the scale [1+I] that converts values back."""
+    """Return the problem with r and every g_i scaled to range 1, and the factors [1+I] that convert values back."""
     r, g = cmdp.signal_ranges
     scale = np.concatenate([[r], g])
     return cmdp.replace(h=cmdp.h / scale[:, None, None], b=cmdp.b / g), scale
 
 
 def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
-    """Return the values of average iterate, last iterate and best mixture during the run,
-    at about POINTS iterations evenly spaced in the logarithm. `counts` weights the iterates in the average.
+    """Return the values of average iterate, last iterate and best mixture at about POINTS iterations of a run.
+
+    The iterations are evenly spaced in the logarithm. `J` [K, 1+I] are the values of the iterates, `steps` [K] their
+    environment steps, and `counts` [K] their weights in the average.
     """
     K = len(J)
     at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
@@ -273,16 +287,19 @@ def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
 
 
 def _best(J: Array, b: Array) -> Array:
-    """Return the values [1+I] of the best mixture of iterates with values J [k, 1+I] that keeps every limit;
-    if there is none, those of the iterate with the smallest violation.
+    """Return the values [1+I] of the best mixture of iterates that meets every limit.
+
+    `J` [k, 1+I] are the values of the iterates, and `b` [I] the limits. If no mixture meets them, return the values of
+    the iterate with the smallest violation.
     """
     w = best_weights(J, b)
     return J[np.argmin(np.max(b - J[:, 1:], axis=1, initial=-np.inf))] if w is None else w @ J
 
 
 def summary(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return one row for each problem and method:
-    means over seeds, and the standard error of the gap of the method's output.
+    """Return one row for each problem and method, with means over seeds.
+
+    A row also has the standard error of the gap of the method's output.
     """
     rows: dict[tuple[str, str], list[Result]] = {}
     for r in results:

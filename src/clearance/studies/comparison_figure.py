@@ -14,10 +14,10 @@ STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMI
 
 
 def draw_comparison(plt: Any, results: Sequence[Any]) -> Any:
-    """Draw gap and violation of average iterate, last iterate and best mixture against environment steps,
-    for one problem.
+    """Return a figure for one problem: gap and violation of every method against environment steps.
 
-    The curves are means over seeds. The vertical axes are signed: linear near 0 and logarithmic beyond.
+    There is one column each for average iterate, last iterate and best mixture. The curves are means over seeds. The
+    vertical axes are linear near 0 and logarithmic beyond, with sign. `plt` is matplotlib.pyplot.
     """
     fig, axes = plt.subplots(2, 3, figsize=(11.5, 6.6), sharex=True, sharey="row", layout="constrained")
     names = list(dict.fromkeys(r.method for r in results))

@@ -1,7 +1,7 @@
 """The methods that `compare` runs: how each is made from two settings x and y, and which of its outputs is reported.
 
-In one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or the counterparts of these in the method. A
-user's own method is not tuned: its class gets K and N if it has such fields, and an instance runs unchanged.
+In one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or by their counterparts in the method. A user's
+own method is not tuned: its class gets K and N if it has such fields, and an instance runs unchanged.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ Made = tuple[Method, Sampler | None]  # None: the sampler that the method needs
 
 
 class Budget(NamedTuple):
-    """The budget of one run: environment steps, iterations K, and u = 1 − γ of the problem."""
+    """The budget of one run: environment steps, iterations K, and u = 1 − γ with the problem's discount factor γ."""
 
     steps: float
     K: int
     u: float  # 1 − γ
 
     def walks(self, each: float = 1.0) -> int:
-        """Return the number of samples per iteration, if one sample takes `each` walks."""
+        """Return the number of samples per iteration, if one sample takes `each` rollouts of 1/(1 − γ) steps."""
         return max(1, int(self.steps * self.u / (each * self.K)))
 
 
@@ -71,7 +71,7 @@ def _regularised(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _tolerance(at: Budget, y: float) -> float:
-    """Return CRPO's tolerance η in the units of J: proportional to 1/√K and to the setting y."""
+    """Return CRPO's tolerance η in the units of J; it is proportional to 1/√K and to the setting y."""
     return 0.1 * y / (at.u * np.sqrt(at.K))
 
 
@@ -90,8 +90,10 @@ def _pmdpd(cmdp: CMDP, at: Budget, x: float, y: float, kappa: Any = 0.0) -> Made
 
 
 def _pdnac(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Make PD-NAC with the critic's step size β ~ T^(−1/2) and the exploration ε ~ T^(−1/6) as in the paper,
-    where T is the number of steps of the trajectory.
+    """Make the method PD-NAC and its sampler; x and y scale the steps of the logits and of λ.
+
+    As in the paper, the critic's step size is β ~ T^(−1/2) and the exploration is ε ~ T^(−1/6), where T is the number
+    of steps of the trajectory.
     """
     sampler = Trajectory(
         cmdp,
@@ -107,16 +109,18 @@ def _rpgpd(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidean") -> Made:
-    """Make OPG-PD or OMWU-PD, which have one step size η for π and λ: the fifteen pairs (x, y) give fifteen values.
+    """Make the method OPG-PD, or OMWU-PD with the geometry "entropic", and its sampler.
 
-    With the geometry "euclidean", where π is a table of probabilities, η is a tenth of that.
+    Both have a single step size η for π and λ. It is computed from x and y, so that the fifteen pairs (x, y) that are
+    tried give fifteen values. With the geometry "euclidean", where π is a table of probabilities, η is ten times
+    smaller.
     """
     eta = x * y ** (1 / 3) * at.u * (0.1 if geometry == "euclidean" else 1.0)
     return OPGPD(K=at.K, N=at.walks(), eta=eta, geometry=geometry), _critic(cmdp)
 
 
 def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "primal-dual") -> Made:
-    """Make the model-based method; x scales κ relative to the noise of the samples, and y scales the step of λ."""
+    """Make the model-based method and its sampler; x scales κ relative to the sampling noise, y the step of λ."""
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))
@@ -126,7 +130,10 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 
 
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Make an instance of a user's class `kind` with its defaults, and with K and N from the budget if it has them."""
+    """Make an instance of a user's class `kind` with its defaults; x and y are not used.
+
+    If the class has fields K and N, they are set from the budget `at`.
+    """
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}
     given = {"K": at.K, "N": max(1, samples.get(getattr(kind, "draw_kind", "walks"), at.walks()))}
@@ -134,7 +141,11 @@ def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Mad
 
 
 class Contestant(NamedTuple):
-    """A method in a comparison: how to make it, which output it is judged by, its label, and whether it is tuned."""
+    """A method in a comparison.
+
+    make    function (model, budget, x, y) that makes the method and its sampler
+    output  the iterate that the method is judged by;  label: its name in tables;  tuned: whether x and y are tuned
+    """
 
     make: Callable[[CMDP, Budget, float, float], Made]
     output: Literal["average", "last"]

@@ -1,12 +1,12 @@
 """The price of safety: the best reward as a function of one limit, or of the conservatism κ.
 
-    J_r*(x) = max {J_r(π) : J_gi(π) ≥ x, J_gj(π) ≥ b_j, j ≠ i}             over b: one limit, the others kept
+    J_r*(x) = max {J_r(π) : J_gi(π) ≥ x, J_gj(π) ≥ b_j, j ≠ i}             over b: one limit varies, the others stay
     J_r*(κ) = max {J_r(π) : J_gi(π) ≥ b_i + κ for all i}                    over κ: all limits, Bai et al. 2023, eq. 7
 
 J_r* is the value of a linear program as a function of its right-hand side. So it is concave and piecewise linear, and
-its slope is minus the multiplier: −λ_i, or −Σ_i λ_i over κ. The curve begins where the limit starts to bind, at the
-largest J_gi among the policies that are best without it. It ends at the largest limit that can be met, max J_gi. Half
-of the points are evenly spaced; the others are placed where the curve is least known, which finds the kinks.
+its slope is minus the multiplier: −λ_i, or −Σ_i λ_i over κ. The curve begins where the limit starts to bind: at the
+largest J_gi among the policies that are best without this limit. It ends at max J_gi, the strictest limit that can be
+met. Half of the points are evenly spaced; the others are placed where the curve is least known, which finds the kinks.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "written")
 
 
 class Point(NamedTuple):
-    """The optimum at one limit: its reward, the multiplier, a proven upper bound,
-    and whether the policy is certified.
+    """The optimum at one value of the limit.
+
+    J_r        the reward;  lam: the multiplier of the limit;  bound: a proven upper bound on the reward
+    certified  whether the optimal policy is proven to meet all limits
     """
 
     limit: float
@@ -69,19 +71,19 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """The best reward for each value of a limit, from where it starts to bind to the strictest that can be met.
+    """The best reward for each value of a limit, from where the limit starts to bind to the strictest that can be met.
 
-    over, constraint  "b" and the index of the limit that varies, or "kappa" and None: b + κ for all
-    name       name of that constraint; empty over κ
-    limit      [n] the limits (or κ), increasing
-    J_r        [n] the exact reward of the optimal policy at each limit
-    lam        [n] the price λ of the limit: dJ_r/dlimit = −λ; at a kink, one of its slopes
-    bound      [n] proven upper bound on the reward of every policy that meets the limits
-    certified  [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
-    own        the point at the problem's own limit (κ = 0); left of the curve if that limit does not bind
-    names, costs  names of all constraints [I], and which are costs: the limit of a cost is minus its upper limit, see
-               `written`
-    learned    policies found by `solve`, with the verdicts of their certificates
+    over        "b" if one limit varies, or "kappa" if all limits are tightened by κ
+    constraint  the index of the limit that varies; None over κ;  name: its name; empty over κ
+    limit       [n] the limits (or κ), increasing
+    J_r         [n] the exact reward of the optimal policy at each limit
+    lam         [n] the price λ of the limit: dJ_r/dlimit = −λ; at a kink, one of its slopes
+    bound       [n] proven upper bound on the reward of every policy that meets the limits
+    certified   [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
+    own         the point at the problem's own limit (κ = 0); left of the curve if that limit does not bind
+    names       names of all constraints [I];  costs: which of them are costs. In `limit`, the limit of a cost is minus
+                its upper limit (see `written`)
+    learned     policies found by `solve`, with the verdicts of their certificates
     """
 
     over: Over
@@ -120,27 +122,30 @@ class Frontier:
 
     @property
     def axis_name(self) -> str:
-        """The name of the quantity that varies."""
+        """The name of the quantity that varies: "kappa", or the upper or lower limit of a constraint."""
         if self.over == "kappa":
             return "kappa"
         return f"the {'upper' if self.cost else 'lower'} limit of {self.name}"
 
     @property
     def written(self) -> Array:
-        """The limits [n] with the sign that the user gave them: for a cost its upper limits, −limit."""
+        """The limits [n] with the sign that the user gave them: for a cost these are upper limits, equal to −limit."""
         return 0.0 - self.limit if self.cost else self.limit
 
     @property
     def paid(self) -> Array:
-        """The reward given up so far [n]: the reward at the first limit minus the reward at each limit."""
+        """The reward lost so far [n]: the reward at the first, loosest limit minus the reward at each limit."""
         return self.J_r[0] - self.J_r
 
     def plot(self, title: str = "") -> Any:
-        """Return a matplotlib figure: the best reward over the limit, and the reward that one unit stricter costs."""
+        """Return a matplotlib figure of the best reward over the limit, and of the reward lost per unit of limit."""
         return finish_figure(draw_frontier(load_pyplot(), self, title))
 
     def save(self, path: str | Path) -> None:
-        """Write a CSV table with one row per point; `kind` is optimum, own or learned."""
+        """Write a CSV table with one row per point.
+
+        The column `kind` is "optimum", "own" (at the problem's own limit) or "learned".
+        """
         write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
 
     def to_frame(self) -> Any:
@@ -161,8 +166,8 @@ class Frontier:
 def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> Any:
     """Compute the price of a limit: the best reward for each value of the limit.
 
-    For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the
-    other at the limits `at`, each run starting from the one before; the result is a `LearnedFrontier`.
+    For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the other
+    at the limits `at`, and each run starts from the previous one; the result is a `LearnedFrontier`.
 
     how  the other arguments of `model_frontier` or `simulator_frontier`
     """
@@ -184,10 +189,11 @@ def model_frontier(
 ) -> Frontier:
     """Compute the price of the limits of a finite model: the optimum at `points` values of one limit, or of κ.
 
-    constraint  which limit varies over "b", by index or name; the first unless given
+    constraint  which limit varies with over="b", by index or name (default: the first)
+    over        "b": one limit varies; "kappa": all limits are tightened by κ
     learned     number of limits along the curve at which `solve` also learns a policy, which is certified
-    progress    is called with the number of finished points and the total
-    executor    computes the points that do not depend on each other; threads of this process unless given
+    progress    a callback progress(points done, points in all)
+    executor    computes the points that do not depend on each other (default: threads of this process)
 
     Raises `InfeasibleError` if the problem's own limits cannot be met.
     """
@@ -195,7 +201,9 @@ def model_frontier(
     i = check_arguments(cmdp, constraint, over=over, points=points, learned=learned)
     best = optimum(cmdp)
     if best.status == "infeasible":
-        raise InfeasibleError(infeasible_message(best.attained_margin), best.attained_margin, cmdp, diagnose=diagnose)
+        raise InfeasibleError(
+            infeasible_message(best.attained_margin, cmdp.I), best.attained_margin, cmdp, diagnose=diagnose
+        )
     curve = _Curve(cmdp, i)
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()
@@ -222,7 +230,10 @@ def model_frontier(
 def check_arguments(
     cmdp: CMDP, constraint: int | str | None, *, over: str = "b", points: int = 21, learned: int = 0
 ) -> int | None:
-    """Return the index of the limit that varies, None over κ; raise InputError that names a wrong argument."""
+    """Return the index of the limit that varies, or None if `over` is "kappa".
+
+    Raise InputError if an argument is wrong; the error names the argument.
+    """
     if over not in get_args(Over):
         raise InputError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}")
     for name, value, least in (("points", points, 2), ("learned", learned, 0)):
@@ -239,7 +250,7 @@ def check_arguments(
 
 @dataclass(frozen=True, eq=False)
 class _Curve:
-    """A problem as a function of the limit of constraint i or, if i is None, of the margin κ on all limits."""
+    """The problem `cmdp` as a function of one number x: the limit of constraint i, or if i is None, the margin κ."""
 
     cmdp: CMDP
     i: int | None
@@ -258,7 +269,9 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The size of J_gi of the constraint that varies; over κ, the smallest size of all constraints."""
+        """The scale (largest possible absolute value) of J_gi for the constraint that varies; over κ, the smallest
+        scale.
+        """
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
 
@@ -269,9 +282,9 @@ class _Curve:
         return self.point(min(bottom, last.limit)), last
 
     def _last(self, top: float) -> Point:
-        """Return the point slightly below `top`, the largest limit that can be met.
+        """Return the last point of the curve, slightly below `top`, the largest limit that can be met.
 
-        At `top` itself the set of feasible policies has no interior, where solvers are unreliable.
+        At `top` itself the set of feasible policies has no interior, and solvers are unreliable there.
         """
         for hair in HAIRS:
             last = self.point(top - hair * self.scale)
@@ -281,7 +294,10 @@ class _Curve:
 
 
 def _even(first: Point, last: Point, points: int) -> list[float]:
-    """Return evenly spaced limits between the two end points; with the ends they are the first half of `points`."""
+    """Return evenly spaced limits strictly between the two end points of a curve.
+
+    Together with the end points, they are the first half of the `points` points.
+    """
     n = (points + 1) // 2 - 1
     return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
 
@@ -289,10 +305,9 @@ def _even(first: Point, last: Point, points: int) -> list[float]:
 def _most_telling(done: list[Point]) -> float:
     """Return the limit at which the curve through the points `done` is least known.
 
-    If it is known everywhere, return the middle of the widest gap between two points.
-
-    Between two points the curve lies above the chord and below both tangents, whose slopes are −λ. The tangents
-    cross at the kink if there is only one.
+    Between two points the curve lies above their chord and below both tangents, whose slopes are −λ. The tangents cross
+    at the kink if there is only one. If the curve is known everywhere, return the middle of the widest gap between two
+    points.
     """
     crossings = [_crossing(p, q) for p, q in pairwise(done)]
     height, x = max(crossings)
@@ -303,7 +318,7 @@ def _most_telling(done: list[Point]) -> float:
 
 
 def _crossing(p: Point, q: Point) -> tuple[float, float]:
-    """Return how far above the chord the tangents at p and q cross, and at which limit."""
+    """Return how far above their chord the tangents at the points p and q cross, and the limit at which they cross."""
     width, drop = q.limit - p.limit, p.J_r - q.J_r
     if not q.lam > p.lam:
         return 0.0, p.limit
@@ -313,12 +328,18 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
 
 def _largest(cmdp: CMDP, i: int) -> float:
-    """Return the largest J_gi that some policy reaches under the other limits: a proven lower bound for that policy."""
+    """Return the largest J_gi that a policy can reach under the other limits.
+
+    The result is a proven lower bound of J_gi for the policy that was found.
+    """
     return float(lower_bounds(cmdp, optimum(maximise_constraint(cmdp, i)).policy)[1 + i])
 
 
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
-    """Return the largest J_gi among the policies that are best without limit i, under the other limits."""
+    """Return the value at which limit i starts to bind.
+
+    It is the largest J_gi among the policies that are best without limit i, under the other limits.
+    """
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
     # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.

@@ -1,4 +1,4 @@
-"""The figure of a frontier: the best reward over the limit, and the reward that one unit stricter costs."""
+"""The figure of a frontier: the best reward over the limit, and the reward that a limit stricter by one unit costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, VERMILION, plain_
 
 
 def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
-    """Draw the best reward over the limit and, below it, the reward that one unit stricter costs."""
+    """Return a figure: the best reward over the limit and, below, the reward that a limit stricter by one unit costs.
+
+    `plt` is matplotlib.pyplot, and `curve` a `Frontier`.
+    """
     fig, (top, below) = plt.subplots(
         2, 1, figsize=(7.2, 6.0), sharex=True, layout="constrained", gridspec_kw={"height_ratios": [3, 2]}
     )
@@ -51,7 +54,10 @@ def _rewards(ax: Any, curve: Any) -> None:
 
 
 def _prices(ax: Any, curve: Any) -> None:
-    """Draw λ as points, and as minus the slope between neighbours, which equals λ on straight pieces of the curve."""
+    """Draw the prices λ as points, and minus the slope between neighbouring points as steps.
+
+    On straight pieces of the curve, points and steps agree.
+    """
     slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
     if len(slopes):
         way = -1 if curve.cost else 1  # stairs go from left to right

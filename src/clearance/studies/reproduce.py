@@ -30,7 +30,7 @@ FEASIBLE_KAPPA = 0.01  # a quarter of the Slater margin 0.0411 of the class
 
 
 class Setting(NamedTuple):
-    """One line of the table: a margin κ, and a variant of the SGD that estimates ω."""
+    """One row of the table: a margin κ, and a variant of the SGD that estimates the update direction ω."""
 
     label: str
     kappa: float
@@ -48,8 +48,10 @@ SETTINGS = (
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The runs of one setting with all seeds:
-    exact J [seeds, K, 2], the last multiplier λ^K [seeds], environment steps and seconds per run.
+    """The runs of one setting with all seeds.
+
+    J        exact values [seeds, K, 2] of the iterates: reward and constraint
+    lam      the last multiplier λ [seeds];  steps, seconds: environment steps and seconds of each run
     """
 
     setting: Setting
@@ -60,13 +62,16 @@ class Runs:
 
     @property
     def averages(self) -> Array:
-        """The running averages over iterates [seeds, K, 2], as plotted in the paper."""
+        """The running averages [seeds, K, 2] of J over the iterates, as plotted in the paper."""
         return np.stack([running_average(J) for J in self.J])
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The whole reproduction, with the exact optimum and Slater margin for comparison."""
+    """The results of the whole reproduction, with the exact optimum and Slater margin for comparison.
+
+    The names of values for the paper's policy class begin with `class_`; all other values are for all policies.
+    """
 
     cmdp: CMDP
     class_optimum: float
@@ -117,7 +122,7 @@ class Study:
         ]
 
     def finding(self) -> str:
-        """Return a sentence about the paper's choice of κ: it exceeds the Slater margin."""
+        """Return a sentence on the paper's choices of κ, which exceed the Slater margin."""
         return (
             f"κ = 0.5 (body) and κ = 1 (appendix) both exceed the Slater margin of the paper's own instance: "
             f"max J_g = {self.slater:.4f} over all policies, {self.class_slater:.4f} in the class of its 35 features. "
@@ -126,8 +131,11 @@ class Study:
 
 
 class Published(NamedTuple):
-    """One published curve: iterations k [n], running averages of J_r and of the violation −J_g [n],
-    and their standard deviations over runs, or None.
+    """One published curve.
+
+    k [n]              iterations
+    J_r, violation     running averages [n] of the reward, and of the violation −J_g
+    sd_J_r, sd_violation  their standard deviations over runs [n]; None for a single run
     """
 
     label: str
@@ -176,8 +184,11 @@ def run_bai2023(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Study:
-    """Run the experiment of Bai et al. 2023 on its one instance, with Algorithm 1 in the form that is proven;
-    η₁ = η₂ = 0.1.
+    """Run the experiment of Bai et al. 2023 on its single instance, with η₁ = η₂ = 0.1.
+
+    Algorithm 1 is used in the form for which the theorem is proven.
+
+    seeds, K, N  number of seeds, iterations, and samples per iteration;  settings: the rows of the table
     """
     if seeds < 1:
         raise InputError(f"seeds must be a whole number ≥ 1, got {seeds}")
@@ -210,7 +221,7 @@ def _collect(setting: Setting, results: list[tuple[Array, float, int, float]]) -
 
 
 def write_bai2023(study: Study, folder: str | Path) -> list[Path]:
-    """Write the table and the running averages as CSV, and return their paths."""
+    """Write the table and the running averages as CSV files to a folder, and return their paths."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """The price of safety on a simulator: policies that are learned and certified at several limits, one after the other.
 
-Each run starts from the policy, the multipliers and the critics of the run before (`init` of `solve`), from the loosest
-limit to the strictest, so it keeps the knowledge of the task and adapts only to the new limit. Nothing is known about
-policies between the points, or about better ones at them: the result is a lower bound of the frontier.
+The limits are visited from the loosest to the strictest. Each run starts from the policy, the multipliers and the
+critics of the previous run (`init` of `solve`), so it only has to adapt to the new limit. Nothing is known about
+policies at other limits, or about better policies at the same limits. So the result is a lower bound of the frontier.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class LearnedFrontier:
     name, cost    the name of the constraint whose limit varies, and whether it is a cost
     limit         [n] the limits as the user writes them, in the order of the runs: the loosest first
     J_r, value    [n] estimated reward, and estimated value of the constraint as the user writes it
-    certified     [n] whether the policy is CERTIFIED at that limit and at all others
-    certificates, policies, env_steps  of each run
+    certified     [n] whether the policy is CERTIFIED to meet this limit and the limits of all other constraints
+    certificates, policies, env_steps  the certificate, the policy and the environment steps of each run
     """
 
     name: str
@@ -53,8 +53,9 @@ class LearnedFrontier:
         return f"<LearnedFrontier: J_r over the limit of {visible(self.name)}; {points}>"
 
     def plot(self) -> Any:
-        """Return a matplotlib figure with the reward of the learned policies;
-        markers of those not certified are hollow.
+        """Return a matplotlib figure with the reward of the learned policies.
+
+        Policies that are not certified have hollow markers.
         """
         fig, ax = load_pyplot().subplots(figsize=(5.6, 3.6), layout="constrained")
         ax.plot(self.limit, self.J_r, color=SKY, linewidth=1.2)
@@ -91,12 +92,12 @@ def simulator_frontier(
 ) -> LearnedFrontier:
     """Learn and certify one policy at each limit.
 
-    constraint  which limit varies, by index or name; the first unless given
+    constraint  which limit varies, by index or name (default: the first)
     at          the limits, as the user writes them
-    budget      environment steps of each run; the first one has twice as many, unless `init` is given
+    budget      environment steps of each run; the first run has twice as many, unless `init` is given
     init        the policy or run from which the first run starts, as in `solve`
     out         a folder: each run is written to a run folder in it
-    progress    is called with the number of finished runs and the total
+    progress    a callback progress(runs done, runs in all)
 
     Each certificate holds at level delta on its own.
     """
@@ -134,7 +135,7 @@ def simulator_frontier(
 
 
 def constraint_index(names: Sequence[str], constraint: int | str | None) -> int:
-    """Return the index of a constraint, given by name, or by index (as a number or text); the first unless given."""
+    """Return the index of a constraint, which is given by name or by index (a number or text); 0 if it is None."""
     found = find_name(constraint, names) if isinstance(constraint, str) else None
     if found is not None:
         return list(names).index(found)

@@ -1,10 +1,9 @@
 """Solve every point of a grid into its own run folder, on any executor, and write a table of the results.
 
-A run folder with the status `done` is the record that its point is finished. Rows of the table are read from there, so
-nothing is lost or counted twice, even if workers fail and jobs are repeated. An unfinished point resumes from its
-checkpoint.
+A point is finished if its run folder has the status `done`. Rows of the table are read from the run folders, so nothing
+is lost or counted twice, even if workers fail and jobs are repeated. An unfinished point resumes from its checkpoint.
 
-Workers that can see the grid's folder (they recognise it by a token) write there. For other workers the run folder is
+Workers that can see the grid's folder (they recognise it by a token) write to it. For other workers, the run folder is
 sent through the object store and written by this process.
 """
 
@@ -46,7 +45,7 @@ SELDOM = 1.0  # seconds between two writings of the table
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """The result of a sweep: rows of the table, one for each point that has ended; their run folders are in `folder`.
+    """The result of a sweep. `rows` has one row for each point that has ended; the run folders are in `folder`.
 
     rows  point, folder, the values on the axes, status (done, infeasible, undecided or failed), verdict, J_r, J_g,
           slack, gap, env_steps, seconds, message
@@ -76,15 +75,15 @@ def sweep(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Sweep:
-    """Solve every point of a grid, each into its own folder of `out`; `table.csv` and `table.json` there have all rows.
+    """Solve every point of a grid, each in its own run folder in `out`, and write `table.csv` and `table.json` there.
 
     problem   a model, or a text as on the command line: a zoo name, a file, gym:ENV_ID, module:factory
-    grid      axes: {name: values}; names and values are those of the flags of `clearance solve`, and `problem`
+    grid      axes: {name: values}; a name is a flag of `clearance solve` or `problem`, with its values
     settings  flags that are the same at every point: method="cnpgpd", K=500
-    executor  where the points are solved: threads of this process unless given, or `clearance.Ray(…)`
+    executor  where the points are solved: threads of this process (default), or `clearance.Ray(…)`
 
-    If it is called again with the same `out` alone, it resumes: finished points are not computed again. Code that
-    the grid names (a factory, constraints, your own method) must then be named again.
+    A call with `out` alone resumes an earlier sweep: finished points are not computed again. If the grid names user
+    code (a factory, constraints, your own method), the call must name this code again.
     """
     out = Path(out).absolute()
     asked = None if problem is None and grid is None and not settings else _asked(problem, grid or {}, settings, out)
@@ -100,7 +99,10 @@ def perform(
     progress: Callable[[int, int], None] | None,
     cmdp: CMDP | None = None,
 ) -> Sweep:
-    """Run the grid `asked`, or resume the one stored in the folder `out`; runs are saved at intervals `every`."""
+    """Run the grid `asked`, or resume the grid stored in the folder `out`; return all results.
+
+    every  how often each run writes a checkpoint;  cmdp: the model of the grid, if it was given as an object
+    """
     out = out.absolute()
     if asked is not None and cmdp is None and not (out / "grid.json").exists():
         _checked(asked)  # what cannot be run is not started
@@ -116,7 +118,7 @@ def _asked(problem: CMDP | str | None, grid: Mapping[str, Any], settings: dict[s
 
 
 def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
-    """Check the settings of all points; return the points, and the finite models by the text that names them."""
+    """Check the settings of all points of a grid; return the points, and the finite models by key (`_model_key`)."""
     found = {text: load_model_or_none(text) for text in grid.problems if not is_imported(text)}
     models, points = {text: cmdp for text, cmdp in found.items() if cmdp is not None}, grid.points()
     for point in points:
@@ -134,8 +136,9 @@ def _checked(grid: Grid) -> tuple[list[Point], dict[str, CMDP]]:
 
 
 def _model_key(spec: RunSpec) -> str:
-    """Return what names the model of a point: the problem; with an imported file also what is asked of it, which the
-    file does not say.
+    """Return a key for the model of a point: the text of the problem.
+
+    For an imported file the key also contains the flags for limits and criterion, since the file has none.
     """
     text = spec.problem or ""
     return f"{json.dumps(dict(spec.environment), sort_keys=True, default=str)} {text}" if is_imported(text) else text
@@ -145,7 +148,7 @@ def _model_key(spec: RunSpec) -> str:
 
 
 class Found(NamedTuple):
-    """The result that a worker reports for a point: its status, a message, and the files of its run folder.
+    """The result that a worker reports for a point of the grid: its status, a message, and the files of its run folder.
 
     The files are None if the worker has written them to the grid's folder itself.
     """
@@ -157,7 +160,11 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """The job that solves one point of the grid in the folder `home`, on any worker."""
+    """A function that solves one point of the grid in the folder `home`, on any worker.
+
+    token     identifies the grid's folder;  problems: the finite models by key
+    every     how often a run writes a checkpoint;  imports: folders from which user code may be imported
+    """
 
     home: str
     token: str
@@ -192,7 +199,10 @@ class Work:
         return False
 
     def _solved(self, point: Point, folder: Path) -> Found:
-        """Start or resume a point; wait if a worker that was taken for dead still holds the folder."""
+        """Start or resume a point of the grid in its folder, and return the result.
+
+        If another worker, which was considered dead, still holds the folder, wait until it releases it.
+        """
         deadline = time.monotonic() + WAIT
         while True:
             try:
@@ -210,7 +220,10 @@ class Work:
 
 
 def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every: str) -> Any:
-    """Solve a point in its folder, or resume it if it was started before; return the solution."""
+    """Solve a point of the grid in its folder, or resume it if it was started before; return the solution.
+
+    spec  the flags of the point;  models: the finite models by key;  every: how often a checkpoint is written
+    """
     key = _model_key(spec)
     model = models.get(key)
     if model is None or is_imported(key):
@@ -229,7 +242,10 @@ def _solve_or_resume(spec: RunSpec, models: dict[str, CMDP], folder: Path, every
 
 
 def _stop(*_: object) -> None:
-    """Raise KeyboardInterrupt between iterations if the sweep should stop, so that the run saves its state and ends."""
+    """Raise KeyboardInterrupt if the sweep should stop.
+
+    The run calls this between iterations, saves its state and ends.
+    """
     if should_stop():
         raise KeyboardInterrupt
 
@@ -241,7 +257,7 @@ def is_done(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Return all files in a run folder except its lock."""
+    """Return {path: content} for all files in a run folder except its lock."""
     paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != "lock"]
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
 
@@ -274,7 +290,10 @@ def _run(
 
 
 def _settled(out: Path, point: Point, outcome: Any) -> Found:
-    """Return the result of a point from the `outcome` of its job; if it contains files, write them to its folder."""
+    """Return the result of a point of the grid from the `outcome` of its job.
+
+    If the worker has sent the files of the run folder, write them to the folder of the point.
+    """
     try:
         found: Found = outcome.result()
     except SolverError as e:  # its workers died
@@ -285,8 +304,9 @@ def _settled(out: Path, point: Point, outcome: Any) -> Found:
 
 
 def _written(folder: Path, files: dict[str, bytes]) -> None:
-    """Write a run folder that was received from a worker, atomically;
-    an earlier folder of the same point is replaced.
+    """Write a run folder that was received from a worker, atomically.
+
+    An earlier folder of the same point is replaced.
     """
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     try:

@@ -1,6 +1,4 @@
-"""The folder of a grid: the grid (`grid.json`), hashes of its models (`problems.json`),
-and one run folder for each point.
-"""
+"""The folder of a grid: `grid.json`, hashes of its models (`problems.json`), and one run folder for each point."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ SCHEMA, PROBLEMS = "clearance/grid/1", "clearance/problems/1"
 
 @contextlib.contextmanager
 def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[tuple[Grid, str]]:
-    """Yield the grid of the folder `out` and its token; the folder is locked while it is in use.
+    """Yield the grid of the folder `out` and its token; the folder stays locked inside the `with` block.
 
-    A new folder is made for the grid `asked`, with the model `cmdp` if given. If the folder has a grid, that one is
-    used, and `asked` must agree with it.
+    If the folder has a grid already, that grid is used, and `asked` must agree with it. If not, the folder is made for
+    the grid `asked`, and the model `cmdp`, if given, is stored in it.
     """
     if not (out / "grid.json").exists():
         if asked is None:
@@ -46,9 +44,10 @@ def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[
 
 
 def _check_given_again(out: Path, stored: Grid, asked: Grid | None) -> None:
-    """Raise InputError if settings given again differ from the stored grid, or if its code is not named again.
+    """Raise InputError if the grid `asked`, given to resume, differs from the grid `stored` in the folder.
 
-    Code is never imported just because a folder names it.
+    Also raise it if user code in the stored grid is not named again: code is never imported just because a folder names
+    it.
     """
     differs = None if asked is None else asked.differs_from(stored)
     if differs is not None:
@@ -84,8 +83,9 @@ def _read(out: Path, data: dict[str, Any]) -> Grid:
 
 
 def must_be_the_same(out: Path, problems: dict[str, CMDP]) -> None:
-    """Raise InputError if a model differs from the one with which the grid was started,
-    since a file may have changed.
+    """Raise InputError if a model differs from the model with which the grid was started.
+
+    A difference means that a file was changed. `problems` holds the models by key.
     """
     now = {text: world_of(cmdp).describe().identity for text, cmdp in problems.items()}
     path = Inside(out, "problems.json")

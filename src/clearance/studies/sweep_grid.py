@@ -1,4 +1,4 @@
-"""A grid of runs: the product of axes, where every point is a run as `clearance solve` describes it.
+"""A grid of runs: the product of axes. Every point is one run, described by the flags of `clearance solve`.
 
     seed=0:10            0, 1, …, 9
     kappa=0,.01,auto     three values
@@ -30,7 +30,10 @@ RANGE = re.compile(r"(-?\d+):(-?\d+)(?::(\d+))?")
 
 
 class Point(NamedTuple):
-    """One run: its number, the name of its folder, its values on the axes, and all its settings, problem included."""
+    """One run of a grid: its number, the name of its folder, its values on the axes, and all its settings.
+
+    The settings include the problem.
+    """
 
     number: int
     name: str
@@ -39,14 +42,17 @@ class Point(NamedTuple):
 
     @property
     def spec(self) -> RunSpec:
-        """The specification of the run; raises InputError that names a wrong setting."""
+        """The flags of the run as a `RunSpec`; raises InputError that names a wrong setting."""
         flags = {name: text for name, text in self.settings.items() if name != "problem"}
         return RunSpec.from_flags(self.settings["problem"], flags)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Axes {name: values}, of which the last varies fastest, and the settings that are the same at every point."""
+    """The axes {name: values} of a grid, and the settings `fixed` that are the same at every point.
+
+    The values of the last axis vary fastest.
+    """
 
     axes: dict[str, tuple[str, ...]]
     fixed: dict[str, str]
@@ -64,22 +70,25 @@ class Grid:
         return math.prod(len(values) for values in self.axes.values())
 
     def values(self, name: str) -> tuple[str, ...]:
-        """Return all values that the setting `name` takes in the grid; none if it is not set."""
+        """Return all values that the setting `name` takes in the grid; an empty tuple if it is not set."""
         return self.axes.get(name, (self.fixed[name],) if name in self.fixed else ())
 
     def code(self) -> list[tuple[str, str]]:
-        """Return (name, text) of the problems, methods and constraints that are the user's own code."""
+        """Return pairs (setting, value) for all values in the grid that name user code.
+
+        A setting is the problem, the method, or any other flag of `clearance solve`; its value is a text.
+        """
         found = [(name, text) for name in CODE for text in self.values(name)]
         return [(n, text) for n, text in found if (names_code(text) if n == "problem" else is_code(text))]
 
     def differs_from(self, stored: Grid) -> str | None:
-        """Return the name of the first setting of this grid that differs from the stored one; None if none does."""
+        """Return the name of the first setting of this grid that differs from the grid `stored`; None if all agree."""
         ours, theirs = ({**grid.axes, **grid.fixed} for grid in (self, stored))
         return next((name for name, value in ours.items() if theirs.get(name) != value), None)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The problems of the grid; raises InputError if there is none."""
+        """The texts of the grid's problems; raises InputError if there are none."""
         found = self.values("problem")
         if not found:
             raise InputError("PROBLEM is missing: give one, or --grid problem=…")
@@ -98,7 +107,7 @@ class Grid:
 
     @classmethod
     def of(cls, axes: Mapping[str, Iterable[Any]], fixed: Mapping[str, Any]) -> Grid:
-        """Return a grid from values of any type, which become texts; names of files become absolute."""
+        """Return a grid from values of any type, which become texts; paths of model files become absolute."""
         made = {name: tuple(_text(name, v) for v in _listed(name, values)) for name, values in axes.items()}
         same = {name: _text(name, value) for name, value in fixed.items()}
         # A grid may be resumed from elsewhere: files are named from the root.
@@ -115,7 +124,7 @@ def axis(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def texts(values: str) -> tuple[str, ...]:
-    """Return the values of an axis from their text.
+    """Return the values of an axis from one text: a range, or values separated by semicolons or commas.
 
     >>> texts("0:10:4"), texts("0,.01"), texts(".1,.2;.3,.4")
     (('0', '4', '8'), ('0', '.01'), ('.1,.2', '.3,.4'))
@@ -149,8 +158,9 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def from_toml(path: str) -> Grid:
-    """Read a grid from a TOML file: settings at the top, and a table [grid] of axes,
-    each a list or a text as for --grid.
+    """Read a grid from a TOML file.
+
+    Settings are at the top. The table [grid] holds the axes, each as a list or as a text in the form of --grid.
     """
     try:
         with open(path, "rb") as f:

@@ -21,7 +21,10 @@ COLUMNS = ("status", "verdict", "J_r", "smallest_slack", "gap", "env_steps", "se
 
 
 def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, Any]:
-    """Return the table row of a point that has ended with this status; its numbers are read from its run folder."""
+    """Return the table row of a point that has ended with this status.
+
+    If the status is "done", its numbers are read from its run folder, and its certificate is checked.
+    """
     begin = {"point": point.number, "folder": point.name, **point.values, "status": status}
     if status != "done":
         return begin | {"message": message}
@@ -37,7 +40,10 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
 
 
 def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, dict[str, Any]]:
-    """Return the rows of points that were finished earlier, by number; points with a status in `final` stay."""
+    """Return the rows of points that were finished earlier, by number; only these points are not run again.
+
+    A row is taken from the run folder if the run is done, else from the old table if its status is in `final`.
+    """
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
         with contextlib.suppress(InputError):  # none, damaged or half-written: it is run, or resumed
@@ -47,9 +53,9 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
 
 
 def _old(out: Path) -> dict[int, dict[str, Any]]:
-    """Return the rows of the table on disk, by number; {} if it cannot be read.
+    """Return the rows of the table on disk by number; {} if the table cannot be read.
 
-    Points without a run folder are recorded only there.
+    For points without a run folder, this table is the only record.
     """
     try:
         rows = load_json(Inside(out, "table.json"), SCHEMA, LARGEST)["rows"]

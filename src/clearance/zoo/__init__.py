@@ -1,4 +1,4 @@
-"""Ready-made problems with a published or stated definition; the optimum is known where the docstring says so."""
+"""Ready-made problems, each defined in its docstring or in a publication. Some docstrings state the optimum."""
 
 from collections.abc import Callable
 from functools import partial

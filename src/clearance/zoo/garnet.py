@@ -20,11 +20,12 @@ def garnet(
 ) -> CMDP:
     """Return a sparse random CMDP in which every pair (s, a) leads to `successors` random states (with repetition).
 
-    The transition weights are U(0,1), normalised; r and g are U(0,1); ρ is uniform; the limits are J_gi ≥ level/(1−γ).
+    The transition weights are drawn from U(0,1) and normalised; r and g are drawn from U(0,1); ρ is uniform. The I
+    limits are J_gi ≥ level/(1−γ).
 
     These models were named by Archibald, McKinnon and Thomas (1995). A policy that maximises r alone has J_g near
-    0.5/(1−γ), one that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for
-    I ≤ 3.
+    0.5/(1−γ), one that maximises g_1 alone about 0.8/(1−γ): at the default level the limits bind and can be met for I ≤
+    3.
     """
     rng = np.random.default_rng(seed)
     n = S * A

@@ -61,12 +61,14 @@ def obstacles(size: int, density: float, seed: int) -> NDArray[np.float64]:
 def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
     """Return the grid of Sutton and Barto, example 3.5, with three utilities that conflict with the reward.
 
-    5 × 5 cells, s = 5 · row + column; actions 0..3: up, right, down, left. A step off the grid stays, with r = −1. From
-    A = 1 every action goes to A' = 21 with r = 10, from B = 3 to B' = 13 with r = 5; else r = 0. γ = 0.9, ρ uniform.
+    There are 5 × 5 cells, s = 5 · row + column, and actions 0..3: up, right, down, left. A step off the grid stays in
+    place, with r = −1. Every action in cell 1 (A in the book) leads to cell 21 with r = 10, and every action in cell 3
+    (B) to cell 13 with r = 5. Otherwise r = 0. γ = 0.9, and ρ is uniform. The utilities u depend on the cell, and b are
+    their lower limits:
 
         u₁ = 1 at 3, .1 at 1;   u₂ = .7 at 0, .2 at 4;   u₃ = .5 at 21, 1.5 at 13;   b = (1.5, .85, 2.7)
 
-    Known: without limits v* is the book's table, 22.0 24.4 22.0 19.4 17.5 in its first row.
+    Known: without limits the optimal values are the book's table, with 22.0 24.4 22.0 19.4 17.5 in its first row.
 
     Source: Sutton and Barto 2018, examples 3.5 and 3.8; the utilities and limits: Jain et al. 2022.
     """
@@ -83,7 +85,7 @@ def sutton_barto(b: Any = (1.5, 0.85, 2.7)) -> CMDP:
 
 
 def cell_names(rows: int, columns: int) -> list[str]:
-    """Return the names of the cells of a grid, row by row."""
+    """Return the names of the cells of a grid with these numbers of rows and columns, row by row."""
     return [f"row {i}, column {j}" for i in range(rows) for j in range(columns)]
 
 

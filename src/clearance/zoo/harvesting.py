@@ -24,21 +24,24 @@ def harvesting(
     change: float = 0.2,
     gamma: float = 0.95,
 ) -> CMDP:
-    """Return a sensor with a battery, solar power and a fading channel:
-    buy little energy, with limits on delay and loss.
+    """Return a sensor with a battery, solar power and a fading channel, which should buy little energy.
 
-    State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets
-    q = 0..Q (Q = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action: packets to send,
-    u = min(a, q) for a = 0, 1, 2. Sending u needs k u(u+1)/2 units of energy, k = 1 in a good channel and 2 in a bad
-    one; energy that the battery lacks is bought from the grid.
+    There are limits on the delay and the loss of its packets.
 
-        e' = min((e − need)⁺ + 2w, B),   q' = min(q − u + arrived, Q);   c and w each change with probability .2
+    State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets q = 0..Q (Q
+    = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action a = 0, 1, 2: send u = min(a, q)
+    packets. This needs k u(u+1)/2 units of energy, with k = 1 in a good channel and 2 in a bad one. Energy that the
+    battery lacks is bought from the grid. The sun brings `harvest` (2) units per step; c and w each change with
+    probability `change` (.2).
+
+        e' = min((e − need)⁺ + 2w, B),   q' = min(q − u + arrived, Q)
         r = −(need − e)⁺ (bought),   cost = (q, (q − u + arrived − Q)⁺),   limit = (queue, lost) / (1−γ)
 
-    0, 1 or 2 packets arrive with probability (.5, .3, .2). By Little's law a mean queue of 3 is a mean delay of
-    3/.7 = 4.3 steps; without the second limit it would pay to shorten the queue by losing packets. ρ is uniform.
+    0, 1 or 2 packets arrive with the probabilities `arrivals` (.5, .3, .2). By Little's law a mean queue of 3 is a mean
+    delay of 3/.7 = 4.3 steps. Without the limit on loss it would pay to shorten the queue by losing packets. ρ is
+    uniform.
 
-    Known (observed, not a theorem here): the mean number sent does not decrease with the queue, the battery or the
+    Observed (not a theorem here): the mean number of packets sent does not decrease with the queue, the battery or the
     channel.
 
     Source: the form is that of delay-limited transmission over a fading channel (Berry and Gallager 2002) with a

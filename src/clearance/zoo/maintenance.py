@@ -20,16 +20,16 @@ def maintenance(
     """Return a machine that wears, earns less when worn, and has a limit on its breakdowns (criterion: average).
 
     State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
-    machine that runs breaks with probability (i + 1)²/(10 n²); if not, its condition rises by one with probability
-    `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken one is replaced under
-    either action.
+    machine that runs breaks with probability (i + 1)²/(10 n²). If it does not break, its condition rises by one with
+    probability `wear` (.4; at n−1 it stays). Replacing takes one step and gives a new machine; a broken machine is
+    replaced under either action.
 
-        r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken one
-        cost = (i + 1)²/(10 n²) running, 0 else (a breakdown),   limit = breakdowns (per step)
+        r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken machine
+        cost = the probability of a breakdown: (i + 1)²/(10 n²) running, else 0;   limit = breakdowns
 
     The machine is new at the start.
 
-    Known: income falls and the risk of the next state rises with i (stochastically monotone), so for any price of a
+    Known: with i, income falls and the risk of breaking rises (stochastically monotone). So for any price of a
     breakdown the optimum is a control limit: replace from some condition on. The constrained optimum is randomised in
     at most one condition, between two neighbouring control limits.
 

@@ -21,17 +21,17 @@ def queue_power(
     rates: Sequence[float] = RATES,
     gamma: float = 0.98,
 ) -> CMDP:
-    """Return a queue whose server needs more power at higher speed: keep it short within a power budget.
+    """Return a queue whose server needs more power at higher speed: keep the queue short within a power budget.
 
-    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q ∈ {.2, .4, .6, .8}. In a step,
-    with probability p = .2 a customer arrives (and is lost when x = L), with probability q one leaves (if x > 0),
-    else nothing happens; p + q ≤ 1, so there is at most one event per step.
+    State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q from `rates` (.2, .4, .6, .8). In a
+    step, a customer arrives with probability p = `arrival` (.2; lost if x = L), or one leaves with probability q (if x
+    > 0), or nothing happens. p + q ≤ 1, so there is at most one event per step.
 
         r = −x,   cost = q³,   limit = power / (1−γ):  (1−γ) E Σγ^t q_t³ ≤ power
 
     The server also draws power when the queue is empty. The start has x customers with probability ∝ .9^x.
 
-    Known: with a price λ of power the best rate does not decrease with x, so the constrained optimum is a staircase in
+    Known: with a price λ of power the best rate does not decrease with x. So the constrained optimum is a staircase in
     x, randomised in at most one state. (The full buffer may differ: there a lost customer shortens the queue for free.)
 
     Source: de Farias and Van Roy 2003; there the price is given, r = −x − 60 q³, and the buffer is 49,999. The budget,
@@ -59,11 +59,11 @@ def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, servi
 
     The queue is empty at the start.
 
-    Known: the optimum admits below one threshold and refuses above it, is randomised in at most one state (the
-    threshold), and the constraint is tight if admitting everybody would break it.
+    Known: the optimum admits below one threshold, refuses above it, and is randomised in at most one state (the
+    threshold). If admitting everybody would break the limit, the limit is tight.
 
-    Source: Lazar 1983 (continuous time, networks); in discrete time, with the theorem by Lagrangian arguments from the
-    discounted problem: Ma 1988 (thesis with Makowski). The numbers are choices of this library.
+    Source: Lazar 1983 (continuous time, networks); Ma 1988 (thesis with Makowski) for discrete time, with a proof by
+    Lagrangian arguments from the discounted problem. The numbers are choices of this library.
     """
     return _flow_control(buffer, arrival, service, holding, criterion="average")
 
@@ -71,9 +71,10 @@ def lazar(buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, servi
 def lazar_discounted(
     buffer: int = 20, *, holding: float = 3.0, arrival: float = 0.7, service: float = 0.6, gamma: float = 0.98
 ) -> CMDP:
-    """Return the queue of `lazar` with discounted sums: limit = holding / (1−γ).
+    """Return the queue of `lazar`, with the same arguments, but with discounted sums: limit = holding / (1−γ).
 
-    In the long run more than `holding` customers wait, since the first steps, from an empty queue, count most.
+    The queue is empty at the start, and the first steps count most. So in the long run more than `holding` customers
+    may wait.
     """
     return _flow_control(buffer, arrival, service, holding / (1 - gamma), gamma=gamma)
 

@@ -1,4 +1,4 @@
-"""Random CMDPs: the instance of Bai et al. (2023), its recipe at any seed and size, and the instances of Ding et al."""
+"""Random CMDPs: the instance of Bai et al. (2023), its recipe for any seed and size, and instances of Ding et al."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def random_cmdp(
 ) -> CMDP:
     """Return a random CMDP by the recipe of Bai et al. 2023 ("Evaluation Details").
 
-    P ~ U(0,1), rows normalised; r ~ U(0,1); g ~ U(low, high); ρ uniform. P, r, g are drawn in this order, as in the
-    published script, so that seed 10 gives the paper's own instance.
+    P is drawn from U(0,1) with normalised rows, r from U(0,1), and g from U(low, high); ρ is uniform, and J_g ≥ b. P, r
+    and g are drawn in this order, as in the published script, so that seed 10 gives the paper's own instance.
     """
     rng = np.random.RandomState(seed)  # the published instances were drawn with it
     P = rng.uniform(size=(S * A, S))
@@ -39,8 +39,8 @@ def bai2023() -> CMDP:
 def bai2023_policy() -> SoftmaxPolicy:
     """Return the policy class of `bai2023`, with d = 35 features.
 
-    They are one-hot for the first 35 pairs (s, a) and zero for the others, so that states 0..6 have a tabular
-    softmax and states 7, 8, 9 stay uniform for ever.
+    The features are one-hot for the first 35 pairs (s, a) and zero for the others. So states 0..6 have a tabular
+    softmax policy, and states 7, 8, 9 always have the uniform one.
     """
     return linear_softmax(np.eye(50, 35).reshape(10, 5, 35))
 

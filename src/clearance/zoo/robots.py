@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Robot(NamedTuple):
-    """A Gymnasium id, and the speed above which a step costs 1: along x or, if `planar`, in the plane."""
+    """A Gymnasium id, and the speed (`threshold`) above which a step costs 1.
+
+    The speed is that along x or, if `planar`, in the plane.
+    """
 
     id: str
     threshold: float
@@ -44,9 +47,10 @@ STILL = 1  # Acrobot's action without torque
 
 
 def velocity(robot: str, *, limit: float = 25.0, horizon: int = 1000, num_envs: int = 8, processes: int = 0) -> Gym:
-    """Return the task of running with a speed limit: on average, at most `limit` of `horizon` steps above a threshold.
+    """Return the task of running with a speed limit: on average, at most `limit` of `horizon` steps may be too fast.
 
-    robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d
+    robot      ant, half-cheetah, hopper, humanoid, swimmer or walker2d; each has its own threshold of speed
+    num_envs   number of environments that run in parallel
     processes  0: all environments in this process;  p: in p side processes
     """
     from clearance.simulator.gymnasium_envs.env_client import SideProcess
@@ -98,8 +102,8 @@ def robot_env(robot: str) -> Any:
 def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
     """Return CartPole with two costs: the cart in one of five zones, and the pole beyond 6° (Xu et al. 2021).
 
-    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]; each cost is that of the state after the step.
-    The limits, 50 steps of 500 each, are choices of this library.
+    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
+    step is in a zone, or beyond the angle. The limits, 50 steps of 500 each, are choices of this library.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 
@@ -115,8 +119,10 @@ def crpo_cartpole(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 
 
 
 def crpo_acrobot(*, limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, num_envs: int = 8) -> Gym:
-    """Return Acrobot with two costs: 1 for a torque while θ̇₁ < 0,
-    and 1 for a torque while θ̇₂ < 0 (Xu et al. 2021).
+    """Return Acrobot with two costs (Xu et al. 2021).
+
+    The first is 1 for a torque while θ̇₁ < 0, the second 1 for a torque while θ̇₂ < 0. `num_envs` is the number of
+    environments that run in parallel.
     """
     from clearance.simulator.gymnasium_envs.gymnasium_problem import gymnasium
 

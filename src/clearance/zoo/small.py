@@ -31,10 +31,11 @@ def two_state() -> CMDP:
 def altman_queue() -> CMDP:
     """Return a single-server queue with service and flow control (Altman 1999, ch. 5; criterion: average).
 
-    s = 0..4 customers; an action is a service probability a ∈ {.2, .4, .6, .8} and a flow (arrival) probability
-    f ∈ {.4, .5, .6, .7}, index 4·i_a + i_f. Up with f(1−a), down with a(1−f), else stay; at 4 only down, with a; at 0
-    only up. r = 5 − s;  g₁ = 3 − 10a (service costs);  g₂ = 1.2 − 8(f−1)² (turning customers away costs);  b = 0,
-    ρ uniform. The numbers are those of the CSPDA code.
+    State: s = 0..4 customers. Action: a service probability a ∈ {.2, .4, .6, .8} and a flow (arrival) probability f ∈
+    {.4, .5, .6, .7}, with index 4·i_a + i_f. The queue grows by one with probability f(1−a) and shrinks by one with
+    probability a(1−f). With 4 customers it can only shrink, with probability a; with 0 it can only grow. The reward is
+    r = 5 − s; the utilities are g₁ = 3 − 10a (service is costly) and g₂ = 1.2 − 8(f−1)² (turning customers away is
+    costly). b = 0, and ρ is uniform. The numbers are those of the CSPDA code.
     """
     return _controlled_queue(criterion="average")
 

@@ -22,17 +22,19 @@ def streaming(
     stall as rarely as possible (criterion: average).
 
     State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
-    .1 (slow) or .9 (fast), one is played with probability .8, independently; x' = min(max(x + arrived − played, 0), N).
+    `slow` (.1) or `fast` (.9), and one is played with probability `playback` (.8), independently: x' = min(max(x +
+    arrived − played, 0), N).
 
         r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share (of the time)
 
     The buffer is empty at the start.
 
-    Known: the optimum is fast in a band of buffer levels, slow above it, and randomised in at most one state. The
-    band need not reach down to 0: a packet that arrives at an empty buffer is mostly played at once, so the fast
-    server lifts a buffer from 0 with probability .18 only, but keeps one from falling to 0 with probability .92.
+    Known: in the long run, every policy that is slow at an empty buffer, fast for `fast_share` of the time and never
+    full is optimal. .5 packets arrive per step and .8 are to be played, so the buffer is empty for the share
+    (1 − .5/.8)/.9 of the time, up to the rare packets that a full buffer loses.
 
-    Source: Bura et al. 2022 (DOPE), with their boundary and their half of the time fast, there over a finite horizon.
+    Source: Bura et al. 2022 (DOPE), with the same rule at both ends of the buffer and the same limit, half of the time
+    fast, but over a finite horizon.
     """
     return _player(buffer, fast, slow, playback, fast_share, criterion="average")
 
@@ -50,6 +52,10 @@ def streaming_discounted(
 
     The first steps, from an empty buffer, count most: in the long run the best policy is fast more often than
     `fast_share`.
+
+    Known: the optimum is fast in a band of buffer levels, slow above it, and randomised in at most one state. The band
+    need not reach down to 0, because a packet that arrives at an empty buffer is mostly played at once. The fast server
+    lifts a buffer from 0 with probability .18 only, but keeps a buffer from falling to 0 with probability .92.
     """
     return _player(buffer, fast, slow, playback, fast_share / (1 - gamma), gamma=gamma)
 

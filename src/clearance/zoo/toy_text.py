@@ -17,7 +17,7 @@ DRIVING = ("south", "north", "east", "west", "pick-up", "drop-off")
 def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> CMDP:
     """Return FrozenLake (4×4 or 8×8, slippery) with a budget on falls: E Σγ^t 1{enter a hole at t} ≤ budget.
 
-    Reward 1 for entering the goal; holes and goal are absorbing with zero signals; the start is state 0.
+    The reward is 1 for entering the goal. Holes and goal are absorbing with zero signals; the start is state 0.
     """
     if size not in (4, 8):
         raise InputError(f"size must be 4 or 8, got {size!r}")
@@ -32,20 +32,20 @@ def frozen_lake(size: int = 4, *, budget: float = 0.1, gamma: float = 0.99) -> C
 def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMDP:
     """Return CliffWalking on slippery ground, with a budget on falls off the cliff: E Σγ^t 1{fall at t} ≤ falls.
 
-    4 × 12 cells, actions 0..3: up, right, down, left. With probability `slip` the step goes to one side of the
-    chosen direction, left or right with equal probability. After a fall the walk is back at the start; the goal
+    There are 4 × 12 cells, and actions 0..3: up, right, down, left. With probability `slip` the step goes to one side
+    of the chosen direction, left or right with equal probability. After a fall the walk is back at the start; the goal
     ends the episode.
 
         r = −1 per step,   cost = P(fall | s, a)
 
     Gymnasium's reward of −100 for a fall becomes a cost here, with an explicit limit in place of a penalty.
 
-    Known: without a limit the way leads along the edge, the book's "optimal path"; the limit moves it up, to the "safe
-    path". At slip 0 nobody falls, and at 2/3, which Gymnasium calls slippery, the safe way is no longer than the
-    other: in both cases the limit costs nothing.
+    Known: without a limit the best path leads along the edge, the book's "optimal path"; the limit moves it up, to the
+    "safe path". At slip 0 nobody falls. At slip 2/3, which Gymnasium calls slippery, the safe path takes no more steps
+    than the other. In both cases the limit costs nothing.
 
-    Source: Sutton and Barto 2018, example 6.6; Gymnasium's CliffWalking. The budget, slip .05 and γ = 0.99 are
-    choices of this library.
+    Source: Sutton and Barto 2018, example 6.6; Gymnasium's CliffWalking. The budget, slip .05 and γ = 0.99 are choices
+    of this library.
     """
     env = _make("CliffWalking")
     P, r, rho = gymnasium_table(env, dense=True)
@@ -59,14 +59,12 @@ def cliff(*, falls: float = 0.1, slip: float = 0.05, gamma: float = 0.99) -> CMD
 
 
 def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
-    """Return Taxi with a quiet street: a limit on how often the cell in row 2, column 3 is entered,
-    on average over all trips.
+    """Return Taxi with a quiet street: a limit on how often, on average, a trip enters the cell in row 2, column 3.
 
-    Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or
-    drop-off. cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the
-    short way to the stand B; the way round takes four steps more. S = 501 and P is sparse: trips end in one extra
-    state, since in the table the states in which trips end can also be passed through (by a way that no trip
-    takes).
+    Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or drop-off.
+    cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way to the
+    stand B; the way round takes four steps more. S = 501 and P is sparse. Trips end in one extra state, since in
+    Gymnasium's table the states in which trips end can also be entered without an end (though no trip does so).
 
     Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are choices of this library.
     """
@@ -83,7 +81,7 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
 
 def _trip_names(env: Any, S: int) -> list[str]:
-    """Return where the taxi, its passenger and the destination are; last the state in which trips end."""
+    """Return the names of the S states: where the taxi, its passenger and the destination are, and last "trip over"."""
     stands = ("R", "G", "Y", "B", "the taxi")
     trips = (tuple(int(x) for x in env.decode(s)) for s in range(len(env.P)))
     found = [f"taxi at row {i}, column {j}, passenger in {stands[p]}, to {stands[d]}" for i, j, p, d in trips]

@@ -11,12 +11,13 @@ from clearance.core.compiled.walks import READY, rollouts, softmax_row
 
 @kernel(inline="always")
 def sgd(rows, A, pair, A_L, step, scale, x, mean):
-    """Run the averaged SGD of `direction.SGD`; write the mean of its iterates, ω [d] up to a factor, to `mean`.
+    """Run the averaged SGD of `direction.SGD`; write the mean of its iterates to `mean` [d].
 
-    The draws are the pairs s·A + a in `pair` [N], with the estimated advantages `A_L` [N] of the Lagrangian. Scores are
-    sparse: score = Φ_sa − Σ_a' π(a'|s) Φ_sa' with the features Φ in `rows`. The regression matches scale · score·x with
-    the advantages, with step size `step`; the iterate x [d] is a scratch array. The update at draw n changes all
-    iterates n..N, so it enters their mean with the weight (N−n)/N.
+    This mean is the update direction ω of the policy parameters, up to a factor. The samples are the state-action pairs
+    s·A + a in `pair` [N], with the estimated advantages `A_L` [N] of the Lagrangian. The score of a pair is sparse:
+    score = Φ_sa − Σ_a' π(a'|s) Φ_sa', with the features Φ in `rows`. SGD with step size `step` fits scale · score·x to
+    the advantages; the iterate x [d] starts at 0. The step at sample n changes all iterates n..N, so it enters their
+    mean with the weight (N−n)/N.
     """
     pi, fptr, fidx, fval, fact = rows.pi, rows.fptr, rows.fidx, rows.fval, rows.fact
     N, per_A = len(pair), 1.0 / A
@@ -47,10 +48,11 @@ def sgd(rows, A, pair, A_L, step, scale, x, mean):
 def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, scales, lanes, out):
     """Run iterations k0, k0 + 1, … of Algorithm 1, as many as the arrays in `out` have rows.
 
-    The parameters θ (in `rows`) and the multipliers λ (`lam`) are updated in place. `out` receives, for each iteration,
-    θ and λ before it, the estimates of J, the norm of the update direction ω and the number of environment steps.
-    eta1 and eta2 are the step sizes of θ and λ; `scales` are the step size of SGD, the scale of its scores, and a
-    factor for ω.
+    The parameters θ (in `rows`) and the multipliers λ (`lam`) are updated in place. `out` receives for each iteration:
+    θ and λ before it, the estimates of J, the norm of the update direction ω, and the number of environment steps.
+    `root` is the random key of the run and N the number of samples per iteration. eta1 and eta2 are the step sizes of θ
+    and λ, and `kappa` is the margin added to the limits b. `scales` holds the step size of SGD, the scale of its
+    scores, and a factor for ω. `lanes` are the scratch arrays from `workspace`.
     """
     theta_out, lam_out, J_out, norm_out, steps_out = out
     step, scale, factor = scales

@@ -1,9 +1,9 @@
 """Random streams, geometric horizons and alias tables: the random draws of every compiled walk on a finite model.
 
-Streams are counter-based: every number is a pure function of (seed, k, purpose, n, position). A stream is a 64-bit
-key; its words are mix(key + j·G), the generator SplitMix64 (Steele, Lea, Flood 2014) read at chosen positions. Keys
-are words of other streams (`fold`), so a result does not depend on threads, machines or batching, or on an
-interruption and resume.
+Streams are counter-based: every number is a pure function of (seed, iteration k, purpose, sample n, position). A stream
+is a 64-bit key. Its words are mix(key + j·G), j = 1, 2, …: the generator SplitMix64 (Steele, Lea, Flood 2014) read at
+chosen positions. Keys are words of other streams (`fold`). So a result does not depend on threads, machines or
+batching, or on an interruption and resume.
 
 A transition costs the same for any |S|: next states and actions come from alias tables (Walker 1977; Vose 1991). The
 high half of a word picks one of n cells, all with exactly the same probability: the few words that would favour some
@@ -33,7 +33,7 @@ LOW = U(0xFFFFFFFF)
 
 @piece
 def mix(z):
-    """Return the SplitMix64 finaliser of z: a bijection of 64-bit words that passes the usual tests of randomness."""
+    """Return the SplitMix64 finaliser of the 64-bit word z: a bijection that passes the usual tests of randomness."""
     z = (z ^ (z >> U(30))) * U(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> U(27))) * U(0x94D049BB133111EB)
     return z ^ (z >> U(31))
@@ -41,22 +41,23 @@ def mix(z):
 
 @piece
 def fold(key, i):
-    """Return the key of sub-stream i of a stream."""
+    """Return the key of sub-stream i of the random stream `key`; both keys are 64-bit words."""
     return mix(key + U(i + 1) * G)
 
 
 @piece
 def unit(word):
-    """Return a word as a double in (0, 1) with 53 random bits, never 0 or 1."""
+    """Convert a random 64-bit word to a double in (0, 1) with 53 random bits; the result is never 0 or 1."""
     return (float(word >> U(11)) + 0.5) * (1.0 / 9007199254740992.0)
 
 
 @piece
 def geometric(word, tail, guide, inv_log_gamma):
-    """Return a horizon T in {1, 2, …} with P(T > t) = γ^t: the first t with u ≥ γ^t, where u is the word in (0, 1).
+    """Return a random horizon T in {1, 2, …} with P(T > t) = γ^t.
 
-    The search starts at the entry of the guide table. Beyond the table of γ^t (γ very close to 1), the logarithm is
-    used, which takes five times longer.
+    T is the first t with u ≥ γ^t, where u in (0, 1) comes from the random `word`. The arguments `tail` (the powers
+    γ^t), `guide` and `inv_log_gamma` come from `geometric_tables`; `guide` says at which t the search starts. Beyond
+    the end of `tail` (γ very close to 1), T is computed by a logarithm, which takes five times longer.
     """
     u = unit(word)
     t = np.int64(guide[np.int64(word >> U(56))])
@@ -70,9 +71,10 @@ def geometric(word, tail, guide, inv_log_gamma):
 def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
     """Return the tables that `geometric` needs: the powers γ^t, the guide table, and 1 / log γ.
 
-    The powers are for t = 0, 1, … until no 53-bit u is below them, at most 10⁵ of them. The guide table says for
-    each high byte of the word where the search starts; it is never too late, since the largest u with that byte
-    needs as many steps.
+    The table of powers γ^t, t = 0, 1, …, ends where no random number u with 53 bits can be smaller, or after 10⁵
+    entries. `geometric` searches the first t with u ≥ γ^t. The guide table [256] says for each value of the highest
+    byte of u at which t to start: at the t that the largest u with this byte needs. So the search never starts too
+    late.
     """
     longest = int(min(1e5, np.ceil(55 * np.log(2) / -np.log(gamma)))) + 1
     tail = gamma ** np.arange(longest, dtype=float)
@@ -83,24 +85,25 @@ def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
 
 @piece
 def below(word, n):
-    """Return a number in 0..n−1 from the high half of a word; the low half stays unused for the alias coin.
+    """Return a number in 0..n−1 from the high half of a random word; the low half is left for the alias table's coin.
 
-    All numbers are equally likely if the word comes from `even`.
+    All n numbers are equally likely if the word was first passed through `even`.
     """
     return np.int64(((word >> U(32)) * U(n)) >> U(32))
 
 
 @piece
 def may_be_uneven(word, n):
-    """Return whether `even` has to check the word, which happens with probability n·2⁻³²."""
+    """Return whether `even` may have to replace this random word; this happens with probability n·2⁻³²."""
     return (((word >> U(32)) * U(n)) & LOW) < U(n)
 
 
 @piece
 def even(word, n):
-    """Return the word, or a later one of its stream if it is among those that make some of n numbers too likely.
+    """Return a random word from which `below` draws each of the n numbers with the same probability.
 
-    Of the 2³² high halves, 2³² mod n are in excess: those whose product with n has low bits below 2³² mod n.
+    It is the given word or, rarely, a later word of the same stream. The high half of a word has 2³² values, and n need
+    not divide 2³². So 2³² mod n of the values are rejected: those whose product with n has low bits below 2³² mod n.
     """
     if may_be_uneven(word, n):
         surplus = U(4294967296) % U(n)
@@ -111,14 +114,18 @@ def even(word, n):
 
 @piece
 def wins(word, threshold, fine):
-    """Return whether the coin in the low half of a word wins: true with probability threshold·2⁻³² + fine·2⁻⁶⁴."""
+    """Return whether a random word selects a cell's own entry and not its alias: its coin is below the threshold.
+
+    The probability is threshold·2⁻³² + fine·2⁻⁶⁴. The coin is the low half of the word; if it equals the threshold, 32
+    more bits are drawn and compared with `fine`.
+    """
     coin = word & LOW
     return coin < threshold or (coin == threshold and (mix(word + G) >> U(32)) < fine)
 
 
 @piece
 def alias_mask(A):
-    """Return the mask of the low bits of a packed word that hold the alias action, one of A."""
+    """Return a mask of the low bits in which a packed word stores an action number in 0..A−1."""
     mask = U(1)
     while mask < U(A):
         mask = mask << U(1)
@@ -127,20 +134,21 @@ def alias_mask(A):
 
 @piece
 def state_of(row, per_A):
-    """Return the state row // A of the pair `row` = s·A + a, from `per_A` = 1/A.
+    """Return the state s of the state-action pair `row` = s·A + a; `per_A` is 1/A.
 
-    An integer division would take ten times longer. The result is exact: (row + ½)/A is at least ½/A away from any
-    integer.
+    A multiplication replaces the integer division row // A, which would take ten times longer. The result is exact:
+    (row + ½)/A is at least ½/A away from any integer.
     """
     return np.int64((row + 0.5) * per_A)
 
 
 class Tables(NamedTuple):
-    """A finite model in the form that the kernels read.
+    """A finite model in the form that the kernels read: alias tables of its transitions, and its signals.
 
-    cells[i] = (threshold, own state, alias state, fine) belongs to transition i. The cells of a row s·A + a are
-    delimited by `indptr` [S·A + 1] or, if all rows have the same number of cells, by that `width` (else 0). `start`
-    holds the cells of ρ, and `h` [S·A, 1+I] the signals. The rest is for the geometric horizon
+    cells[i] = (threshold, own state, alias state, fine) belongs to transition i; the module's head explains the draw.
+    The cells of the pair s·A + a lie between two entries of `indptr` [S·A + 1]. If all pairs have the same number of
+    cells, this number is `width`; otherwise `width` is 0. `start` holds the cells of the start distribution ρ, and `h`
+    [S·A, 1+I] the reward and utilities. The last three fields are the tables for geometric horizons
     (`geometric_tables`).
     """
 
@@ -157,9 +165,10 @@ class Tables(NamedTuple):
 
 @piece
 def vose(p, row, n, threshold, alias, small):
-    """Fill the alias table (`threshold`, `alias`) of the weights p[row, :n]; `small` [n] is a scratch array.
+    """Write the alias table of the weights p[row, :n] to `threshold` [n] and `alias` [n]; `small` [n] is scratch space.
 
-    Cell i is then drawn with probability P(i) = (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n.
+    A draw from the table then gives i with probability (threshold_i + Σ_{j: alias_j = i} (1 − threshold_j)) / n, which
+    is p[row, i] divided by the sum of the weights.
     """
     total = 0.0
     for i in range(n):
@@ -189,41 +198,44 @@ def vose(p, row, n, threshold, alias, small):
 
 @piece
 def threshold_of(q):
-    """Return the first 32 bits of a probability q in [0, 1].
+    """Return the first 32 bits of a probability q in [0, 1] as a whole number.
 
-    For q = 1 the alias is the cell itself, so 2³²−1 is exact.
+    For q = 1 the result is 2³²−1. The draw stays exact, since the alias of such a cell is the cell itself.
     """
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
 
 @piece
 def fine_of(q):
-    """Return the 32 bits of a probability q that follow those of `threshold_of`."""
+    """Return bits 33 to 64 of a probability q, which follow the bits of `threshold_of`, as a whole number."""
     return U(0) if q >= 1.0 else U((q * 4294967296.0 - np.floor(q * 4294967296.0)) * 4294967296.0)
 
 
 @piece
 def packed_of(q, alias, mask):
-    """Return a word with the alias action in its low bits (`mask`) and the bits of the probability q in those above."""
+    """Return one 64-bit word of a packed policy: a draw takes its own action with probability q, else the alias action.
+
+    The low bits, given by `mask`, hold the number of the alias action; the bits above them are the first bits of q.
+    """
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
 
 def draw_error(sums: Array, n: int) -> float:
     """Return a bound on the total variation distance between stored probabilities and those that are drawn.
 
-    The rows of stored probabilities sum to `sums` and have at most n entries each. An alias table rounds the sum
-    (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers of at most n; their remainder counts twice.
-    NumPy's `choice` rounds n sums and n draws. The bits that are cut off amount to at most 2⁻⁵³.
+    The rows of stored probabilities sum to `sums` and have at most n entries each. The bound covers alias tables and
+    NumPy's `choice`. An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers up to
+    n, each counted twice. `choice` rounds n sums and n draws. Cutting bits off adds at most 2⁻⁵³.
     """
     return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
 
 
 def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[np.uint32]:
-    """Return the alias tables of all rows of a CSR matrix as cells of (threshold, own index, alias index, fine).
+    """Return the alias tables of all rows of a CSR matrix, as cells (threshold, own index, alias index, fine).
 
-    If width > 0, each row is filled up to `width` cells with impossible ones: a fixed width saves looking up where
-    a row begins. NumPy allocates the array because it asks for huge pages, without which address translation slows
-    large models.
+    The matrix is (indptr, indices, data); `wins` explains threshold and fine. If width > 0, each row is filled up to
+    `width` cells with cells that are never drawn; then no kernel has to look up where a row begins. NumPy allocates the
+    result because it asks for huge pages, which speed up large models.
     """
     cells = np.empty(((len(indptr) - 1) * width if width > 0 else len(data), 4), np.uint32)
     widest = max(width, int(np.diff(indptr).max(initial=0)))
@@ -233,7 +245,7 @@ def alias_cells(indptr: Any, indices: Any, data: Array, width: int) -> NDArray[n
 
 
 def read_only(x: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view of x: kernels compiled for the read-only arrays of a model then accept it."""
+    """Return a read-only view of x, since the kernels are compiled for the read-only arrays of a model."""
     view = x.view()
     view.flags.writeable = False
     return view
@@ -264,7 +276,10 @@ def _fill_cells(indptr, indices, data, width, p, scratch, cells):
 
 
 def pack(pi: Array) -> NDArray[np.uint64]:
-    """Return the alias tables [S·A] of a policy π [S, A]: words with the threshold in front of the alias action."""
+    """Return the alias tables of a policy π [S, A] as one 64-bit word per pair [S·A].
+
+    The high bits of a word hold the threshold, the low bits the alias action.
+    """
     packed = np.empty(pi.size, np.uint64)
     _pack_rows(np.ascontiguousarray(pi), packed, alias_scratch(pi.shape[1]))
     return packed

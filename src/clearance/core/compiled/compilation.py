@@ -1,20 +1,20 @@
 """Compile the kernels of this package, and cache the machine code on disk under the hash of all its sources.
 
 numba's own cache looks at one source file at a time: a kernel that calls functions of another file contains their
-machine code and would not notice when they change. Here a hash of every source of the package and of the versions of
-Python and numba names one folder. It holds one file for each kernel, signature and processor. No index is shared, so
-processes that compile at the same time cannot mix up each other's files.
+machine code and would not notice when they change. Here one folder is named by a hash of every source of the package
+and of the versions of Python and numba. It holds one file for each kernel, signature and processor. No index is shared,
+so processes that compile at the same time cannot mix up each other's files.
 
 The folder is the first of these that can be used:
 
     $NUMBA_CACHE_DIR             if it is set; then the next two are skipped
     __pycache__ of this package
     the user's cache folder      $XDG_CACHE_HOME, or ~/.cache, on Linux
-    a folder in the temporary one, of this user alone
+    a folder of this user in the temporary directory
 
-Cached code is executed. So a folder or a file in it is trusted only if nobody else can write it and it belongs to this
-user, to the owner of these sources, or to root; these could change the sources as well. If no folder can be written,
-kernels are compiled in every process: a cache that fails must never stop a run.
+Cached code is executed. So a folder or a file is trusted only if it belongs to this user, to the owner of these
+sources, or to root, and if nobody else can write it; these three could change the sources as well. If no folder can be
+written, kernels are compiled in every process: a cache that fails must never stop a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RECENT = 24 * 3600.0  # seconds since its last use, in which a cache is never re
 
 
 def hash_sources(folder: Path) -> str:
-    """Return a hash of all Python sources in a folder and of Python's and numba's versions; "" without sources."""
+    """Return a hash of the Python sources in a folder and of the Python and numba versions; "" if it has no sources."""
     files = sorted(folder.glob("*.py"))
     found = hashlib.sha256(f"{sys.implementation.cache_tag}{sys.abiflags if os.name == 'posix' else ''}".encode())
     found.update(numba.__version__.encode())
@@ -60,9 +60,10 @@ HASH = hash_sources(HERE)  # of the sources as imported: those on disk may chang
 
 
 def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Compile a function with numba at its first call, without the GIL, or load its machine code from the cache.
+    """Decorate a function so that numba compiles it at its first call, or loads its machine code from the cache.
 
-    Use it as `@kernel` or, with options of `numba.njit`, as `@kernel(error_model="numpy")`.
+    The compiled function releases the GIL. Use `@kernel` or, with options of `numba.njit`,
+    `@kernel(error_model="numpy")`.
     """
     if function is None:
         return partial(kernel, **options)
@@ -73,9 +74,10 @@ def kernel(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def piece(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call, without a wrapper for Python, which saves a third of the time.
+    """Decorate a function that only kernels call, so that numba compiles it without a wrapper for Python.
 
-    A call from Python raises TypeError (numba itself would crash); tests call `kernel(f.py_func)` instead.
+    This saves a third of the compile time. A call from Python raises TypeError (numba itself would crash); tests call
+    `kernel(f.py_func)` instead.
     """
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -133,9 +135,9 @@ class KernelCache(caching._Cache):
 
 
 def roots(make: bool = False) -> Iterator[Path]:
-    """Yield the folders that may hold caches, the preferred one first and the one in the temporary folder last.
+    """Yield the folders that may hold caches: the preferred folder first, the folder in the temporary directory last.
 
-    With `make`, the last one is created; without it, it is left out if it does not exist.
+    If the folder in the temporary directory is missing, it is created if `make` is true, and left out if not.
     """
     chosen = getattr(config, "CACHE_DIR", "")
     if chosen:
@@ -159,14 +161,14 @@ def temporary_root() -> Path:
 
 
 def is_trusted(status: os.stat_result) -> bool:
-    """Return whether only this user, root and the owner of these sources can write a file or folder."""
+    """Return whether a file or folder with this status can be written only by this user, root or the sources' owner."""
     if os.name != "posix":
         return True
     return status.st_uid in (os.getuid(), 0, HERE.stat().st_uid) and not status.st_mode & 0o022
 
 
 def is_trusted_folder(folder: Path) -> bool:
-    """Return whether this path is a folder, not a link to one, that nobody else can write."""
+    """Return whether this path is a folder, not a link, that only this user, root or the sources' owner can write."""
     with suppress(OSError):
         status = folder.lstat()
         return stat.S_ISDIR(status.st_mode) and is_trusted(status)
@@ -174,7 +176,10 @@ def is_trusted_folder(folder: Path) -> bool:
 
 
 def read_trusted(file: Path) -> bytes:
-    """Read a file that nobody else can write; raise OSError for any other file, for links and for pipes."""
+    """Return the content of a file that only this user, root or the sources' owner can write.
+
+    Raise OSError for a file that others can write, and for links and pipes.
+    """
     flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
     with open(os.open(file, os.O_RDONLY | sum(flags)), "rb") as opened:
         status = os.fstat(opened.fileno())
@@ -184,7 +189,7 @@ def read_trusted(file: Path) -> bytes:
 
 
 def folders(make: bool = False) -> Iterator[Path]:
-    """Yield the trusted folders that hold the compiled code of these sources; with `make`, create missing ones."""
+    """Yield the trusted cache folders for the present sources; with `make`, missing folders are created first."""
     for root in roots(make) if HASH else ():
         folder = root / HASH
         with suppress(OSError):
@@ -198,9 +203,9 @@ def folders(make: bool = False) -> Iterator[Path]:
 
 @cache
 def writable_folder() -> Path | None:
-    """Return the first folder for these sources that can be created and written; None if there is none.
+    """Return the first cache folder for the present sources that can be created and written; None if there is none.
 
-    When a folder is created, caches that have not been used for long are removed.
+    If the folder is new, `remove_stale` removes caches of other versions beside it.
     """
     known = set(folders())
     for folder in folders(make=True):
@@ -214,13 +219,16 @@ def writable_folder() -> Path | None:
 
 @cache
 def mark_used(folder: Path) -> None:
-    """Set the modification time of a cache to now, once per process."""
+    """Set the modification time of a cache folder to now, at most once per process."""
     with suppress(OSError):
         os.utime(folder)
 
 
 def remove_stale(root: Path) -> None:
-    """Remove old caches in the folder `root`, except the last `KEPT` used ones and any used during the last day."""
+    """Remove caches of other versions from the folder `root`.
+
+    The present version, the `KEPT` most recently used other versions, and any version used during the last day stay.
+    """
     used: list[tuple[float, Path]] = []
     for folder in root.iterdir():
         with suppress(OSError):  # another process has removed it

@@ -1,12 +1,13 @@
 """The order in which to eliminate the states of a model with local structure: grids, queues, roads, corridors.
 
-Nested dissection (George 1973) eliminates last a small set of states that separates the others into two halves, and
-does the same in each half. On a planar graph of S states the factor has O(S log S) entries and takes O(S^1.5)
-operations, where iterations need hundreds of products as γ nears 1. On a random graph there is no such set.
-`Elimination.of` notices this after a few states (or when it counts the entries) and returns None; then the iterations
-of `iterative` are used.
+Nested dissection (George 1973) finds a small set of states that separates the other states into two halves. This set is
+eliminated last, and each half is treated in the same way. On a planar graph of S states the LU factor of I − γM then
+has O(S log S) entries and takes O(S^1.5) operations. Iterative solvers would need hundreds of matrix–vector products if
+γ is near 1. A random graph has no small separating set. `Elimination.of` notices this after a few states (or when it
+counts the entries) and returns None; then the iterations of `iterative` are used.
 
-The order and the positions of all entries are computed once for a model, for the union of its actions.
+The order and the positions of all entries are computed once for a model, for the union of the transitions of all
+actions.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ WORK = 400  # multiplications per state and √(1/(1−γ)), beyond which iterat
 
 @kernel
 def _spreads(indptr, indices, S, A, hub, width):
-    """Return whether one level of a breadth-first search has more than about width·√S states, as on a random graph.
+    """Return whether a breadth-first search finds a level of more than 8 + width·√S states, as on a random graph.
 
-    Hubs (states with very many neighbours) are left out.
+    The S·A rows of transitions are CSR (`indptr`, `indices`). States marked in `hub` [S] are left out.
     """
     seen, queue = np.full(S, -1, np.int64), np.empty(S, np.int64)
     for root in range(0, S, S // 3 + 1):
@@ -52,9 +53,10 @@ def _spreads(indptr, indices, S, A, hub, width):
 
 @kernel
 def graph(indptr, indices, A, width):
-    """Return the undirected graph of transitions by any action as CSR (ptr, idx), with repetitions, and its hubs [S].
+    """Return (ptr, idx, hub): the undirected graph of all actions' transitions as CSR (ptr, idx), and its hubs [S].
 
-    A hub is a state with very many neighbours. If the model has no local structure, idx is empty.
+    The transitions are CSR (`indptr`, `indices`) with rows s·A + a. Neighbours may be repeated in idx. A hub is a state
+    with very many neighbours. If the model has no local structure (`_spreads` with this `width` is true), idx is empty.
     """
     S = (len(indptr) - 1) // A
     ptr, hub, last = np.zeros(S + 1, np.int64), np.zeros(S, np.bool_), np.full(S, -1, np.int64)
@@ -95,9 +97,9 @@ def graph(indptr, indices, A, width):
 
 @kernel
 def _levels(ptr, idx, part, label, root, queue, depth):
-    """Search breadth-first from state `root` among the states s with part[s] == label; return how many were reached.
+    """Search breadth-first from state `root` among states s with part[s] == label; return the number of states reached.
 
-    The reached states are written to `queue`, and their distances from the root to `depth`.
+    The graph is CSR (ptr, idx). Reached states are written to `queue`, and their distances from the root to `depth`.
     """
     queue[0], depth[root], part[root] = root, 0, -label
     head, n = 0, 1
@@ -117,10 +119,10 @@ def _levels(ptr, idx, part, label, root, queue, depth):
 
 @kernel
 def dissection(ptr, idx, hub):
-    """Return an order of elimination for a symmetric graph; an empty one if the graph has no small separators.
+    """Return an order of elimination for the symmetric graph (ptr, idx); an empty array if it has no small separators.
 
-    The graph is given as CSR (ptr, idx). A part is a stretch of `order`, which is rearranged to [one side | other side
-    | separator] until all parts are small. The few hubs that many states lead to (such as a common restart) come last.
+    Each stretch of the order is split again and again into [one side | other side | separator], until it is small. The
+    few states marked in `hub` [S], to which many states lead (such as a common restart), come last.
     """
     S = len(ptr) - 1
     order, part, depth = np.empty(S, np.int64), np.ones(S, np.int64), np.zeros(S, np.int64)
@@ -201,11 +203,11 @@ def dissection(ptr, idx, hub):
 
 @kernel
 def fill(ptr, idx, order, work):
-    """Return where the factors L and U of I − γM have entries: (uptr, uidx) for U, (lptr, lidx) for L, and the parents.
+    """Return where the factors L U = I − γM have entries: (uptr, uidx) of U, (lptr, lidx) of L, and each row's parent.
 
-    Row i of U has an entry for each later neighbour of state i, and for each entry of the rows whose first entry is
-    i. The parent of a row in the elimination tree is its first entry. If the factorisation needs more than `work`
-    operations, the function stops and the parent of row 0 is −2.
+    The graph is (ptr, idx), and states are eliminated in this `order`. Row i of U has an entry for each neighbour of
+    state i that is eliminated later, and for each entry of the rows whose first entry is i. The first entry of a row is
+    its parent in the elimination tree. If a factorisation needs more than `work` operations, parent[0] is −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)
@@ -268,7 +270,10 @@ def fill(ptr, idx, order, work):
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """The order in which to eliminate states, and where the factors L U = I − γM have entries (see `fill`)."""
+    """The order in which to eliminate states when I − γM is factorised, and where its factors have entries (`fill`).
+
+    M is the transition matrix of a policy.
+    """
 
     order: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -280,7 +285,7 @@ class Elimination:
 
     @classmethod
     def of(cls, P: sparse.csr_array, A: int, gamma: float) -> Elimination | None:
-        """Return the elimination for a model; None if it has no local structure or iterations are cheaper."""
+        """Return the order of elimination for a model with transitions P [S·A, S]; None if iterations are cheaper."""
         ptr, idx, hub = graph(P.indptr, P.indices, A, WIDTH)
         order = dissection(ptr, idx, hub) if len(idx) else idx
         if not len(order):

@@ -26,7 +26,7 @@ from clearance.core.compiled.compilation import kernel, piece
 
 @piece
 def _pick(word, first, n, cells):
-    """Draw one of the n alias cells from index `first` (unsigned) on by `word`; return its own or alias entry."""
+    """Draw one of the n alias cells from index `first` on with a random `word`; return its own or its alias entry."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -42,7 +42,7 @@ def _pick_evenly(word, first, n, cells):
 
 @piece
 def _slot(word, first, n, cells):
-    """Draw like `_pick`, but return a counter's index: 2·cell for the cell's own entry, 2·cell + 1 for its alias."""
+    """Draw like `_pick`; return 2·cell if the draw takes the cell's own entry, and 2·cell + 1 if it takes the alias."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -75,14 +75,13 @@ def _action_evenly(word, s, A, mask, pol):
 
 @kernel
 def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
-    """Train the critic Q, V of π at every step of N walks from ρ with geometric horizon; `pol` is the policy that acts.
-
-    Expected TD(0), for all signals at once:
+    """Train the critic Q, V of a policy π at every step of N walks from ρ with geometric horizon, by expected TD(0):
 
         Q(s, a) += β (h + γ V(s') − Q(s, a)),    V(s) = Σ_a π(a|s) Q(s, a),    β = 1/(1 + gain·count(s, a))
 
-    Since V is the mean over π and not the value of the action taken, `pol` may differ from π. Visits and starts of each
-    state are counted and, if hits [2·cells] is not empty, the transitions. Returns the number of environment steps.
+    All signals h are learned at once. The packed policy `pol` acts; it may differ from π, since V is a mean over π.
+    States are counted in `visits` [S], start states in `starts` [S] and, unless `hits` [2·cells] is empty, transitions
+    in `hits`. Returns the number of environment steps.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
     H, mask, steps, counting = h.shape[1], alias_mask(A), 0, len(hits) > 0
@@ -118,10 +117,10 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
 
 @kernel
 def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
-    """Continue one trajectory from state s for N steps, and train the critic of π with a constant step size β.
+    """Continue one trajectory from state s for N steps; train the critic Q, V of π as in `td`, with step size `beta`.
 
-    Expected TD(0) as in `td`. The trajectory starts again from ρ only at states that end an episode (`ends` [S]).
-    Returns the state that is reached.
+    The packed policy `pol` acts. The trajectory starts again from ρ if s < 0 and after states that end an episode
+    (`ends` [S]). Returns the last state.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
     H, mask, x = h.shape[1], alias_mask(A), key
@@ -146,9 +145,10 @@ def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
 
 @kernel
 def tally(key, model, pol, N, V, count, total, starts):
-    """Run N walks from ρ; count visits of pairs [S·A] and starts [S], and add V(s') of all signals to `total` [S·A, H].
+    """Run N walks from ρ with the packed policy `pol`; return the number of environment steps.
 
-    A critic of any form needs these numbers for a TD step with targets from V. Returns the number of environment steps.
+    Add the visits of each pair to `count` [S·A], the starts to `starts` [S], and V(s') of the next states, for H
+    signals, to `total` [S·A, H]. From these sums any critic can make a TD step with targets from V.
     """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     H, mask, steps = V.shape[1], alias_mask(A), 0
@@ -173,7 +173,10 @@ def tally(key, model, pol, N, V, count, total, starts):
 
 @kernel
 def wander(key, model, pol, N, hits, starts):
-    """Run N walks from ρ; count transitions in `hits` [2·cells] and start states in `starts` [S]; return the steps."""
+    """Run N walks from ρ with the packed policy `pol`; count transitions and starts, and return the number of steps.
+
+    The counters are `hits` [2·cells] and `starts` [S].
+    """
     cells, indptr, width, origin, _, A, tail, guide, inv_log_gamma = model
     mask, steps = alias_mask(A), 0
     for n in range(N):
@@ -211,11 +214,11 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
-    The function fills X [N, 1+I] and the component of each episode [N], which is drawn once per episode from the alias
-    cells `choice`. pols [M, S·A] are the packed policies; `model` has the horizon tables of q, not of γ. `base` is V̂,
-    [M, S, 1+I] for every component or [1, S, 1+I] for all: X is unbiased for any V̂. If `hits` [2·cells] is not empty,
-    transitions are counted in it, and start states in `starts`. Returns (steps, episode, step) of the first pair whose
-    signals lie outside their bounds (`inside` [S·A] is false), or (steps, −1, −1).
+    Fills X [N, 1+I] and `component` [N], the policy that each episode follows; it is drawn from the alias cells
+    `choice`. `pols` [M, S·A] are the M packed policies. `model` has the horizon tables of q, not of γ. `base` is V̂:
+    [M, S, 1+I], or [1, S, 1+I] if all policies share it; X is unbiased for any V̂. Unless `hits` [2·cells] is empty, it
+    counts transitions, and `starts` the start states. Returns (steps made, episode, step): the episode and step at
+    which a pair first has signals outside their bounds (`inside` [S·A] is false), or −1 and −1.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape
@@ -256,9 +259,9 @@ def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, comp
 
 @kernel
 def successors(key, model, weights, gamma, V, X):
-    """Draw next states s' of every pair, and write X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s) for each draw n.
+    """Draw next states s' of every pair (s, a); write X[s·A + a, n] = weights·h(s, a) + γ V(s') − V(s) for each draw n.
 
-    h are the signals of the model, `weights` [1+I] their weights. Return the number of draws.
+    `weights` [1+I] weigh the signals h. Pairs without transitions are skipped. Return the number of draws.
     """
     cells, indptr, width, _, h, A, _, _, _ = model
     steps = 0
@@ -279,7 +282,7 @@ def successors(key, model, weights, gamma, V, X):
 
 @kernel
 def log_wealth(z, bets, total):
-    """Add the log wealth Σ_n log(1 + bets_j z_n) of each bet j on the outcomes z to total[j].
+    """Add the log wealth Σ_n log(1 + bets_j z_n) of each bet j to total[j]; z are the outcomes that the bets are on.
 
     One logarithm is taken for 32 factors, whose product cannot overflow. At most 1024 logarithms are added in a row,
     since the rounding error of long sums grows with their length.

@@ -1,7 +1,8 @@
 """Compiled sparse kernels: linear solves (I − γM) x = y for a stochastic M, greedy sweeps, policy iteration.
 
 The main solver is BiCGStab (van der Vorst 1992): on slow-mixing models plain sweeps take twenty times longer, and on
-random graphs a sparse LU fills in. If it breaks down or stalls, Gauss–Seidel takes over, which always converges.
+random graphs a sparse LU needs too much memory. If BiCGStab breaks down or stalls, Gauss–Seidel takes over, which
+always converges.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ def row_dot(indices, data, first, end, x):
 
 @piece
 def _apply(indptr, indices, data, gamma, x, y):
-    """Compute y ← (I − γM) x."""
+    """Compute y ← (I − γM) x for the CSR matrix M = (indptr, indices, data)."""
     for s in range(len(x)):
         y[s] = x[s] - gamma * row_dot(indices, data, indptr[s], indptr[s + 1], x)
 
 
 @piece
 def _apply_dot(indptr, indices, data, gamma, x, y, z):
-    """Compute y ← (I − γM) x, and return y·z and y·y from the same pass."""
+    """Compute y ← (I − γM) x for the CSR matrix M = (indptr, indices, data).
+
+    Return y·z and y·y from the same pass over the data.
+    """
     yz, yy = 0.0, 0.0
     for s in range(len(x)):
         y[s] = x[s] - gamma * row_dot(indices, data, indptr[s], indptr[s + 1], x)
@@ -78,7 +82,7 @@ def _largest(x):
 def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
     """Solve (I − γM) x = y, starting from the given x, until max|residual| ≤ tol; return the residual.
 
-    At most `limit` iterations of BiCGStab are made.
+    M is CSR (indptr, indices, data). At most `limit` iterations of BiCGStab are made.
     """
     n = len(y)
     r, p, v, s, t = np.empty(n), np.zeros(n), np.zeros(n), np.empty(n), np.empty(n)
@@ -119,9 +123,10 @@ def bicgstab(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
-    """Solve (I − γM) x = y by at most `limit` sweeps x ← y + γMx in place (Gauss–Seidel), until changes are ≤ tol.
+    """Solve (I − γM) x = y by at most `limit` Gauss–Seidel sweeps x ← y + γMx in place; return the last change of x.
 
-    This always converges, but slowly. Return the last change.
+    M is CSR (indptr, indices, data). The sweeps stop when no entry of x changes by more than tol. They always converge,
+    but slowly.
     """
     worst = np.inf
     for _ in range(limit):
@@ -143,9 +148,10 @@ def sweeps(indptr, indices, data, gamma, y, x, tol, limit):
 
 @kernel
 def sweep(indptr, indices, data, h, gamma, V, act):
-    """Set `act` to the greedy policy of V, keeping actions that are as good; return max and min of TV − V.
+    """Set `act` [S] to the greedy policy of V; return the largest and the smallest entry of TV − V.
 
-    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s').
+    T is the Bellman operator: (TV)(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V(s'), with P [S·A, S] as CSR (indptr,
+    indices, data). An action in `act` that is as good as the best one stays.
     """
     S = len(V)
     A = len(h) // S
@@ -170,7 +176,10 @@ def sweep(indptr, indices, data, h, gamma, V, act):
 
 @piece
 def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
-    """Write the transition matrix of the policy `act` as CSR to (mptr, midx, mval): row s is row s·A + act[s] of P."""
+    """Write the transition matrix of the policy act [S] as CSR to (mptr, midx, mval): row s is row s·A + act[s] of P.
+
+    P is CSR (indptr, indices, data).
+    """
     at = 0
     for s in range(len(act)):
         mptr[s] = at
@@ -183,7 +192,10 @@ def _chosen_rows(indptr, indices, data, act, A, mptr, midx, mval):
 
 @kernel
 def _solve(mptr, midx, mval, gamma, y, x, tol):
-    """Solve (I − γM) x = y by BiCGStab with restarts, or by Gauss–Seidel if that fails; return the residual."""
+    """Solve (I − γM) x = y by BiCGStab with restarts, or by Gauss–Seidel if that fails; return the residual.
+
+    M is CSR (mptr, midx, mval); the residual should be at most `tol`.
+    """
     tol = max(tol, 4 * EPS * _largest(y))
     residual = previous = np.inf
     saved = x.copy()
@@ -205,8 +217,8 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
     """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
 
-    Return max(TV − V), with T from `sweep`. Each evaluation has a residual of a thousandth of that variation: early
-    policies need no more.
+    Return max(TV − V), with the Bellman operator T and the arguments of `sweep`. Each policy is evaluated up to a
+    residual of a thousandth of the present variation: early policies need no more.
     """
     S = len(V)
     A = len(h) // S
@@ -234,7 +246,10 @@ def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
 
 @kernel
 def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
-    """Write the transposed transition matrix of the policy `act` as CSR to (tptr, tidx, tval)."""
+    """Write the transposed transition matrix of the policy act [S] as CSR to (tptr, tidx, tval).
+
+    The transitions P [S·A, S] of the model are CSR (indptr, indices, data).
+    """
     S = len(act)
     for s in range(S):
         row = s * A + act[s]
@@ -252,7 +267,10 @@ def _transposed(indptr, indices, data, act, A, tptr, tidx, tval):
 
 
 def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int64], A: int) -> sparse.csr_array:
-    """Return the transposed transition matrix P_actᵀ [S, S] of a deterministic policy."""
+    """Return the transposed transition matrix P_actᵀ [S, S] of the deterministic policy act [S].
+
+    The transitions P [S·A, S] of the model are CSR (indptr, indices, data).
+    """
     S = len(act)
     rows = np.arange(S) * A + act
     n = int((indptr[rows + 1] - indptr[rows]).sum())
@@ -262,9 +280,9 @@ def transposed_rows(indptr: Any, indices: Any, data: Array, act: NDArray[np.int6
 
 
 def linear_solve(M: sparse.csr_array, gamma: float, y: Array, x: Array, tol: float) -> float:
-    """Compute x ← (I − γM)⁻¹ y in place until max|residual| ≤ tol, as far as rounding allows; return the residual.
+    """Solve (I − γM) x = y in place until max|residual| ≤ tol, as far as rounding allows; return the residual.
 
-    M is CSR; for the transposed system pass Mᵀ. A restart from the true residual removes BiCGStab's drift; if it does
-    not help, Gauss–Seidel takes over.
+    M is CSR; for the transposed system pass Mᵀ. If rounding makes BiCGStab drift, it is restarted from the true
+    residual. If this does not help, Gauss–Seidel takes over.
     """
     return _solve(M.indptr, M.indices, M.data, gamma, y, x, tol)

@@ -1,6 +1,8 @@
-"""Compiled stochastic regressions that estimate the natural direction ω (the update of θ) from rows of scores:
+"""Compiled stochastic regressions that estimate the update direction ω of the policy parameters θ:
 
-minimise  E (score·x − y)²        for all columns of y at once
+    minimise over x   E (score·x − y)²        for all columns of the targets y at once
+
+A score is the gradient of log π(a|s) with respect to θ; the scores are the rows of an array [N, d].
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from clearance.core.compiled.compilation import kernel
 def weighted(score, y, sigma, cap):
     """Return the weighted mean Σ 2(n+1) x_n / (N(N+1)) of the SGD iterates x ← x − α_n (score_n·x − y_n) score_n.
 
-    The step size is α_n = 2/(σ(n+1)), at most `cap`. From scores [N, d] and targets y [N, H] comes a result [d, H],
-    with one regression for each column of y.
+    The step size is α_n = 2/(σ(n+1)), but at most `cap`; σ is `sigma`. `score` is [N, d], the targets y are [N, H] and
+    the result is [d, H]: one regression for each column of y.
     """
     N, d = score.shape
     H = y.shape[1]
@@ -38,7 +40,7 @@ def weighted(score, y, sigma, cap):
 def accelerated(score, y, a, beta, xi, delta):
     """Return the mean [d] of the last half of the iterates x of accelerated SGD (Jain et al. 2018).
 
-    Each of the scores [N, d] with its target in y [N] makes one step, with the coefficients a, β, ξ and δ:
+    Each row of `score` [N, d], with its target in y [N], makes one step with the coefficients a, β, ξ and δ:
 
         u = a·x + (1−a)·v,    ĝ = (score·u − y) score,    x = u − δĝ,    v = βu + (1−β)v − ξĝ
     """
@@ -64,9 +66,10 @@ def accelerated(score, y, a, beta, xi, delta):
 
 @kernel
 def weighted_table(pair, pi, y, sigma, cap):
-    """Compute `weighted` for tabular softmax π [S, A] at the pairs s·A + a in `pair` [N].
+    """Return the result of `weighted`, with the same `sigma` and `cap`, for a tabular softmax policy π [S, A].
 
-    A draw takes only A operations, since entries of the mean are updated only when those of x change.
+    `pair` [N] holds the sampled pairs s·A + a. Each sample takes only A operations: an entry of the mean is updated
+    only when the same entry of the iterate x changes.
     """
     N, H, A = len(pair), y.shape[1], pi.shape[1]
     d = pi.size
@@ -94,9 +97,10 @@ def weighted_table(pair, pi, y, sigma, cap):
 
 @kernel(fastmath={"reassoc", "contract"})
 def accelerated_table(pair, pi, y, a, beta, xi, delta):
-    """Compute `accelerated` for tabular softmax π [S, A] at the pairs s·A + a in `pair` [N].
+    """Return the result of `accelerated`, with the same coefficients, for a tabular softmax policy π [S, A].
 
-    The error of a draw needs only the entries of its state s, but all of x and v change.
+    `pair` [N] holds the sampled pairs s·A + a. The error of a sample depends only on the A entries of the iterates x
+    and v at its state s, but its step changes all entries.
     """
     N, A, d = len(pair), pi.shape[1], pi.size
     x, v, u, mean = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)

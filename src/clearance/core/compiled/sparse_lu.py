@@ -1,8 +1,8 @@
 """Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
 
-The positions of the entries are known, so for each policy only their numbers are computed, and only in the rows that a
-change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs no pivots
-(Higham 2002, section 9.5).
+The positions of the entries are known. So for each policy only the values of the entries are computed, and only in the
+rows that a change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs
+no pivots (Higham 2002, section 9.5).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ U = np.uint64  # signed indices are asked whether they count from the end
 def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lptr, lidx, parent, dirty, L, Uv, D):
     """Factorise L U = I − γM in the given order of states; row s of M is row s·A + act[s] of the model.
 
-    The entries are written to L and Uv at the places that `fill` found, and the inverse diagonal of U to D. Only the
-    `dirty` rows are computed, together with the rows that depend on them: their ancestors in the elimination tree,
-    which the function marks as dirty too.
+    The model is CSR (indptr, indices, data); order, place, uptr .. parent are the arrays of an `Elimination`. The
+    entries are written to L and Uv, and the inverse diagonal of U to D. Only the rows marked in `dirty` [S] are
+    computed, together with the rows that depend on them: their ancestors in the elimination tree. The function marks
+    these as dirty too.
     """
     S = len(order)
     w, twin = np.zeros(S), np.zeros(S, np.bool_)
@@ -65,7 +66,10 @@ def factorise(indptr, indices, data, A, act, gamma, order, place, uptr, uidx, lp
 
 @kernel
 def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve L U x = y for x [S, n], four columns at a time, whose sums the processor computes in parallel."""
+    """Solve L U x = y, and write the solution to x [S, n]. Four columns at a time are solved in parallel.
+
+    The other arguments are the arrays of an `Elimination` and the results L, Uv, D of `factorise`.
+    """
     S, n = y.shape
     z = np.zeros((S, 4))
     for begin in range(0, n, 4):
@@ -90,7 +94,7 @@ def _forward_back(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 
 @kernel
 def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
-    """Solve (L U)ᵀ x = y for x [S]."""
+    """Solve (L U)ᵀ x = y for one vector, and write x [S]; the other arguments are those of `_forward_back`."""
     S = len(y)
     z = np.empty(S)
     for i in range(S):
@@ -106,10 +110,10 @@ def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 
 
 class Factor:
-    """The factors L U = I − γM, which are updated when rows of M change.
+    """The LU factors of I − γM, which are updated when rows of M change.
 
-    M is the matrix of a deterministic policy in a model with rows s·A + a. With A = 1 it is any matrix whose entries
-    are all at places for which `places` was made.
+    M is the transition matrix of a deterministic policy in a model with rows s·A + a. With A = 1, M is any matrix [S,
+    S] whose entries are all at positions that the `Elimination` `places` contains.
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:
@@ -118,7 +122,11 @@ class Factor:
         self.act: NDArray[np.int64] | None = None
 
     def update(self, M: sparse.csr_array, A: int = 1, act: NDArray[np.int64] | None = None) -> Factor:
-        """Refactorise for another policy act [S] of the model M; if no policy is given, for another matrix M [S, S]."""
+        """Compute the factors for another policy `act` [S] in the model M, and return this object.
+
+        Only rows whose action changed, and rows that depend on them, are computed again. Without `act`, M is a matrix
+        [S, S], and all rows are computed.
+        """
         p = self.places
         dirty = np.ones(len(p.order), bool)
         if act is None:

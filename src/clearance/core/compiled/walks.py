@@ -37,12 +37,11 @@ READY = -1  # the tick of a policy all of whose rows are made
 
 
 class Rows(NamedTuple):
-    """A policy in the form that the kernels read: π [S, A], its alias tables `pol` [S·A], θ, bias and features.
+    """A softmax policy in the form that the kernels read: π [S, A], its alias tables `pol` [S·A], θ, bias and features.
 
-    The row of a state is computed when the state is first visited in iteration `tick` (then `stamp[s] == tick`), so
-    that the cost of the walks depends on the visited states and not on |S| (θ, its trace and the SGD still cost d).
-    The tick READY means that all rows are computed. Features are CSR over rows s·A + a; `fact` is the action of
-    each entry.
+    The row of a state is computed when the state is first visited in iteration `tick`; then stamp[s] is set to tick. So
+    the cost of the walks depends on the number of visited states and not on |S|. The tick READY means that all rows are
+    computed. The features are CSR (`fptr`, `fidx`, `fval`) over rows s·A + a; `fact` is the action of each entry.
     """
 
     pi: Array
@@ -58,7 +57,10 @@ class Rows(NamedTuple):
 
 @kernel(inline="always")
 def pack_row(rows, A, s, scratch):
-    """Store the alias table of π(·|s): threshold in the high bits of a word, alias action in the low bits."""
+    """Compute the alias table of π(·|s), and store it in rows.pol; `scratch` are arrays from `alias_scratch`.
+
+    Each 64-bit word has the threshold in its high bits and the alias action in its low bits.
+    """
     q, alias, small = scratch
     pol, mask = rows.pol, alias_mask(A)
     vose(rows.pi, s, A, q, alias, small)
@@ -68,7 +70,10 @@ def pack_row(rows, A, s, scratch):
 
 @piece
 def softmax_row(rows, A, s, scratch):
-    """Compute π(a|s) ∝ exp(bias_sa + ⟨Φ_sa, θ⟩) at one state s from the features Φ, and its alias table."""
+    """Compute π(a|s) ∝ exp(bias_sa + ⟨Φ_sa, θ⟩) of all actions a at one state s, and the alias table of π(·|s).
+
+    Φ are the features in `rows`; `scratch` are arrays from `alias_scratch`.
+    """
     pi, bias, theta, fptr, fidx, fval = rows.pi, rows.bias, rows.theta, rows.fptr, rows.fidx, rows.fval
     top = -np.inf
     for a in range(A):
@@ -88,9 +93,11 @@ def softmax_row(rows, A, s, scratch):
 
 @piece
 def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
-    """Draw again the cells in which the lanes (walks that advance together) look up their next states.
+    """Draw the alias cells for the next states of all lanes again, now with exactly equal probabilities.
 
-    Words that would make some cells too likely are replaced by later ones of their stream (`even`).
+    A lane is one of the walks that advance together. For each of the `active` lanes, the arrays hold its cell, its
+    coin, its random counter (`lane_x`) and its pair (`lane_at`). Random words that would make some cells too likely are
+    replaced by later words of their stream (`even`).
     """
     for lane in range(active):
         row = lane_at[lane]
@@ -101,15 +108,17 @@ def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
 
 @piece
 def walks(key, model, rows, tick, start, sums, last, lanes):
-    """Run the geometric rollouts n = 0..N−1 on the streams fold(key, n); return the number of environment steps.
+    """Run the geometric rollouts n = 0..N−1 on the random streams fold(key, n); return the number of environment steps.
 
-    start[n]  −1: from ρ;  −2−s: from state s with a fresh action;  s·A + a: from that pair
-    sums      [N, 1+I] becomes Σ_{t<T} h
-    last      [N] becomes s·A + a of the last step, a draw of d_ρ^π when the walk starts from ρ
+    tick      the number of the iteration, or READY (see `Rows`)
+    start[n]  −1: from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
+    sums      [N, 1+I] becomes the sum of the signals over each walk
+    last      [N] becomes the pair s·A + a of the last step, a draw of the occupancy d_ρ^π if the walk starts from ρ
+    lanes     scratch arrays from `workspace`
 
-    All lanes go through each phase of a step together: the loads of one phase do not wait for each other, so the
-    memory's latency is paid once for all lanes. Arrays are unpacked first: a call that passes arrays would count
-    references in the innermost loop, which costs ten times as much as the step itself.
+    Lanes are walks that advance together. All lanes go through one phase of a step before the next phase begins, so
+    their memory accesses overlap. Arrays are unpacked first: a call that passes arrays would count references in the
+    innermost loop, which costs ten times as much as the step itself.
     """
     lane_n, lane_at, lane_left, lane_x, lane_cell, lane_coin, lane_sum, scratch = lanes
     cells, indptr, width, origin, h, A, tail, guide, inv_log_gamma = model
@@ -213,7 +222,10 @@ def walks(key, model, rows, tick, start, sums, last, lanes):
 
 
 def workspace(width: int, signals: int, lanes: int = LANES):
-    """Return the scratch arrays of `walks` for this many lanes and signals, and for alias tables of `width` cells."""
+    """Return the scratch arrays of `walks` for `lanes` parallel walks and alias tables of `width` cells.
+
+    `signals` is the number of signals 1 + I.
+    """
     n, at, left, cell = (np.empty(lanes, np.int64) for _ in range(4))
     x, coin = np.empty(lanes, np.uint64), np.empty(lanes, np.uint64)
     return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)
@@ -221,12 +233,12 @@ def workspace(width: int, signals: int, lanes: int = LANES):
 
 @kernel(inline="always")  # as one function the two compile in half the time
 def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
-    """Draw one batch of Algorithm 2 in two groups of up to 2N walks each; few large groups keep all lanes busy.
+    """Draw one batch of Algorithm 2, and return the number of environment steps.
 
-    The first group starts from ρ: the last pairs of N walks are the draws (s, a) ~ d_ρ^π [N], and N rollouts
-    estimate J in J[N:] [2N, 1+I]. The second group starts from those draws: Q̂ is in QV[:N] and V̂ in QV[N:].
-    Without resets V̂ is 0 and Q̂ is ±2 Σ h, so that Â = Q̂ − V̂ in both cases. `start` and `last` are scratch
-    arrays [2N].
+    The first group of 2N walks starts from ρ. For N of these walks, the last pair is written to `pair` [N]: a draw from
+    the occupancy d_ρ^π. The other N walks estimate J in J[N:], where J is [2N, 1+I]. The second group starts from the
+    drawn pairs: its sums are Q̂ in QV[:N] and V̂ in QV[N:]. Without `resets`, V̂ is 0 and Q̂ is ±2 Σ h. In both cases
+    the advantage is Â = Q̂ − V̂. `start` and `last` are scratch arrays [2N]; `tick` and `lanes` are those of `walks`.
     """
     N, per_A = len(pair), 1.0 / model.A
     coin, steps = fold(key, np.int64(COIN)), 0

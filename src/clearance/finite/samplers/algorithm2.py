@@ -1,11 +1,11 @@
 """Algorithm 2 on a finite model, compiled: unbiased draws of (s, a, Â) and of Ĵ by geometric rollouts.
 
-(s, a) ~ d_ρ^π        walk from ρ, stop with probability 1−γ before each further step; the last pair
-Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s, a fresh action;   T ~ Geo(1−γ) on {1, 2, …}
+(s, a) ~ d_ρ^π        the last pair of a walk from ρ that stops with probability 1−γ before each further step
+Q̂(s, a) = Σ_{t<T} h    from (s, a);   V̂(s) = Σ_{t<T} h from s with a new action;   T ~ Geo(1−γ) on {1, 2, …}
 Â = Q̂ − V̂              `resets=True`: the simulator can be reset to s (Bai et al. 2023, Alg. 2)
 Â = ±2 Σ_{t<T} h       `resets=False`: a fair coin decides whether the walk continues from (s, a), which gives +, or
-                       takes a fresh action at s, which gives −. This is unbiased too, without a reset to s.
-Ĵ = mean of Σ_{t<T} h from ρ
+                       takes a new action at s, which gives −. This is unbiased too, without a reset to s.
+Ĵ                      the mean of Σ_{t<T} h over walks from ρ
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from clearance.learning.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class Table(FiniteSampler):
-    """The sampler that runs Algorithm 2 on a finite model, with resets to a chosen state,
-    or without them by a fair coin.
+    """The sampler that runs Algorithm 2 on a finite model.
+
+    With `resets`, walks are reset to a chosen state; without, a fair coin replaces the reset (see the module's head).
     """
 
     cmdp: CMDP
@@ -48,7 +49,7 @@ class Table(FiniteSampler):
         return alias_tables(self.cmdp)
 
     def rows(self, theta: Array) -> Rows:
-        """Return the policy of θ in the form that the kernels read, with all rows computed."""
+        """Return the policy with parameters θ in the form that the kernels read, computed for all states."""
         pi = np.ascontiguousarray(self.policy.pi(theta))
         stamp = np.zeros(self.cmdp.S, np.int64)
         return Rows(pi, pack(pi), stamp, theta, self.policy.bias, *self.policy.sparse_features)
@@ -56,8 +57,10 @@ class Table(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Return N draws for the direction (lines 3–7), Ĵ [1+I] for the dual step (lines 11–15), the memory,
-        and the environment steps. With `extra` [S, A], the draws also have advantages of this signal.
+        """Return (N draws, Ĵ [1+I], the unchanged `memory`, environment steps) for the policy with parameters θ.
+
+        The draws serve the update direction (Algorithm 1, lines 3–7), Ĵ the dual step (lines 11–15). With `extra` [S,
+        A], the draws also have advantages of this signal.
         """
         tables = add_signal(self.tables, extra)
         H, A = tables.h.shape[1], self.cmdp.A
@@ -76,9 +79,10 @@ class Table(FiniteSampler):
         )
 
     def advance(self, method: Any, key: np.uint64, state: State, n: int, lam_max: float) -> tuple[State, Trace] | None:
-        """Run n iterations of Algorithm 1 with its own SGD in one compiled call; return None for any other method.
+        """Run n iterations of Algorithm 1 with its own SGD in one compiled call; return the new state and the trace.
 
-        The call uses the same streams, walks and updates as `CNPGPD.step`; tests compare the two.
+        Return None if `method` is any other method. The call uses the same streams, walks and updates as `CNPGPD.step`;
+        tests compare the two.
         """
         if type(method) not in (CNPGPD, NPGPD) or not isinstance(
             method.direction, SGD
@@ -98,7 +102,7 @@ class Table(FiniteSampler):
 
 
 def add_signal(tables: Tables, extra: Array | None) -> Tables:
-    """Return the tables of a model with one more signal `extra` [S, A] after the others; unchanged if it is None."""
+    """Return a model's tables with `extra` [S, A] as one more signal after the others; unchanged if `extra` is None."""
     return tables if extra is None else tables._replace(h=np.column_stack([tables.h, extra.ravel()]))
 
 
@@ -112,9 +116,7 @@ def alias_tables(cmdp: CMDP) -> Tables:
 
 
 def transition_error(cmdp: CMDP) -> float:
-    """Return a bound on the total variation distance between P as stored and as drawn;
-    it is computed once per model.
-    """
+    """Return a bound on the total variation distance between P as stored and P as drawn; computed once per model."""
     found = cmdp.__dict__.get("_transition_error")
     if found is None:
         sums = np.asarray(cmdp.rows.sum(axis=1)).ravel()[cmdp.available.ravel()]

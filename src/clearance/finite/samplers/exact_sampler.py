@@ -17,7 +17,7 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Exact(FiniteSampler):
-    """The sampler without noise: exact occupancy, advantages and values."""
+    """The sampler without noise: it returns exact occupancies, advantages and values."""
 
     cmdp: CMDP
     policy: Policy
@@ -25,9 +25,10 @@ class Exact(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Any, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Any, int]:
-        """Return draws over all S·A pairs, J [1+I], the memory, and 0 environment steps; `key` and `N` are not used.
+        """Return (all S·A pairs as weighted draws, exact J [1+I], the unchanged `memory`, 0 environment steps).
 
-        With `extra` [S, A], the draws also have advantages of this signal.
+        The policy has the parameters θ; `key` and `N` are not used. With `extra` [S, A], the draws also have advantages
+        of this signal.
         """
         S, A, H = self.cmdp.S, self.cmdp.A, 1 + self.cmdp.I
         at = evaluate(append_signal(self.cmdp, extra), self.policy.pi(theta))
@@ -37,7 +38,10 @@ class Exact(FiniteSampler):
 
 
 def append_signal(cmdp: CMDP, extra: Array | None) -> CMDP:
-    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced."""
+    """Return the model with one more signal `extra` [S, A], as a constraint that is never enforced.
+
+    Return the model unchanged if `extra` is None.
+    """
     if extra is None:
         return cmdp
     h, b = np.concatenate([cmdp.h, extra[None]]), np.append(cmdp.b, 0.0)

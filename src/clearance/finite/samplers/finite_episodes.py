@@ -4,8 +4,9 @@
 
 E X = J for any table V̂: zero, or a critic's values as control variate, with which only the noise of the transitions
 remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger power makes episodes
-shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. The bounds of h are
-declared; a value outside them is an error that names the episode and the step, since no certificate would hold then.
+shorter and the interval longer; for V̂ = V the variance per step is smallest as the power nears 1. Bounds of the
+signals h are declared. A value outside them is an error that names the episode and the step, since no certificate would
+hold then.
 
 Random bits, weights and sums have finite precision, so E X = J holds up to `bias`, which certificates account for.
 """
@@ -39,11 +40,11 @@ LONGEST = 2.0**40  # 1/(1 − γ) beyond which no episode ever ends
 
 @dataclass(frozen=True, eq=False)
 class MixtureEpisodes:
-    """Episodes of a mixture on a finite model that is used only as a simulator.
+    """Episodes of a mixture on a finite model used only as a simulator; the module's head defines the estimate X.
 
-    base      V̂ [S, 1+I], or one for each component [M, S, 1+I], or None for zero
-    declared  (low, high) of the signals, each [1+I]; the model's own extremes unless given
-    power     the exponent in q = γ^power, the probability that an episode continues; in (0, 1)
+    base      the control variate V̂ [S, 1+I], or one for each component [M, S, 1+I]; None for zero
+    declared  bounds (low, high) of the signals, each [1+I]; by default the model's own extremes
+    power     the exponent in (0, 1) of q = γ^power, the probability that an episode continues
     counts    the counters of transitions; None if they are not counted
     """
 
@@ -72,14 +73,13 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of X, each [1+I]. With the sums rearranged,
+        """The bounds (low, high) of the estimate X, each [1+I]. They follow if the sum is written in another order:
 
-            X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t),
+            X = h_0 + Σ_{0<t<T} (γ/q)^t y_t + q (γ/q)^T V̂(s_T),      y_t = h_t − (1−q) V̂(s_t)
 
-        which gives a much shorter range than bounding term by term. Since Σ_{0<t<T} (γ/q)^t = full·(γ/q − (γ/q)^T),
-        X − h_0 is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so
-        every range contains 0. The range also allows for rounding of X, except that sums of terms of one sign keep
-        that sign.
+        This gives a much shorter range than bounds for each term. Since Σ_{0<t<T} (γ/q)^t = full·(γ/q − (γ/q)^T), X −
+        h_0 is a weighted mean of a multiple of `full` and a multiple of V̂. T is random and episodes may end, so every
+        range contains 0. The range allows for the rounding of X, but a bound of exactly 0 stays 0 if V̂ = 0.
         """
         ratio, V = self.cmdp.gamma / self.q, self.table
         (low, high), (down, up) = self.signal_bounds, self._step_bounds
@@ -95,9 +95,10 @@ class MixtureEpisodes:
 
     @property
     def _step_bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I].
+        """The bounds (low, high) of y = h − (1−q) V̂, each [1+I]; q is the probability that an episode continues.
 
-        They are taken over the pairs that a component can visit or, if bounds of h were declared, over all h in them.
+        They hold for all signals h within the declared bounds or, if none were declared, for all pairs (s, a) that some
+        component of the mixture can take.
         """
         rest = (1 - self.q) * self.table
         if self.declared is not None:
@@ -112,34 +113,31 @@ class MixtureEpisodes:
 
     @property
     def full(self) -> float:
-        """The sum Σ_t (γ/q)^t, rounded up."""
+        """The sum Σ_t (γ/q)^t over all t ≥ 0, rounded up; q is the probability that an episode continues."""
         rest = 1 - self.cmdp.gamma / self.q
         return (1 + 2.0**-50 / rest) / rest
 
     @cached_property
     def term(self) -> Array:
-        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I]."""
+        """The largest possible |h_t + γ V̂(s_{t+1}) − V̂(s_t)| [1+I], the size of a term in the estimate X."""
         return np.max(np.abs(self.signal_bounds), axis=0) + 2 * np.abs(self.table).max((0, 1))
 
     @property
     def rounding(self) -> Array:
-        """A bound [1+I] on the difference between X and the same sum in real arithmetic.
+        """A bound [1+I] on the difference between the computed X and the same sum in real arithmetic.
 
-        T is drawn from a 53-bit number, so q^(T−1) ≥ 2⁻⁵⁴; weights and partial sums are rounded in every step.
+        Weights and partial sums are rounded in each of the T steps. T is drawn from a 53-bit number, so q^(T−1) ≥ 2⁻⁵⁴.
         """
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
         return 2.0**-52 * (longest + 8) * (np.abs(self.table).max((0, 1)) + self.full * self.term)
 
     @property
     def bias(self) -> Array:
-        """A bound [1+I] on |E X − J|.
+        """A bound [1+I] on |E X − J|, the error of the mean of the estimate X that finite precision causes.
 
-        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e
-        (high − low), and
-
-            P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t,
-
-        where t·2⁻⁵² comes from the rounding of weights, and the other terms from the rounding of horizons, ours and
+        If step t is drawn with an error of e in total variation, E h_t and all later terms change by at most e times
+        the range of h. Rounding also changes the weights: P(T > t) (γ/q)^t = γ^t (1 + t·2⁻⁵² + 2⁻⁴⁵) + 2⁻⁴⁶ (γ/q)^t.
+        Here t·2⁻⁵² comes from the rounding of weights, and the other terms from the rounding of horizons, ours and
         NumPy's.
         """
         cmdp, mixture, rest = self.cmdp, self.mixture, 1 - self.cmdp.gamma
@@ -151,7 +149,7 @@ class MixtureEpisodes:
 
     @cached_property
     def table(self) -> Array:
-        """The control variate V̂ as [M or 1, S, 1+I]."""
+        """The control variate V̂ as an array [M, S, 1+I], or [1, S, 1+I] if all components share it."""
         S, H = self.cmdp.S, 1 + self.cmdp.I
         return np.zeros((1, S, H)) if self.base is None else np.ascontiguousarray(self.base, float).reshape(-1, S, H)
 
@@ -173,8 +171,9 @@ class MixtureEpisodes:
         return model, pols, choice
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw episodes begin .. begin + n − 1 of the stream `key`;
-        return X [n, 1+I], the component of each episode [n], and the number of environment steps.
+        """Draw episodes begin .. begin + n − 1 of the stream `key`.
+
+        Return X [n, 1+I], the component of each episode [n], and the number of environment steps.
         """
         model, pols, choice = self._compiled
         X, component = np.empty((n, 1 + self.cmdp.I)), np.empty(n, np.int64)
@@ -200,20 +199,21 @@ class MixtureEpisodes:
 
     @property
     def episode_steps(self) -> float:
-        """The expected number of steps of an episode, E T = 1/(1 − q)."""
+        """The expected number of steps of an episode: 1/(1 − q), where q is the probability that it continues."""
         return 1 / (1 - self.q)
 
 
 def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Array | float) -> Array:
-    """Return the control variate V [S, 1+I], lowered in states where that raises the lower bound of the estimate X.
+    """Return the control variate V [S, 1+I], lowered in some states so that the lower bound of the estimate X rises.
 
-    X stays unbiased, since it is so for any control variate V̂. Episodes continue with probability q = γ^power.
+    X stays unbiased, as it is for any control variate. Episodes continue with probability q = γ^power.
 
     lowest  the smallest signals [S, 1+I] that the policy can get in each state
-    share   how much of the possible gain is taken [1+I], 0 to 1
+    share   the share, 0 to 1, of the possible gain that is taken [1+I]
 
-    The lower bound of X is that of y = lowest − (1−q) V̂ times a multiple of `full`, or that of V̂. Where y is small,
-    V̂ is lowered, at most until both are equal. If such states are visited often, X varies much more.
+    The lower bound of X comes from the smaller of two numbers: a multiple of the smallest y = lowest − (1−q) V, and the
+    smallest V. Where y is small, V is lowered, at most until both numbers are equal. If such states are visited often,
+    the variance of X grows.
     """
     q = gamma**power
     many = (gamma / q) / (1 - gamma / q)
@@ -227,7 +227,7 @@ def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Ar
 class RuleEpisodes:
     """Episodes of any rule `state -> action`, which may have a memory or draw its own random numbers.
 
-    The rule is called once per step. If it has a method `reset`, that is called at the start of every episode.
+    The rule is called once per step. If the rule has a method `reset`, this is called at the start of every episode.
     """
 
     cmdp: CMDP
@@ -282,7 +282,8 @@ class RuleEpisodes:
         whole = given.size == 1 and given.dtype.kind in "iufb" and float(given.item()).is_integer()
         action = int(given.item()) if whole else -1
         if not (0 <= action < self.cmdp.A and self.cmdp.available[s, action]):
-            raise InputError(f"policy gave action {a!r} at state {s}, which has no such action")
+            name = f" ({self.cmdp.states[s]})" if self.cmdp.states else ""
+            raise InputError(f"policy gave action {a!r} at state {s}{name}, which has no such action")
         return action
 
     def _next(self, rng: np.random.Generator, s: int, a: int) -> int:

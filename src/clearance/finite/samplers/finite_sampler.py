@@ -21,6 +21,6 @@ class FiniteSampler(Sampler):
         return self.cmdp
 
     def measure(self, theta: Array) -> tuple[Array, Array]:
-        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of θ [n, d]."""
+        """Return the exact J [n, 1+I] and the occupancies [n, S, A] of the n policies with parameters θ [n, d]."""
         d = occupancy(self.cmdp, self.policy.pi(theta))
         return values_from_occupancy(self.cmdp, d), d

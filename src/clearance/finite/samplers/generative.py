@@ -1,6 +1,4 @@
-"""A sampler with a generative model: N next states of every pair (s, a),
-and the empirical model estimated from them.
-"""
+"""A sampler with a generative model: it draws N next states of every pair (s, a) and estimates the model from them."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from clearance.learning.draws import Draws
 
 @dataclass(frozen=True, eq=False)
 class Generative(FiniteSampler):
-    """The sampler of `ModelBased`: samples of every (s, a) pair; ρ is known, as in the paper.
+    """The sampler of the method `ModelBased`: it draws samples of every pair (s, a); ρ is known, as in the paper.
 
     With exact=True no samples are drawn, and the empirical model is the true model.
     """
@@ -70,9 +68,10 @@ class Generative(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Array, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Array, int]:
-        """Draw N more samples of every pair; return exact draws and J of the empirical model, the memory and the steps.
+        """Draw N more samples of every pair; return (exact draws, exact J, the new counts, the number of samples).
 
-        With `extra` [S, A], the draws also have advantages of this signal.
+        Draws and J are those of the empirical model, for the policy with parameters θ. With `extra` [S, A], the draws
+        also have advantages of this signal.
         """
         memory, steps = self.collect(key, memory, N)
         draws, J, _, _ = Exact(self.model(memory), self.policy).batch(key, None, theta, N, extra)

@@ -1,9 +1,10 @@
-"""A sampler that trains a two-layer network for every signal as critic, by semi-gradient TD: the critic of neural CRPO.
+"""A sampler that trains a two-layer network f as critic of every signal, by semi-gradient TD, as in neural CRPO.
 
     y(s, a) = h(s, a) + γ mean of V(s') over the walks' visits,  V(s') = Σ_a' π(a'|s') f(s', a'; W) held fixed
     W ← W − β Σ_{s,a} n(s, a)/n (f(s, a; W) − y(s, a)) ∂f/∂W                  `epochs` times in each batch
 
-Values are learned in units of the largest |h|/(1−γ) of each signal, so that one β serves all.
+n(s, a) are the visits of a pair, and n their sum. Values are learned in units of the largest |h|/(1−γ) of each signal,
+so that one step size β serves all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from clearance.learning.draws import Draws
 
 
 class Weights(NamedTuple):
-    """The state of the critic: weights W [1+I, m·D] of one network per signal, recent visits [S], and starts [S]."""
+    """The state of the critic: the weights W of one network per signal, recent visits [S], and starts [S].
+
+    W is [1+I, m·D] for networks with m neurons and D inputs.
+    """
 
     W: Array
     visits: Array
@@ -36,7 +40,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NetworkCritic(FiniteSampler):
-    """The sampler with a two-layer network as critic, for CRPO; it returns advantages at every (s, a)."""
+    """The sampler with a two-layer network as critic, for the method CRPO; it returns advantages at every (s, a)."""
 
     cmdp: CMDP
     policy: Policy
@@ -63,8 +67,9 @@ class NetworkCritic(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Weights, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Weights, int]:
-        """Run N walks and train the critic; return every pair as a draw, Ĵ [1+I], the new critic,
-        and the number of steps.
+        """Run N walks and train the critic; return (every pair as a draw, Ĵ [1+I], the new critic, environment steps).
+
+        θ are the policy's parameters, and `memory` is the critic so far. `extra` must be None.
         """
         if extra is not None:
             raise InputError("NetworkCritic learns r and g only: use Critic for methods that regularise")
@@ -85,7 +90,10 @@ class NetworkCritic(FiniteSampler):
         return table_draws(self.policy, theta, pi, Q, V, visits), J_hat, Weights(W, visits, starts), int(steps)
 
     def _fit(self, W: Array, y: Array, weight: Array) -> Array:
-        """Return W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A]; `weight` is [S·A]."""
+        """Return the weights W [1+I, m·D] after `epochs` gradient steps towards the targets y [1+I, S·A].
+
+        `weight` [S·A] is the weight of each pair in the squared error; `Weights` explains m and D.
+        """
         net = self.net
         rows = np.flatnonzero(weight)
         x, y, weight = net.x[rows], y[:, rows], weight[rows]

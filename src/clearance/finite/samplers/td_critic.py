@@ -1,4 +1,4 @@
-"""A sampler that trains a tabular critic Q for every signal by expected TD(0), and returns draws at every pair from it.
+"""A sampler that trains a tabular critic Q for every signal by expected TD(0); its draws are advantages at every pair.
 
     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a)),      β = 1/(1 + gain·(1−γ)·n(s, a))
 
@@ -32,11 +32,12 @@ FORGET = 0.9  # share of the visits kept from one batch to the next: d̂ follows
 
 
 class Tables(NamedTuple):
-    """The state of the critic: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state [S],
-    and starts [S].
+    """The critic's state: Q [S·A, 1+I], visits of each pair [S·A], recent visits of each state [S], and starts [S].
 
-    hits  the transitions so far (`transition_counts`), empty if they are not counted. Like the rest, they are copied in
-          every batch, so that an interrupted batch does not change the state that a checkpoint stores
+    hits  the counts of transitions so far (`transition_counts`), empty if they are not counted
+
+    All arrays are copied in every batch, so that an interrupted batch does not change the state that a checkpoint
+    stores.
     """
 
     Q: Array
@@ -48,7 +49,10 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Critic(FiniteSampler):
-    """The sampler with a TD critic, for `RegularisedCNPGPD`; it returns advantages at every (s, a), and Ĵ = ρ̂·V̂."""
+    """The sampler with a TD critic, for the method `RegularisedCNPGPD`.
+
+    It returns advantages at every pair (s, a), and Ĵ = ρ̂·V̂ from the observed shares ρ̂ of start states.
+    """
 
     cmdp: CMDP
     policy: Policy
@@ -64,9 +68,10 @@ class Critic(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Tables, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Tables, int]:
-        """Run N walks; return every pair as a draw with weight d̂(s) π(a|s), Ĵ [1+I], the new critic, and the steps.
+        """Run N walks and train the critic; return (every pair as a draw, Ĵ [1+I], the new critic, environment steps).
 
-        With `extra` [S, A], the critic also learns this signal.
+        A draw has the weight d̂(s) π(a|s), where d̂(s) is the share of state s in recent visits. θ are the policy's
+        parameters, and `memory` is the critic so far. With `extra` [S, A], the critic also learns this signal.
         """
         cmdp, gamma = self.cmdp, self.cmdp.gamma
         pi = np.ascontiguousarray(self.policy.pi(theta))
@@ -85,15 +90,19 @@ class Critic(FiniteSampler):
 
 
 def make_room(Q: Array, cmdp: CMDP, extra: Array | None) -> Array:
-    """Return a copy of the table Q [S·A, ·] with one column per signal of the model, and one for `extra` if given."""
+    """Return a copy of Q [S·A, ·] with one column for each signal of the model, and one more if `extra` is given.
+
+    New columns are 0.
+    """
     H = 1 + cmdp.I + (extra is not None)
     return np.column_stack([Q, np.zeros((len(Q), H - Q.shape[1]))]) if Q.shape[1] < H else Q[:, :H].copy()
 
 
 def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, visits: Array) -> Draws:
-    """Return every pair as a draw with weight d̂(s) π(a|s), where d̂ are the shares of `visits`, and advantage Q − V.
+    """Return every pair (s, a) as a draw with weight d̂(s) π(a|s) and advantage Q − V.
 
-    The scores of a tabular softmax are a linear operator, since a matrix would have (S·A)² entries.
+    d̂(s) is the share of state s in `visits` [S]. For a tabular softmax policy the scores are a linear operator, since
+    a matrix would have (S·A)² entries.
     """
     pairs = np.arange(pi.size)
     weight = (visits[:, None] * pi).ravel()
@@ -102,7 +111,7 @@ def table_draws(policy: Policy, theta: Array, pi: Array, Q: Array, V: Array, vis
 
 
 class TabularScore(LinearOperator):
-    """The linear operator of the scores of a tabular softmax: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
+    """The scores of a tabular softmax as a linear operator: (score w)(s, a) = w(s, a) − Σ_a' π(a'|s) w(s, a')."""
 
     def __init__(self, pi: Array) -> None:
         super().__init__(np.dtype(float), (pi.size, pi.size))

@@ -1,4 +1,4 @@
-"""A sampler that follows one trajectory without resets and trains a critic along it: that of PD-NAC (Zeng et al. 2021).
+"""A sampler that follows one trajectory without resets and trains a critic along it, as PD-NAC does (Zeng et al. 2021).
 
     a ~ (1−ε)π(·|s) + ε/|A|;     Q(s, a) ← Q(s, a) + β (h(s, a) + γ Σ_a' π(a'|s') Q(s', a') − Q(s, a))
 
@@ -27,9 +27,7 @@ from clearance.learning.draws import Draws
 
 
 class Path(NamedTuple):
-    """The state of the sampler: the trajectory's current state (−1 before it starts), Q [S·A, 1+I],
-    and recent visits [S].
-    """
+    """The state of the sampler: the trajectory's current state (−1 before it starts), Q [S·A, 1+I], visits [S]."""
 
     s: int
     Q: Array
@@ -38,7 +36,7 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trajectory(FiniteSampler):
-    """The sampler of `PDNAC`; the critic's step size β (`beta`) and the exploration ε (`explore`) stay constant."""
+    """The sampler of the method `PDNAC`; the critic's step size `beta` and the exploration `explore` are constant."""
 
     cmdp: CMDP
     policy: Policy
@@ -47,7 +45,7 @@ class Trajectory(FiniteSampler):
 
     @cached_property
     def ends(self) -> NDArray[np.bool_]:
-        """The mask [S] of states in which every action stays, with no signal."""
+        """The mask [S] of states that end an episode: every action stays there and gives no signal."""
         S, A = self.cmdp.S, self.cmdp.A
         rows = np.arange(S * A)
         stays = np.asarray(self.cmdp.rows[rows, rows // A]).reshape(S, A) == 1.0
@@ -61,9 +59,10 @@ class Trajectory(FiniteSampler):
     def batch(
         self, key: np.uint64, memory: Path, theta: Array, N: int, extra: Array | None = None
     ) -> tuple[Draws, Array, Path, int]:
-        """Take N more steps; return every pair as a draw, Ĵ [1+I], the new state of the sampler, and N.
+        """Take N more steps; return (every pair as a draw, Ĵ [1+I], the new state of the sampler, N).
 
-        With `extra` [S, A], the critic also learns this signal.
+        θ are the policy's parameters, and `memory` is the state of the sampler. With `extra` [S, A], the critic also
+        learns this signal.
         """
         cmdp = self.cmdp
         pi = np.ascontiguousarray(self.policy.pi(theta))

@@ -20,8 +20,9 @@ from clearance.finite.samplers.algorithm2 import alias_tables
 
 
 class TransitionCounts(NamedTuple):
-    """Counts of transitions, hits [2·cells] (2·cell for a cell's own entry, 2·cell + 1 for its alias),
-    and of starts [S].
+    """Counts of transitions (`hits` [2·cells]) and of start states (`starts` [S]).
+
+    hits[2·i] counts draws of the own entry of alias cell i, hits[2·i + 1] draws of its alias.
     """
 
     hits: NDArray[np.uint32]
@@ -32,15 +33,13 @@ class TransitionCounts(NamedTuple):
         return cls(np.zeros(2 * len(alias_tables(cmdp).cells), np.uint32), np.zeros(cmdp.S))
 
     def add(self, hits: NDArray[np.uint32], starts: Array) -> None:
-        """Add counts of transitions and starts that were made elsewhere; do nothing if they are empty."""
+        """Add the given counts of transitions and starts to this object; do nothing if `hits` is empty."""
         if len(hits):
             np.add(self.hits, hits, out=self.hits)
             np.add(self.starts, starts, out=self.starts)
 
     def walk(self, cmdp: CMDP, key: np.uint64, pi: Array, N: int) -> int:
-        """Walk N times from ρ by π [S, A], with geometric horizon, and count transitions;
-        return the environment steps.
-        """
+        """Run N walks from ρ by π [S, A] with geometric horizon and count transitions; return the environment steps."""
         return int(episodes.wander(np.uint64(key), alias_tables(cmdp), pack(pi), N, self.hits, self.starts))
 
     def transitions(self, cmdp: CMDP) -> sparse.csr_array:

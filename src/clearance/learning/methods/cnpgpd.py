@@ -21,7 +21,7 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class CNPGPD:
-    """C-NPG-PD, Algorithm 1 of Bai et al. (2023); its settings have the letters of the paper."""
+    """C-NPG-PD, Algorithm 1 of Bai et al. (2023); its settings are named by the symbols of the paper."""
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "samples per iteration, for the direction and again for Ĵ")
@@ -40,7 +40,7 @@ class CNPGPD:
         check_direction(self.direction)
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """Return the first state: θ¹ of the policy class (0 for softmax) and λ¹ = 0 (line 1)."""
+        """Return the first state, with the given parameters θ¹ (0 for softmax) and λ¹ = 0 [I] (Algorithm 1, line 1)."""
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
@@ -48,7 +48,7 @@ class CNPGPD:
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:
-        """Return the step size η₂ of λ and the margin κ, constant over all K iterations, for `dual.path_bound`."""
+        """Return the step size η₂ of λ and the margin κ for `dual.path_bound`; both are the same in all iterations."""
         return self.eta2, kappa_value(self.kappa)
 
 

@@ -1,11 +1,12 @@
 """CRPO: constraint-rectified policy optimisation (Xu, Liang, Lan, ICML 2021), which has no multiplier.
 
-    every Ĵ_gi ≥ b_i − η    a natural step up J_r, and θ^t joins N₀
+    every Ĵ_gi ≥ b_i − η    a natural step up J_r, and the iterate θ^t joins the set N₀
     else                    a natural step up the J_gi that is violated most (in units of its range)
 
-The output is the uniform mixture of N₀. Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and
-η = Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and violation O(1/√T) in expectation. With `two_layer` networks of width m as
-policy and critic (Theorem 2), an error is added that falls with m.
+Here η is the tolerance, α the step size of θ and T the number of iterations. The output is the uniform mixture of N₀.
+Guarantee (Theorem 1): tabular softmax with α = (1−γ)^1.5/√(|S||A|T) and η = Θ(√(|S||A|)/((1−γ)^1.5 √T)) has gap and
+violation O(1/√T) in expectation. With `two_layer` networks of width m as policy and critic (Theorem 2), an error is
+added that falls with m.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class CRPO:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take one natural step θ ← θ + α ω up J_r, or up the J_gi that is violated most; `lam_max` is not used."""
+        """Take a natural step θ ← θ + α ω that raises J_r, or the J_gi that is violated most; `lam_max` is not used."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - limits.b - kappa_value(self.kappa)

@@ -1,11 +1,13 @@
 """Find the safest policy, max_π min_i (J_gi(π) − b_i), by natural gradients.
 
-This is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits with the
-smallest slack:
+The method is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits
+with the smallest slack:
 
     θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 
-Its value is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them conflict.
+Here ν is the share of θ that is renewed in an iteration, τ_k a temperature that falls, and η the step size of μ. The
+value of the game is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them
+conflict.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class Feasibility:
-    """The method that plays the game, with its settings; `State.lam` holds log μ."""
+    """The method that finds the safest policy by a game between π and weights μ of the limits, with its settings.
+
+    `State.lam` holds log μ.
+    """
 
     K: int = 200
     N: int = 100
@@ -37,7 +42,7 @@ class Feasibility:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration; `lam_max` is not used."""
+        """Update the policy θ and the weights μ of the limits once; `lam_max` is not used."""
         limits = sampler.statement
         _, g = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

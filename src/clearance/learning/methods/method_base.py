@@ -4,7 +4,7 @@ A method is a frozen dataclass of its hyper-parameters with
 
     init(theta, I, memory) → State                           before the first iteration
     step(key, sampler, state, lam_max) → (State, Info)        one iteration
-    draw_kind                                                the kind of draws it needs: the problem picks the sampler
+    draw_kind                                                the kind of draws it needs, by which the sampler is chosen
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ DrawKind = Literal["walks", "critic", "trajectory", "generative", "actor-critic"
 
 
 class Method(Protocol):
-    """A protocol for algorithms: a frozen dataclass of hyper-parameters, built in or defined by the user."""
+    """A protocol for learning algorithms, built in or defined by the user.
+
+    An algorithm is a frozen dataclass of hyper-parameters that provides `K`, `init` and `step`, and `draw_kind`, the
+    kind of draws that it needs.
+    """
 
     @property
     def K(self) -> int | None:
@@ -34,11 +38,18 @@ class Method(Protocol):
         ...
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """Return the state before the first iteration."""
+        """Return the state before the first iteration.
+
+        `theta` [d] are the first parameters of the policy, I is the number of constraints, and `memory` the first
+        memory of the sampler.
+        """
         ...
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration."""
+        """Run one iteration with the random key `key`; return the new state, and the information on the iteration.
+
+        `lam_max` is the upper bound Λ of the multipliers.
+        """
         ...
 
 
@@ -47,7 +58,10 @@ def setting(default: Any, help: str) -> Any:
 
 
 def first_state(theta: Array, I: int, memory: Any = None) -> State:
-    """Return the first state: θ¹ of the policy class (0 for softmax), and λ¹ = 0."""
+    """Return the first state, with the given parameters θ¹ (0 for softmax) and λ¹ = 0 [I].
+
+    `memory` is the sampler's memory.
+    """
     return State(theta, np.zeros(I), 0, memory)
 
 
@@ -57,8 +71,10 @@ def exact_direction(sampler: Sampler) -> Tabular | LeastSquares:
 
 
 def check_settings(method: Any, *, counts: tuple[str, ...] = ("K", "N"), positives: tuple[str, ...] = ()) -> None:
-    """Raise InputError if a setting that every method has is invalid, if one of `counts` is not a whole number ≥ 1,
-    or if one of `positives` is not a positive number.
+    """Raise InputError if a setting of the method is invalid.
+
+    Settings named in `counts` must be whole numbers ≥ 1, and those in `positives` positive numbers; settings that every
+    method has are checked too.
     """
     for name in counts:
         check_count(name, getattr(method, name))

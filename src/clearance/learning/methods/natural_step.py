@@ -1,6 +1,4 @@
-"""The base class of methods on simulators:
-batch sizes, a shrinking κ, and natural steps of θ that are bounded in KL.
-"""
+"""The base class of methods on simulators: batch sizes, a shrinking margin κ, and natural steps of θ bounded in KL."""
 
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ SHRUNK = 0.85  # share of the iterations over which κ shrinks
 QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, where the limits are kept all along
 ITERATIONS = 500  # at most, unless given
 EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at most so many rows; and for a rare cost
+ENOUGH = 125  # iterations that a run should have: with long episodes a batch has fewer of them
 
 
 class Sizes(Protocol):
@@ -43,14 +42,14 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class NaturalSteps:
-    """The settings of the steps of θ and of the margin κ, with the functions that apply them."""
+    """The settings of the steps of θ and of the margin κ, and functions that apply them; a base class of methods."""
 
     K: int | None = setting(None, "iterations; as many as the budget allows, at most 500")
     N: int | None = setting(
-        None, "steps per iteration; 8 episodes, more of short ones with rare costs, and what 500 iterations leave"
+        None, "steps per iteration: 8 episodes, fewer long ones, more short ones with rare costs, or 1/500 of all"
     )
     kl: tuple[float, float] = setting(
-        (0.04, 0.004), "bound on the mean KL of one step, at the beginning and at the end"
+        (0.04, 0.015), "bound on the mean KL of one step, at the beginning and at the end"
     )
     eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
@@ -58,8 +57,8 @@ class NaturalSteps:
     )
     kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
     kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
-    std_last: float = setting(0.2, "a learned σ at the end, as a share of what it was at first, at most")
-    std_least: float = setting(0.1, "a learned σ at any time, as a share of what it was at first, at least")
+    std_last: float = setting(0.05, "a learned σ at the end, as a share of what it was at first, at most")
+    std_least: float = setting(0.02, "a learned σ at any time, as a share of what it was at first, at least")
     direction: Natural = field(default_factory=Natural, metadata={"help": "how ω is found from the draws"})
 
     draw_kind: ClassVar[DrawKind] = "actor-critic"
@@ -81,14 +80,16 @@ class NaturalSteps:
             raise InputError(f"kappa_sd must be a number ≥ 0, got {self.kappa_sd!r}")
 
     def fitted(self, episode: int, budget: float, least: int, rare: float = 1.0) -> Self:
-        """Return the same method with K and N decided,
-        for episodes of `episode` steps and batches of at least `least` steps.
+        """Return the same method with its number of iterations K and its batch size N (in steps) chosen.
 
-        The budget limits K, since κ, step sizes and noise are planned for the actual number of iterations.
+        An episode has `episode` steps, and a batch at least `least` steps. The budget limits K, since κ, step sizes and
+        noise are planned for the actual number of iterations. If episodes are so long that batches of eight would leave
+        fewer than ENOUGH iterations, a batch has fewer episodes: many rough steps learn more than a few precise ones.
 
         rare  the limit as a share of the largest possible cost of an episode; the smaller, the more episodes are needed
         """
         few, many, rows = EPISODES
+        few = float(np.clip(budget / (ENOUGH * episode), 1, few))
         episodes = np.clip(SEEN / max(rare, 1e-12), few, max(few, min(many, rows // episode)))
         N = max(int(max(episodes * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
         most = max(1, int(budget / N))
@@ -102,7 +103,7 @@ class NaturalSteps:
         return self.K or ITERATIONS
 
     def kl_at(self, k: int) -> float:
-        """Return the bound on the KL divergence in iteration k; it falls geometrically."""
+        """Return the bound on the KL divergence of the step in iteration k; it falls geometrically during the run."""
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
@@ -112,25 +113,29 @@ class NaturalSteps:
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
-        """Return κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum, the latter at most 3κ."""
+        """Return the margin [I] of iteration k: κ_k or, if larger, `kappa_sd` standard deviations of an episode's sum.
+
+        The second amount is at most 3κ. `memory` holds the sampler's statistics.
+        """
         spread = np.asarray(memory.spread, float)[1:]
         return np.maximum(self.kappa_at(k), np.minimum(self.kappa_sd * spread, 3 * np.asarray(kappa_value(self.kappa))))
 
     def quieter(self, quiet: float, kept: bool, k: int) -> float:
-        """Return how far the noise has been reduced after iteration k, from 0 to 1; `quiet` is the value before.
+        """Return by how much the exploration noise is reduced after iteration k: 0 (not at all) to 1 (fully).
 
-        The noise is reduced in the middle of the run, and only in iterations that keep the limits (`kept`): with less
-        noise a step that is bounded in KL is shorter, and a policy that breaks its limits might never meet them.
+        `quiet` is the reduction before iteration k. It grows from the middle of the run on, and only in iterations
+        whose batch met the limits (`kept`). With less noise, a step that is bounded in KL is shorter, so a policy that
+        breaks its limits might never meet them.
         """
         begin, end = QUIETER
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (None: by `kl_at`).
+        """Return θ after a natural step up the advantages A [N], and ‖ω‖; `kl` bounds the step (default: `kl_at`).
 
-        A learned σ, which starts at std, is at most std · std_last^quiet, so that at the end the margin is used for the
-        task and not for the noise. It is at least std · std_least: without noise, a cost of 0 or 1 per step has no
-        gradient.
+        A learned standard deviation σ starts at std and is limited to std · std_last^quiet, where `quiet` comes from
+        `quieter`. So the noise is small at the end of the run, and the limits are used for the task and not for the
+        noise. σ is at least std · std_least: without noise, a cost of 0 or 1 per step has no gradient.
         """
         omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
         step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
@@ -139,8 +144,9 @@ class NaturalSteps:
 
 
 def normalise(A: Array, weight: Array) -> Array:
-    """Return advantages with mean 0 and mean square 1 under the weights;
-    if they are all equal, only the mean is removed.
+    """Return the advantages A [N] shifted and scaled to mean 0 and mean square 1 under the weights [N].
+
+    If they are all equal, only the mean is removed.
     """
     A = A - weight @ A
     size = np.sqrt(weight @ A**2)

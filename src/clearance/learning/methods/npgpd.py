@@ -1,12 +1,12 @@
 """NPG-PD: natural policy gradient primal-dual (Ding, Zhang, Başar, Jovanović, NeurIPS 2020; JMLR 2025).
 
-It takes the same steps as C-NPG-PD with κ = 0: C-NPG-PD is this method on tightened limits. In the JMLR version the
-regressions are weighted, one for each signal (`WeightedSGD`), and limits b + δ with δ = Θ(ε) give zero violation; here
-δ is the setting `kappa`.
+Its steps are those of C-NPG-PD with κ = 0: C-NPG-PD is NPG-PD on tightened limits. In the JMLR version the regressions
+are weighted, one for each signal (`WeightedSGD`), and limits b + δ with δ = Θ(ε) give zero violation; here δ is the
+setting `kappa`.
 
-Guarantee (2020, Theorem 1): exact softmax, η₁ = 2 log|A|, η₂ = 2(1−γ)/√K: the *average* of gap and of violation over
-the iterates is O(1/√K). The last iterate may oscillate for ever. Sampled: ε⁻² walks for softmax with a generative
-model, ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
+Guarantee (2020, Theorem 1): for softmax with exact gradients, η₁ = 2 log|A| and η₂ = 2(1−γ)/√K, the *average* of gap
+and of violation over the iterates is O(1/√K). The last iterate may oscillate for ever. With sampling: ε⁻² walks for
+softmax with a generative model, ε⁻⁴ (JMLR; ε⁻⁶ in Table 1 of Bai et al.) for general parametrisation.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """OPG-PD and OMWU-PD: optimistic primal-dual methods for the last iterate (Ding, Wei, Zhang, Ribeiro, NeurIPS 2023).
 
     π̂ ← P(π̂ + η A(π_t, λ_t)),     λ̂ ← P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))          the step
-    π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   and a prediction of the next one
+    π_{t+1} = P(π̂ + η A(π_t, λ_t)),  λ_{t+1} = P_[0,Λ](λ̂ − η (J_g(π_t) − b − κ))   a prediction of the next step
 
-`geometry="euclidean"` (OPG-PD): π is the table itself and P the projection on the simplex at each state. "entropic"
-(OMWU-PD): logits take the place of π̂, without a projection. Guarantee of the paper: the last iterate of OPG-PD
-converges linearly once it is near the set of optima, for exact gradients and tabular policies; the prediction keeps
-the pair (π, λ) from oscillating.
+Here η is the step size. `geometry="euclidean"` (OPG-PD): π is the table itself and P the projection on the simplex at
+each state. "entropic" (OMWU-PD): logits take the place of π̂, without a projection. Guarantee of the paper: the last
+iterate of OPG-PD converges linearly once it is near the set of optima, for exact gradients and tabular policies. The
+prediction keeps the pair (π, λ) from oscillating.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class OPGPD:
             raise InputError(f"geometry must be 'euclidean' or 'entropic', got {self.geometry!r}")
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """Return the first state; its memory holds π̂ = π (as logits) and λ̂ = 0."""
+        """Return the first state, with the given θ and λ = 0 [I]; its memory holds π̂ = π (as logits) and λ̂ = 0."""
         return State(theta, np.zeros(I), 0, memory, (theta, np.zeros(I)))
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update (π̂ as logits, λ̂) in the memory, and return the predicted next iterate as the new state."""
+        """Update π̂ (as logits) and λ̂, which the state's memory holds; the new state has the predicted θ and λ."""
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         move = self.eta * (1 - limits.gamma) * Tabular()(draws, state.lam, limits.gamma)  # η A_L, as η ω (1−γ)

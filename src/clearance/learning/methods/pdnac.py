@@ -5,11 +5,11 @@ signal, and alternates
 
     θ ← θ + α (Q̂_r + Σ_i λ_i Q̂_gi),        λ_i ← P_[0,Λ](λ_i − η (Σ_s ρ(s) Σ_a π(a|s) Q̂_gi(s, a) − b_i − κ_i))
 
-Guarantee of the paper: with α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like
-K^(−1/6), on ergodic chains. The equations are reconstructed, not taken from the paper; docs/research/table1.md reports
-the measured rate. Differences: the critic takes the expectation over π at the next state, so that it learns the value
-of π and not of the behaviour policy; at the end of an episode the trajectory restarts from ρ; N steps may lie between
-two updates.
+Here α and η are the step sizes of θ and λ, β is that of the critic, and ε the exploration. Guarantee of the paper: with
+α, η ~ K^(−5/6), β ~ K^(−1/2), ε ~ K^(−1/6), gap and violation of the average fall like K^(−1/6), on ergodic chains. The
+equations are reconstructed, not taken from the paper; docs/research/table1.md reports the measured rate. Differences:
+the critic takes the expectation over π at the next state, so that it learns the value of π and not of the behaviour
+policy; at the end of an episode the trajectory restarts from ρ; N steps may lie between two updates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from clearance.learning.state import Info, State
 
 @dataclass(frozen=True)
 class PDNAC:
-    """PD-NAC (Zeng et al. 2021) with constant step sizes α and η; the sampler `Trajectory` holds β and ε."""
+    """PD-NAC (Zeng et al. 2021) with constant step sizes α and η.
+
+    The sampler `Trajectory` holds the critic's step size β and the exploration ε.
+    """
 
     K: int = setting(1000, "iterations")
     N: int = setting(100, "steps of the trajectory in each iteration")
@@ -55,7 +58,7 @@ class PDNAC:
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
         """Follow the trajectory for N steps, then update θ and λ once.
 
-        A constant per state in Q̂ would not change the policy.
+        θ moves along the advantages Q̂ − V̂ instead of Q̂. V̂ is constant per state, so this gives the same policy.
         """
         limits = sampler.statement
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)

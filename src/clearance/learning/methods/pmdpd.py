@@ -5,10 +5,11 @@
 
     p ← p exp(A'/α),   A' the advantage of r + λ̃ g − α log(p/π_k)                              from p = π_k
 
-The optimistic λ̃ damps the oscillations of NPG-PD. PMD-PD-Zero is the same on limits b + δ (the setting `kappa`). With
-one inner step it is NPG with η₁ = (1−γ)/α and multiplier λ̃. Guarantee of the paper: exact, gap and violation of the
-average are O(log K/K), with zero violation for δ = O(log K/K); sampled ε⁻³. `State.lam` is λ̃, the multiplier that is
-used; λ_k is in the method's memory.
+Here s_k is the slack, η' the step size of λ and α the weight of the KL divergence, which is averaged over the states
+that p visits. The optimistic λ̃ damps the oscillations of NPG-PD. PMD-PD-Zero is the same on limits b + δ (the setting
+`kappa`). With one inner step it is NPG with η₁ = (1−γ)/α and multiplier λ̃. Guarantee of the paper: with exact
+gradients, gap and violation of the average iterate are O(log K/K), and the violation is zero for δ = O(log K/K); with
+sampling, ε⁻³ samples are needed. `State.lam` is λ̃, the multiplier that is used; λ_k is in the method's memory.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ class PMDPD:
         return State(theta, np.zeros(I), 0, memory, np.zeros(I))
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Compute the multiplier from Ĵ at π_k, then take T natural steps from π_k; `lam_max` is not used."""
+        """Compute the multiplier λ̃_k from Ĵ at π_k, then take T (`inner`) natural steps from π_k.
+
+        `lam_max` is not used.
+        """
         limits, policy = sampler.statement, sampler.policy
         anchor = policy.log_pi(state.theta)
         theta, lam, lam_k, total = state.theta, state.lam, state.method_memory, 0

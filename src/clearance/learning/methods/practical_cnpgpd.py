@@ -4,17 +4,17 @@
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
     λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
 
-If the first policy breaks limits, they are relaxed to its values at first and approached over the first 30 % of the
-iterations. Otherwise a rare reward could be given up before it is found. Certificates are about the true limits. λ⁺
-looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would oscillate around the limit for long. κ shrinks
-from its first value to its last. Ĵ_g is always the estimate of the limited quantity itself.
+If the first policy breaks limits, these limits are first relaxed to the values of this policy, and then tightened to
+the true limits over the first 20 % of the iterations. Otherwise a rare reward could be given up before it is found.
+Certificates are about the true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would
+oscillate around the limit for long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the
+limited quantity itself.
 
-With fewer than 100 iterations η₂ is larger in proportion: λ has to reach its value within the run, however few
-batches there are.
+With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run.
 
-Units: advantages are measured by their root mean square u, distances from a limit by theirs, v. Steps of λ are
-η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any scale. For the ranges
-that were tried, see docs/research/simulator_log.md.
+Units: u is the root mean square of the advantages of a signal, and v the root mean square of an episode's distance from
+its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any
+scale. For the ranges that were tried, see docs/research/simulator_log.md.
 """
 
 from __future__ import annotations
@@ -45,11 +45,15 @@ KEPT = "first", "safe"  # the policies that a course holds
 class Course(NamedTuple):
     """The memory of the method, in addition to θ and λ; all entries are arrays.
 
-    short      shortfall of the first policy [I];  slack  running mean of Ĵ_g − b [I]
-    quiet      how far the noise has been reduced, from 0 to 1;  met  number of batches in a row that kept the margin
-    searching  1 during the search for the safest policy;  began  iteration in which Algorithm 1 started
-    first      θ of the first policy;  safe  θ of the safest so far;  room  its smallest slack, relative to its limit
-    back       1: the next θ is the first one;  −1: the run has returned to the safe one
+    short      by how much the first policy broke each limit [I]
+    slack      running mean of Ĵ_g − b [I]
+    quiet      by how much the noise has been reduced, 0 to 1
+    met        number of batches in a row that kept the margin
+    searching  1 during the search for the safest policy, else 0
+    began      iteration in which Algorithm 1 started
+    first      θ of the first policy
+    safe, room θ of the safest policy so far, and its smallest slack relative to the limit
+    back       1: continue with the first policy;  −1: the run has returned to the safest policy;  0: neither
     """
 
     short: Any
@@ -68,9 +72,9 @@ class Course(NamedTuple):
 class PracticalCNPGPD(NaturalSteps):
     """C-NPG-PD for simulators and networks, with its settings; the default method of `solve` on simulators."""
 
-    eta2: float = setting(0.1, "η₂, the step of λ, in units of the problem; more with K < 100")
+    eta2: float = setting(0.3, "η₂, the step of λ, in units of the problem; more with K < 100")
     eta_p: float = setting(1.0, "η_p, how far λ⁺ looks ahead, in the same units")
-    relax: float = setting(0.3, "share of the iterations over which a limit that is broken at first is approached")
+    relax: float = setting(0.2, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
     turn: float = setting(1.0, "share of the iterations after which a run that breaks limits returns to it; 1: never")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
@@ -87,12 +91,13 @@ class PracticalCNPGPD(NaturalSteps):
 
     @property
     def eta2_paced(self) -> float:
-        """η₂ of an iteration: what is given, or more where there are few of them."""
+        """The step size η₂ that is used: the setting `eta2`, enlarged in proportion if K is below 100."""
         return self.eta2 * max(1.0, PACED / self._K)
 
     def relaxed_at(self, k: int) -> float:
-        """Return by which share of the first policy's shortfall the limits are relaxed in iteration k;
-        the share falls linearly to 0.
+        """Return by which share of the first policy's violation the limits are relaxed in iteration k.
+
+        The share falls linearly to 0.
         """
         return max(1 - k / (self.relax * self._K), 0.0) if self.relax else 0.0
 
@@ -102,7 +107,7 @@ class PracticalCNPGPD(NaturalSteps):
         return first_state(theta, I, memory)._replace(method_memory=course)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration of the search for the safest policy, or of Algorithm 1."""
+        """Run one iteration: of the search for the safest policy while that lasts, then of Algorithm 1."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         b = sampler.statement.b
@@ -124,7 +129,11 @@ class PracticalCNPGPD(NaturalSteps):
     def _ascend(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
     ) -> tuple[Array, Array, float]:
-        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖; `slack` [I] is Ĵ_g − b of this batch."""
+        """Return θ and λ after one iteration of Algorithm 1, and ‖ω‖.
+
+        `slack` [I] is Ĵ_g − b of this batch, `memory` are the sampler's statistics, and `course` is the method's
+        memory.
+        """
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
@@ -133,8 +142,10 @@ class PracticalCNPGPD(NaturalSteps):
         return theta, lam, size
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
-        """Return the method's memory after a batch with slack Ĵ_g − b [I]: the first shortfall, the running slack,
-        the safest policy so far, the noise, and the number of safe batches in a row.
+        """Return the method's memory (`Course`), updated after a batch with the slacks `slack` = Ĵ_g − b [I].
+
+        The entries that change are the first violation, the running mean of the slack, the safest policy so far, the
+        reduction of the noise, and the number of safe batches in a row. `memory` holds the statistics of the sampler.
         """
         course: Course = state.method_memory
         if state.k == 0:
@@ -148,26 +159,35 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(quiet=np.asarray(quiet), met=met)
 
     def _aim(self, memory: Sizes, b: Array) -> Array:
-        """Return the slack [I] that counts as safe: twice κ, or half way from κ to |b| if that is less."""
+        """Return the slack [I] from which on a batch counts as safe: 2κ, or half way from κ to |b| if that is less."""
         kappa = self.margin(self._K, memory)
         return np.where(np.abs(b) > kappa, np.minimum(2 * kappa, 0.5 * (kappa + np.abs(b))), kappa)
 
     def _found(self, course: Course, k: int) -> bool:
-        """Return whether the search for a safe policy is over in iteration k: the first batch was safe, or two in a row
-        were, or its share of the iterations is used up.
+        """Return whether the search for a safe policy ends in iteration k.
+
+        It ends if the first batch was safe, if two batches in a row were safe, or if the iterations reserved for the
+        search are used up.
         """
         return course.met >= min(k + 1, 2) or k >= self.search * self._K
 
     def _safer(
         self, draws: Draws, slack: Array, state: State, memory: Sizes, b: Array, kl: float
     ) -> tuple[Array, float]:
-        """Return θ after a natural step up the J_gi whose slack is too small, each in its own units, and ‖ω‖."""
+        """Return θ after a natural step that raises the J_gi with too little slack, and the norm ‖ω‖ of its direction.
+
+        `kl` bounds the step. Each J_gi is weighted by how much slack it lacks, in its own units.
+        """
         lack = np.maximum(self._aim(memory, b) - slack, 0.0) / np.maximum(np.asarray(memory.miss, float), 1e-12)
         A = draws.A[:, 1:] @ (lack / np.maximum(np.asarray(memory.size, float)[1:], 1e-12))
         return self.moved(draws, A, state, 0.0, kl)
 
     def _begin(self, course: Course, state: State) -> Course:
-        """Return the memory with the search marked as over; if it found no safe policy, the limits are not relaxed."""
+        """Return the method's memory at the end of the search for a safe policy, when Algorithm 1 begins.
+
+        If there was a search and it found no safe policy, the limits are not relaxed. If it found one, the run
+        continues with the first policy.
+        """
         if not course.searching:
             return course
         short = course.short if course.met or not self.search else np.zeros_like(course.short)
@@ -176,10 +196,10 @@ class PracticalCNPGPD(NaturalSteps):
         return course._replace(searching=off, began=off + state.k, short=short, back=back)
 
     def _redirect(self, theta: Array, course: Course, state: State) -> tuple[Array, Course]:
-        """Return the θ with which the run continues, and the memory.
+        """Return the θ with which the run continues, and the method's memory.
 
-        It is the first policy after a search that found a safe one, the safest policy so far if a late run still
-        breaks limits, and otherwise the given θ.
+        Directly after a search that found a safe policy, θ is that of the first policy. If the run still breaks limits
+        late, θ is that of the safest policy so far. Otherwise θ is the given `theta`.
         """
         if course.back == 1:
             return course.first, course._replace(back=np.zeros(()))
@@ -190,11 +210,18 @@ class PracticalCNPGPD(NaturalSteps):
 
 
 def units(memory: Sizes) -> Array:
-    """Return u_r/u_gi [I], the λ at which reward and constraint weigh the same; u is the size of the advantages."""
+    """Return u_r/u_gi [I], the λ at which reward and constraint i weigh the same.
+
+    u is the root mean square of the advantages of a signal, from the sampler's `memory`.
+    """
     size = np.asarray(memory.size, float)
     return size[0] / np.maximum(size[1:], 1e-12)
 
 
 def pace(memory: Sizes) -> Array:
-    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I] (units: see the module's head)."""
+    """Return how much λ_i changes per unit of slack at η₂ = 1: u_r/(u_gi v_i) [I].
+
+    u is the root mean square of the advantages of a signal, and v is the root mean square of an episode's distance from
+    its limit; both come from the sampler's `memory`.
+    """
     return units(memory) / np.maximum(np.asarray(memory.miss, float), 1e-12)

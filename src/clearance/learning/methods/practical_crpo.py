@@ -3,7 +3,8 @@
     every Ĵ_gi ≥ b_i + κ_i − η    a step up J_r
     else                          a step up the J_gi that is violated most, in its own units
 
-The paper has no margin κ, but without one no certificate from samples could pass. Both methods use the same margin.
+The paper has no margin κ, but without it no certificate from samples could pass. The margin is that of
+`PracticalCNPGPD`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PracticalCRPO(NaturalSteps):
         check_non_negative("tolerance", self.tolerance)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration; `lam_max` is not used."""
+        """Take one step of θ that raises J_r, or the J_gi that is violated most; `lam_max` is not used."""
         assert self.N is not None
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N)
         slack = J_hat[1:] - sampler.statement.b - self.margin(state.k, memory)

@@ -6,10 +6,11 @@
     θ ←  (1−ν) θ + ν (1−γ) ω/τ_k                              line 16 with η₁ = ν(1−γ)/τ_k, and a pull −ν θ to uniform
     λ ←  P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                        line 16
 
-For tabular softmax the logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out and no action is
-lost for ever, while plain Algorithm 1 saturates early at a corner that it cannot leave. As τ falls, the policy becomes
-greedy for r + λ·g, and λ settles where the limits are just kept. The policy reacts to λ like 1/τ, so the steps of λ
-fall with τ: they are large while the policy is soft, which matters if the margin is small and λ* is large. A close
+Here τ_k is the weight of the entropy H, and ν the share of θ that is renewed in an iteration. For tabular softmax the
+logits are A_L/τ_k averaged over the last 1/ν iterations. So noise averages out, and every action keeps a chance to
+return, while Algorithm 1 without the pull saturates early at a corner that it cannot leave. As τ falls, the policy
+becomes greedy for r + λ·g, and λ settles where the limits are just met. The policy reacts to λ like 1/τ, so the steps
+of λ fall with τ: they are large while the policy is soft, which matters if the margin is small and λ* is large. A close
 relative is RPG-PD (Ding et al. 2023), with constant τ. Nothing is proven about the iterates; the result is selected
 from them and then certified.
 
@@ -82,15 +83,16 @@ class RegularisedCNPGPD:
             check_positive("lam_max", self.lam_max)
 
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
-        """Return the same method with K and N chosen for `budget` environment steps, unless they are set:
-        at least ten walks per iteration if that leaves 50 iterations.
+        """Return the same method with K and N chosen for `budget` environment steps, unless they are set.
+
+        An iteration has at least ten walks if that leaves 50 iterations.
         """
         walks = 0.99 * budget * (1 - gamma)
         K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
         return replace(self, K=K, N=max(1, int(walks / K)) if self.N is None else self.N)
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
-        """Return the first state: θ¹ of the policy class (0 for softmax), and λ¹ = 0."""
+        """Return the first state, with the given parameters θ¹ (0 for softmax) and λ¹ = 0 [I]."""
         return first_state(theta, I, memory)
 
     @property
@@ -109,24 +111,27 @@ class RegularisedCNPGPD:
     def kappa_at(self, k: Any) -> Array:
         """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ.
 
-        So the iterates have many different margins, among which the final selection chooses.
+        The iterates therefore have many different margins, among which the final selection chooses.
         """
         kappa = np.atleast_1d(kappa_value(self.kappa))
         first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + np.multiply.outer(np.maximum(1 - k / (SHRUNK * self._K), 0.0) ** 2, first - kappa)
 
     def dual_step(self, limits: Limits, k: Any) -> Array:
-        """Return the step size η₂ [I] of λ in iteration k, in the units of λ_i and J_gi; [K, I] for an array of k."""
+        """Return the step size η₂ [I] of λ in iteration k, in the units of λ_i and J_gi.
+
+        For an array of iterations k [K], the result is [K, I].
+        """
         r, g = limits.signal_ranges
         return np.multiply.outer(self.eta2 * np.minimum(self.tau_at(k), SHARP), (1 - limits.gamma) * r / g**2)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[Array, Array]:
-        """Return η₂ [K, I] and the mean κ [I] of K iterations, for `dual.path_bound`."""
+        """Return the step sizes η₂ [K, I] of λ and the mean margin κ [I] over K iterations, for `dual.path_bound`."""
         k = np.arange(K)
         return self.dual_step(limits, k), self.kappa_at(k).mean(0)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Run one iteration."""
+        """Run one iteration: update the critic, θ and λ once."""
         limits = sampler.statement
         r, _ = limits.signal_ranges
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self._N)
@@ -139,5 +144,5 @@ class RegularisedCNPGPD:
 
 
 def pull_to_uniform(theta: Array, omega: Array, nu: float, tau: float, gamma: float) -> Array:
-    """Return the new parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull to the uniform policy."""
+    """Return the parameters (1−ν) θ + ν (1−γ) ω/τ: a natural step along ω, and a pull by ν to the uniform policy."""
     return (1 - nu) * theta + nu * (1 - gamma) / tau * omega

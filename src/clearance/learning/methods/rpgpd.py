@@ -3,9 +3,10 @@
     π ← π exp(η A_τ),   A_τ the advantage of r + λ g − τ log π
     λ ← P_[0,Λ]((1 − ητ) λ − η (J_g − b − κ))
 
-The entropy of π and the square of λ make the saddle point unique and the path to it a contraction. Guarantee of the
-paper: with constant η and τ the *last* iterate converges linearly to a point near the optimum, the nearer the smaller τ
-is; with τ = Θ(ε²) and η = Θ(ε⁴) it is ε-optimal after Õ(ε⁻⁶) iterations, exact. The paper uses η = .1, τ = .08.
+Here η is the step size and τ the weight of the regularisation. The entropy of π and the square of λ make the saddle
+point unique and the path to it a contraction. Guarantee of the paper: with constant η and τ the *last* iterate
+converges linearly to a point near the optimum, the nearer the smaller τ is; with τ = Θ(ε²) and η = Θ(ε⁴) it is
+ε-optimal after Õ(ε⁻⁶) iterations with exact gradients. The paper uses η = .1, τ = .08.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RPGPD:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: TabularSampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Update θ and λ once, from the same batch."""
+        """Update θ and λ once, both from the same batch of samples."""
         limits = sampler.statement
         entropy = -np.where(np.isfinite(sampler.policy.bias), sampler.policy.log_pi(state.theta), 0.0)
         draws, J_hat, memory, steps = sampler.batch(key, state.sampler_memory, state.theta, self.N, entropy)

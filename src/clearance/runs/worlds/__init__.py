@@ -1,1 +1,4 @@
-"""Adapters between the pipeline and the kinds of problems: one for each kind, all with the same protocol (`World`)."""
+"""Adapters between the pipeline and the kinds of problems.
+
+Each kind of problem has one adapter, which implements the protocol `World`.
+"""

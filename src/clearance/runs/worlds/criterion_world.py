@@ -1,6 +1,7 @@
 """The adapter for finite models with a criterion other than discounted sums, or with a cost limit of 0.
 
-Learning uses a discounted stand-in model (`exact.stand_ins`); margin, choice and certificate use the model itself.
+An adapter gives the pipeline of `solve` its interface to a kind of problem. Learning uses a discounted surrogate of the
+model, the "stand-in" (`exact.stand_ins`). The margin, the choice of a policy and the certificate use the model itself.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ MOST = 200  # candidates whose values under the true criterion are computed
 
 @dataclass(frozen=True, eq=False)
 class BackCandidates:
-    """Candidates learned on the stand-in model, translated back to policies of the model itself.
+    """Candidate policies that were learned on the surrogate model, translated back to policies of the model itself.
 
-    some  indices of the candidates to use; None means all
+    stand_in  the surrogate model and its translations;  inner: the candidates on the surrogate model
+    some      indices of the candidates to use; None means all
     """
 
     stand_in: StandIn
@@ -62,7 +64,7 @@ class BackCandidates:
 
 @dataclass(frozen=True, eq=False)
 class CriterionWorld(FiniteWorld):
-    """A finite model for which a discounted stand-in model is used in learning."""
+    """The adapter for a finite model that is learned on a discounted surrogate model, the "stand-in"."""
 
     @cached_property
     def stand_in(self) -> StandIn:
@@ -89,16 +91,17 @@ class CriterionWorld(FiniteWorld):
             return super().measure_margin(task)
         found = decide_feasibility(self.problem)
         if found.proof is not None:
-            why = never_words(self.problem) or infeasible_message(found.slater)
+            why = never_words(self.problem) or infeasible_message(found.slater, self.problem.I)
             raise InfeasibleError(why, found.slater, self.problem, diagnose=diagnose)
         safest = self.stand_in.forward(Mixture.of(found.policy)) if self.problem.I else None
         slater = found.slater if not zero_limits(self.problem) else self._room_besides(found.slater)
         return FiniteMargin(slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
     def _room_besides(self, slater: float) -> float:
-        """Return the Slater margin of all limits except limits of 0 on costs, which no policy can meet with a margin.
+        """Return the Slater margin of all limits except cost limits of 0, which no policy can meet with a margin.
 
-        The result is at most the slack that the stand-in model gives to the limits of 0.
+        `slater` is the margin of all limits together. The result is at most the slack that the surrogate model gives to
+        the limits of 0.
         """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]
@@ -126,7 +129,7 @@ class CriterionWorld(FiniteWorld):
         return found, ExactValues(J, values.error, size)
 
     def _true_values(self, one: Mixture) -> Array:
-        """Return J [1+I] of a candidate under the criterion of the model itself."""
+        """Return the values J [1+I] of one candidate under the criterion of the model itself."""
         return one.weights @ np.array([evaluate(self.problem, pi).J for pi in one.pi])
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
@@ -135,9 +138,10 @@ class CriterionWorld(FiniteWorld):
         return found._replace(candidates=BackCandidates(self.stand_in, inner))
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """Return the averaged-occupancy policy if it has the same values as the mixture; else None.
+        """Return the stationary policy with the mixture's averaged occupancy, if it has the same values; else None.
 
-        Only tabular softmax contains this policy; a mixture of one component is returned unchanged.
+        The result is also None if the policy class is not tabular softmax, which alone contains this policy. A mixture
+        of one component is returned unchanged.
         """
         if mixture.M == 1:
             return mixture
@@ -155,6 +159,6 @@ class CriterionWorld(FiniteWorld):
         return self.stand_in.back(super().last_policy(settled, state))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """Return {"mixture": π̄}, the uniform mixture of the iterates; its guarantee holds for the stand-in model."""
+        """Return {"mixture": π̄}, the uniform mixture of the iterates; its guarantee is about the surrogate model."""
         found = super().alternatives(solution)
         return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}

@@ -1,4 +1,4 @@
-"""Find the adapter (`World`) of a problem by the type of the problem.
+"""Find the adapter (`World`) for a problem by the type of the problem.
 
 To support a further kind of problem (logged data, a robust model), write a class that implements `World` and register
 it:
@@ -11,6 +11,7 @@ it:
 from __future__ import annotations
 
 from functools import singledispatch
+from os import PathLike
 from typing import Any
 
 from clearance.core.errors import InputError
@@ -22,9 +23,11 @@ from clearance.simulator.table_problem import TableProblem
 
 @singledispatch
 def world_of(problem: Any) -> World:
-    """Return the adapter (`World`) of a problem."""
+    """Return the adapter that gives the pipeline its interface to this problem; raise InputError for unknown types."""
     kind = type(problem).__name__
-    raise InputError(f"the problem must be a CMDP or a simulator, got {kind}: see gymnasium(…) and environment(…)")
+    ways = "gymnasium(…), environment(…)"
+    ways = f"load it first: load_model(path, …), {ways}" if isinstance(problem, str | PathLike) else f"see {ways}"
+    raise InputError(f"the problem must be a CMDP or a simulator, got {kind}: {ways}")
 
 
 @world_of.register

@@ -1,4 +1,4 @@
-"""A finite model that is used as a simulator, with its transitions counted for planning."""
+"""A finite model that is used only as a simulator. Its sampled transitions are counted, and plans use the counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
 
 @dataclass(frozen=True, eq=False)
 class FiniteExplored:
-    """A finite model with counts of its sampled transitions; its P and ρ are only used to draw samples."""
+    """A finite model with counts of its sampled transitions. Its true P and ρ are only used to draw samples."""
 
     cmdp: CMDP
     policy: Policy
@@ -47,7 +47,7 @@ class FiniteExplored:
         return self.cmdp.available
 
     def lowest(self, pi: Array) -> Array:
-        """Return the smallest signals [S, 1+I] that π can get in each state."""
+        """Return, for each state, the smallest signals [S, 1+I] of the actions that the policy π [S, A] may take."""
         h = np.moveaxis(self.cmdp.h, 0, -1)
         return np.where((pi > 0)[..., None], h, np.inf).min(1)
 
@@ -59,9 +59,10 @@ class FiniteExplored:
 
 
 def can_plan(cmdp: CMDP, policy: Policy) -> bool:
-    """Return whether policies can be planned by linear programs.
+    """Return whether the best policy of this class can be computed by a linear program.
 
-    The policy class must have a linear program, and the model must be small enough to solve it repeatedly.
+    This needs a policy class that can be described by linear constraints, a discounted criterion, and a model that is
+    small enough to solve the program repeatedly.
     """
     if cmdp.S * cmdp.A > MOST_PAIRS or cmdp.kind != "discounted":
         return False
@@ -72,5 +73,5 @@ def can_plan(cmdp: CMDP, policy: Policy) -> bool:
 
 
 def count_transitions(sampler: Any) -> Any:
-    """Return the sampler with counting of transitions switched on, if it supports counting."""
+    """Return the sampler with counting of transitions switched on; unchanged if it does not support counting."""
     return replace(sampler, counting=True) if isinstance(sampler, Critic) else sampler

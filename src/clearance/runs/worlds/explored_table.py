@@ -1,4 +1,4 @@
-"""An environment with finitely many observations whose transitions are counted, and its episodes for certificates."""
+"""Count the transitions of an environment with finitely many observations, and draw its episodes for certificates."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LONGER = 4.0  # how much longer walks are than what γ counts: what lies far awa
 
 @dataclass(eq=False)
 class ExploredTable:
-    """Counts of what was observed in an environment with a table of states.
+    """Counts of the observed transitions and signals of an environment with finitely many states.
 
     transitions     {(pair, next state): count}, where pair = s·A + a
-    total, squares  Σ h and Σ h² of the signals at every pair [S·A, 1+I]
+    total, squares  the sums Σ h and Σ h² of the signals at every pair [S·A, 1+I]
     starts          counts of the first states [S]
     """
 
@@ -55,12 +55,12 @@ class ExploredTable:
 
     @property
     def most(self) -> Array:
-        """The largest sums of an episode [1+I] that the declared bounds allow."""
+        """The largest discounted sums of an episode [1+I] that the declared bounds allow."""
         forever = np.maximum(self.high, 0.0) / (1 - self.problem.statement.gamma)
         return forever if self.problem.totals is None else np.minimum(forever, self.problem.totals[1])
 
     def lowest(self, pi: Array) -> None:
-        """Return None: signals may be random, so the smallest one is not known."""
+        """Return None: signals may be random, so the smallest signals of the policy π are not known."""
         return None
 
     def count(self, pair: int, after: int, h: Array) -> None:
@@ -69,7 +69,10 @@ class ExploredTable:
         self.squares[pair] += h * h
 
     def like(self, h: Array) -> CMDP:
-        """Return a model with the shape of the problem and signals h [S·A, 1+I]; its transitions are placeholders."""
+        """Return a model with the states and actions of the problem and the signals h [S·A, 1+I].
+
+        Its transitions are placeholders: every state leads to itself.
+        """
         S, A, s = self.problem.S, self.problem.A, self.problem.statement
         stay = sparse.csr_array((np.ones(S * A), (np.arange(S * A), np.arange(S * A) // A)), shape=(S * A, S))
         signals = h.T.reshape(1 + s.I, S, A)
@@ -78,8 +81,8 @@ class ExploredTable:
     def model(self) -> EstimatedModel:
         """Return the model estimated from the counts.
 
-        Nothing happens after the end. Rows that were never met count as ended, so that they do not widen the range of
-        any estimate.
+        After the end of an episode, all signals are 0. States that were never visited lead directly to the end, so that
+        they do not widen the range of any estimate.
         """
         S, A, end = self.problem.S, self.problem.A, self.problem.S - 1
         pairs = np.array(list(self.transitions), int).reshape(-1, 2)
@@ -98,14 +101,15 @@ class ExploredTable:
 
     @property
     def _lowest_signals(self) -> Array:
-        """The signals [1+I] per step that the model assumes for state-action pairs that were never tried."""
+        """The signals [1+I] per step that the estimated model assumes for state-action pairs that were never tried."""
         low, totals = self.problem.bounds[0], self.problem.totals
         return low if totals is None else np.maximum(low, (1 - self.problem.statement.gamma) * totals[0])
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by the policy π [S, A] for about `steps` steps, count them, and return the steps taken.
+        """Draw episodes by the policy π [S, A] for about `steps` steps; return the steps taken.
 
-        An episode is cut off after each step with probability (1 − γ)/LONGER.
+        The transitions of these episodes are counted. An episode is cut off after each step with probability (1 −
+        γ)/LONGER.
         """
         taken, episode, rest = 0, 0, (1 - self.problem.statement.gamma) / LONGER
         while taken < steps:
@@ -116,18 +120,22 @@ class ExploredTable:
         return taken
 
     def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Draw episodes by π and by the exploring policy `curious`, both mixed with 5 % uniform actions.
+        """Draw episodes by the policy π and by the exploring policy `curious`; return the environment steps taken.
 
-        share  the share of the `steps` environment steps that `curious` gets
+        Each policy is mixed with 5 % uniform actions.
 
-        Return the environment steps taken.
+        steps  environment steps for both policies together
+        share  the share of `curious` in these steps
         """
         soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
         parts = ((1 - share) * steps, share * steps)
         return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
-        """Run one episode of π of at most T steps; count and yield (state, signals, next state) of each step."""
+        """Run one episode of the policy π [S, A], of at most T steps.
+
+        Count each step, and yield (state, signals [1+I], next state).
+        """
         problem, A, end, cdf = self.problem, self.problem.A, self.problem.S - 1, np.cumsum(pi, axis=1)
         s = problem.reset(seed)
         self.starts[s] += 1
@@ -148,7 +156,7 @@ class ExploredTable:
 class TableEpisodes:
     """A source of bounded unbiased estimates of J, drawn by stepping an environment.
 
-    The estimator is that of `finite_episodes`: `base` [S, 1+I] is its control variate, and episodes continue with
+    The estimator is that of `finite_episodes`. `base` [S, 1+I] is its control variate, and episodes continue with
     probability γ^power at each step.
     """
 
@@ -159,7 +167,10 @@ class TableEpisodes:
 
     @cached_property
     def _like(self) -> MixtureEpisodes:
-        """The same estimator on a placeholder model of the same shape, which gives bounds and lengths of episodes."""
+        """The same estimator as this one, but on a placeholder model with the same states and actions.
+
+        Only its bounds are used.
+        """
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 
@@ -167,8 +178,9 @@ class TableEpisodes:
     def bounds(self) -> tuple[Array, Array]:
         """The bounds (low, high) of an episode's estimate X of J [1+I], as in `finite_episodes`.
 
-        If bounds of the sums of signals were declared, Σ_t w_t h_t lies within them for all decreasing weights with
-        w_0 = 1; the rest of X consists of values of V̂, weighted as in `finite_episodes`.
+        If the user declared bounds of the summed signals, they are used too: Σ_t w_t h_t lies within these bounds for
+        all decreasing weights with w_0 = 1. The rest of X consists of values of the control variate, weighted as in
+        `finite_episodes`.
         """
         (low, high), totals, like = self._like.bounds, self.explored.problem.totals, self._like
         if totals is None:
@@ -190,17 +202,21 @@ class TableEpisodes:
 
     @cached_property
     def _mean_steps(self) -> float:
-        """The mean number of steps of an episode: Σ_t q^t P(not over at t) on the estimated model.
+        """The mean number of steps of an episode on the estimated model: Σ_t q^t P(not ended at time t).
 
-        A tenth is added for the error of the model; the result is at most 1/(1 − q), where q is the probability that an
-        episode continues.
+        Here q is the probability that an episode continues at each step. A tenth is added for the error of the model;
+        the result is at most 1/(1 − q).
         """
         like, model = self._like, self.explored.model().cmdp.replace(gamma=self._like.q)
         alive = [occupancy(model, pi)[:-1].sum() * like.episode_steps for pi in self.mixture.pi]
         return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw episodes begin .. begin + n − 1 of the stream `key`; after its end, an episode adds nothing."""
+        """Draw the episodes with the numbers `begin` to `begin` + n − 1 of the random stream `key`.
+
+        Return their estimates of J [n, 1+I], the mixture component of each, and the environment steps taken. Raise an
+        error if a signal or a sum is out of its declared bounds.
+        """
         like, (low, high) = self._like, self.explored.problem.bounds
         X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
         gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights

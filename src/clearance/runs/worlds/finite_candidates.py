@@ -1,4 +1,4 @@
-"""Candidates for the policy of a finite model: tables, stored iterates, and what stands for all of them."""
+"""Candidates for the policy of a finite model: tables, stored iterates, and averages of the iterates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ITERATES = 200  # iterates to choose from where their exact J was not recor
 class PolicyTables:
     """Candidate policies pi [n, S, A] of a finite model.
 
-    base  estimated values V̂ [S, 1+I], the control variate of their episodes; None: no control variate
+    base  estimated values V̂ [S, 1+I], the control variate when episodes are drawn; None: no control variate
     """
 
     cmdp: CMDP
@@ -46,7 +46,7 @@ class PolicyTables:
 
 @dataclass(frozen=True, eq=False)
 class Iterates:
-    """Stored iterates as candidates; they are turned into tables when used.
+    """Stored iterates of a run as candidates. They are turned into tables of probabilities only when used.
 
     index   the rows of the stored θ that are candidates
     safest  the safest policy, as the last candidate; None if there is none
@@ -74,9 +74,10 @@ class Iterates:
 
 
 def evaluated_iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArray[np.int64], Array]:
-    """Return the candidates among the iterates: their rows [n] in `trace.theta`, and their exact values [n, 1+I].
+    """Return the iterates that are candidates: their rows [n] in `trace.theta`, and their exact values [n, 1+I].
 
-    If the exact J was recorded, these are all stored iterates; if not, up to 200 of them, which are evaluated here.
+    If the exact J was recorded during learning, all stored iterates are candidates. If not, up to 200 of them are
+    evaluated here.
     """
     if len(trace.J):
         return np.arange(len(trace.theta), dtype=np.int64), trace.J[trace.kept]
@@ -86,15 +87,18 @@ def evaluated_iterates(cmdp: CMDP, policy: Policy, trace: Trace) -> tuple[NDArra
 
 
 def averaged_occupancy(run: Run) -> Array | None:
-    """Return the averaged occupancy [S, A] of the iterates; None if it was not recorded."""
+    """Return the averaged occupancy [S, A] of the iterates; None if it was not recorded.
+
+    The average is over the iterates that count in the method's average.
+    """
     counted = float(run.trace.counts.sum())
     return None if run.d_sum is None or counted == 0 else run.d_sum / counted
 
 
 def uniform_mixture(policy: Policy, trace: Trace) -> Mixture:
-    """Return π̄, the uniform mixture of the iterates that the method counts.
+    """Return π̄, the uniform mixture of the iterates that count in the method's average.
 
-    In long runs only some θ are stored; each of them stands for all iterates up to the next stored one.
+    In long runs only some θ are stored. Each stored θ gets the weight of all iterates up to the next stored one.
     """
     counts, pi = trace.counts, policy.pi(trace.theta)
     if not np.any(counts):  # the method counts none of its iterates
@@ -105,13 +109,16 @@ def uniform_mixture(policy: Policy, trace: Trace) -> Mixture:
 
 
 def averaged_policy(cmdp: CMDP, policy: Policy, trace: Trace, d_bar: Array | None) -> Mixture:
-    """Return the one stationary policy whose occupancy is the average d_bar of the iterates."""
+    """Return the stationary policy whose occupancy is the average over the iterates.
+
+    `d_bar` [S, A] is this average; if None, it is computed from the trace.
+    """
     d = uniform_mixture(policy, trace).occupancy(cmdp) if d_bar is None else d_bar
     return Mixture.single(policy_from_occupancy(d, cmdp.available))
 
 
 def best_single_iterate(cmdp: CMDP, policy: Policy, trace: Trace) -> Mixture | None:
-    """Return the best iterate that is certified on its own; None if none of the ten best is."""
+    """Return the iterate with the highest reward that is certified by itself; None if none of the ten best is."""
     index, J = evaluated_iterates(cmdp, policy, trace)
     kept = np.flatnonzero(np.all(J[:, 1:] >= cmdp.b, axis=1))
     for m in kept[np.argsort(-J[kept, 0])][:10]:

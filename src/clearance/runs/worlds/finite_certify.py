@@ -30,6 +30,7 @@ from clearance.exact.stand_ins import with_time
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
+from clearance.finite.named_policy import policy_by_names
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
 
 Rule = Callable[[int], Any]
@@ -99,7 +100,10 @@ NO_SAMPLES = {
 
 
 def refuse_samples(cmdp: CMDP) -> None:
-    """Raise InputError for criteria whose sums have no known range: long-run means and sums until absorption."""
+    """Raise InputError for criteria whose sums have no known range: long-run means and sums until absorption.
+
+    Samples cannot certify such a criterion.
+    """
     if cmdp.kind in NO_SAMPLES:
         raise InputError(NO_SAMPLES[cmdp.kind])
 
@@ -107,7 +111,7 @@ def refuse_samples(cmdp: CMDP) -> None:
 def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
     """Return sources of episodes for a model with a horizon: of the policy and, for a mixture, of its greedy policy.
 
-    They run on an equivalent model whose state includes the time.
+    `mixture` is None if `policy` is a rule. Episodes run on an equivalent model whose state includes the time.
     """
     timed = with_time(cmdp)
     if mixture is None:
@@ -117,9 +121,10 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
 
 
 class _TimedRule:
-    """A rule on a model whose state includes the time, which passes the plain state to a rule `state -> action`.
+    """A wrapper for a rule `state -> action`, for a model whose state includes the time; the rule gets the state alone.
 
-    In `end`, the state after the horizon, the rule is not asked: nothing counts there, and a rule may count its steps.
+    S is the number of states without the time. In the state `end`, after the horizon, the rule is not called, because a
+    rule may count its calls.
     """
 
     def __init__(self, rule: Rule, S: int, end: int) -> None:
@@ -137,9 +142,10 @@ def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:
-    """Return the exact certificate of a policy.
+    """Return the exact certificate of a mixture of tables. With `compare`, it contains the gap to the optimum.
 
-    If a random policy is CERTIFIED, the certificate also has the verdict on its greedy policy, except on large models.
+    `best` is the optimum, if it is known already. If a policy with random actions is CERTIFIED, the certificate also
+    has the verdict on its greedy policy, except on large models.
     """
     found = certify_exactly(cmdp, mixture, best, compare=compare)
     if found.verdict != "CERTIFIED" or cmdp.S > GREEDY_STATES or _share_of_other_actions(cmdp, mixture) <= HAIR:
@@ -157,12 +163,13 @@ def _certify_by_samples(
     budget: float,
     ledger: Any,
 ) -> Certificate:
-    """Test the policy on fresh samples, and if it is certified, test its greedy policy too.
+    """Test the policy on fresh samples and return its certificate.
 
-    With a ledger the greedy policy is not tested, because it would use a further share of δ.
+    If the policy is certified, its greedy policy is tested too. With a ledger the greedy policy is not tested, because
+    this would use a further share of δ.
 
     mixture  the policy; None if it is a rule
-    sources  the episodes of the policy and of its greedy policy
+    sources  the sources of episodes of the policy and of its greedy policy
     """
     identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
     seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
@@ -170,7 +177,7 @@ def _certify_by_samples(
     scope = scope_of(cmdp, mixture, AS_SIMULATOR) + (assume(RULE) if mixture is None else "")
     facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope}
     found = certificate_from(seen, cmdp.b, delta, **facts)
-    certain = mixture is None or np.all(mixture.pi.max(-1) >= 1 - HAIR)
+    certain = mixture is None or not cmdp.I or np.all(mixture.pi.max(-1) >= 1 - HAIR)
     if ledger is not None or certain or found.verdict != "CERTIFIED":
         return found
     again = gather(sources[1], cmdp.b, delta, fold(key, FRESH + 1), min(budget - seen.steps, seen.steps))
@@ -178,18 +185,21 @@ def _certify_by_samples(
 
 
 def _as_mixture(cmdp: CMDP, policy: Any) -> Mixture | None:
-    """Return the policy as a mixture; None if it is a rule (a function of the state)."""
+    """Return the policy as a mixture; None if it is a rule, i.e. a function of the state."""
     if isinstance(policy, Mixture):
         return policy
     if isinstance(policy, RunningPolicy):
         raise InputError("policy was loaded to act: give the path of its file, certify(model, 'policy.csv')")
     if callable(policy):
         return None
+    named = policy_by_names(policy, cmdp)
+    if named is not None:
+        return named
     return Mixture.of_actions(policy, cmdp.S, cmdp.A) if _is_action_vector(policy) else Mixture.single(policy)
 
 
 def _is_action_vector(policy: Any) -> bool:
-    """Return whether the policy is a vector of whole numbers, one action per state, and not a table."""
+    """Return whether the policy is given as a vector of whole numbers, one action per state."""
     try:
         found = np.asarray(policy)
     except ValueError:  # rows of different lengths
@@ -198,7 +208,7 @@ def _is_action_vector(policy: Any) -> bool:
 
 
 def most_likely(mixture: Mixture) -> Mixture:
-    """Return the mixture with each component replaced by its greedy policy, which takes the most likely actions."""
+    """Return the mixture with each policy replaced by its greedy policy, which always takes the most likely action."""
     A = mixture.pi.shape[-1]
     return Mixture(mixture.weights, np.eye(A)[mixture.pi.argmax(-1)])
 

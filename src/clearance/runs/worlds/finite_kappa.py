@@ -20,7 +20,7 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 
 
 class ConservatismWarning(UserWarning):
-    """A warning that κ is not below the Slater margin: no policy meets the tightened limits, and λ grows to Λ."""
+    """A warning that κ is not below the Slater margin: then no policy meets the tightened limits, and λ grows to Λ."""
 
 
 def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
@@ -29,7 +29,7 @@ def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
 
 
 def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
-    """Return the method with its margin κ computed by `kappa_of`, if κ is "auto"; else unchanged."""
+    """Return the method with its margin κ computed by `kappa_of`, if its κ is "auto"; else unchanged."""
     if getattr(method, "kappa", 0.0) != "auto":
         return method
     if not cmdp.I:
@@ -43,9 +43,9 @@ def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, de
 def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
     """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
 
-    With δ (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs. Without δ
-    it is a tenth of the range of J_g over √samples: the choice among the iterates then uses exact values, so it is
-    enough that some iterates meet the limits.
+    With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
+    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. A tenth is enough, because the
+    choice among the iterates then uses exact values, and only some iterates must meet the limits.
     """
     if delta is None or margin.sd is None:
         noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)
@@ -55,10 +55,10 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 
 
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
-    """Return the Slater margin of the tightened problem J_g ≥ b + κ.
+    """Return the Slater margin of the problem with the tightened limits J_g ≥ b + κ.
 
-    It is φ − max κ, where φ = `slater`. If this is not positive, κ differs between the constraints and `exact` is true,
-    it is computed exactly from the model.
+    It is φ − max κ, where φ = `slater`. If this is not positive and κ differs between the constraints, the true margin
+    may still be positive. If `exact` is true, it is then computed from the model.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
@@ -69,9 +69,10 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 
 
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
-    """Return Λ, the upper bound of λ while learning: the method's `lam_max`, or computed from the Slater margin.
+    """Return Λ, the upper bound of λ while learning.
 
-    If κ leaves no room within the Slater margin, raise InputError, or warn if lam_max was given.
+    It is the method's `lam_max` or, if that is not set, follows from the Slater margin. κ must be below the Slater
+    margin `slater`. If it is not, raise InputError, or only warn if `lam_max` was given.
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
@@ -88,7 +89,10 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
 
 
 def _no_room(kappa: float | Array, slater: float, room: float, rounding: float) -> tuple[str, str]:
-    """Return the reason why κ leaves no room, and the remedy, in words."""
+    """Return two phrases for a message: why no policy meets limits tightened by κ, and what the user can do.
+
+    slater  the Slater margin;  room: the Slater margin of the tightened limits;  rounding: its rounding error
+    """
     if slater <= 0:  # and it is not proven that no policy meets the limits
         return no_room_message(slater), ""
     if room > 0:

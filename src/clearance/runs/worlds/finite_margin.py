@@ -1,11 +1,12 @@
 """The Slater margin φ = max_π min_i (J_gi(π) − b_i) of a finite model.
 
-With exact evidence φ is exact (`exact.feasibility`), within the policy class if that is a linear program.
+With exact evidence φ is exact (`exact.feasibility`). It is the margin of the policy class if the class can be described
+by a linear program, else the margin of all policies.
 
-With samples it is a lower confidence bound. The method `Feasibility`, a game against the limits, raises the smallest
-slack. Then the safest policy is planned on the counted transitions (if the class has no linear program: the best
-mixture of the game is taken), and measured on fresh episodes. Both steps are repeated with more environment steps until
-the bound is positive or the budget is spent.
+With samples it is a lower confidence bound. First the method `Feasibility`, a game between policy and limits, learns to
+raise the smallest slack. Then the safest policy is planned on the counted transitions. If the class cannot be described
+by a linear program, the best mixture of the game is taken instead. This policy is measured on fresh episodes. All is
+repeated with more environment steps until the bound is positive or the budget is spent.
 """
 
 from __future__ import annotations
@@ -60,13 +61,13 @@ class FiniteMargin:
 
     slater    exact evidence: the slack that `policy` attains; samples: a lower confidence bound of φ; inf without
               constraints
-    policy    the strictly feasible policy to fall back to; None if it is not in the policy class
+    policy    a strictly feasible policy; None if it is not in the policy class
     verdict   FEASIBLE: slater > 0;  INFEASIBLE: proven, or with confidence;  UNDECIDED: neither;  LIKELY: not certain,
               but slater > 0 by two standard errors of the estimated model, so that `solve` continues
     sd        standard deviation of one episode's estimate of J_g [I], with samples
     bound     upper bound of φ, if one was computed
     mu        the weights [I] of the limits in `bound`; limits with positive weight are in conflict
-    steps     environment steps in all;  tested  environment steps of the test of `policy`
+    steps     all environment steps;  tested: environment steps of the test of `policy`
     hits, starts  the transitions counted while measuring (`transition_counts`)
     """
 
@@ -82,7 +83,7 @@ class FiniteMargin:
     starts: Array | None = None
 
     def save(self, path: AnyPath) -> None:
-        """Write all fields as arrays to an .npz file; the policy as weights [M] and pi [M, S, A]."""
+        """Write all fields as arrays to an .npz file; the policy is written as weights [M] and pi [M, S, A]."""
         found = {name: value for name, value in vars(self).items() if value is not None and name != "policy"}
         if self.policy is not None:
             found |= {"weights": self.policy.weights, "pi": self.policy.pi}
@@ -99,17 +100,20 @@ class FiniteMargin:
 
 
 def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the largest allowed number of entries of each array in the file of a margin, to refuse larger files."""
+    """Return, for each array in the file of a margin, the largest allowed number of entries; larger files are refused.
+
+    `shapes` are the shapes of the arrays in the file.
+    """
     sizes = {"sd": cmdp.I, "mu": cmdp.I, "hits": 4 * cmdp.S * cmdp.A * cmdp.S, "starts": cmdp.S}
     return dict.fromkeys(ARRAYS, 1) | sizes | most_numbers(cmdp, shapes)
 
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """Return the Slater margin φ of the policy class, or of all policies if the class has no linear program.
+    """Return the Slater margin φ of the policy class, if it can be described by a linear program, else of all policies.
 
-    Raises `InfeasibleError` only if multipliers prove that no policy meets the limits: none of the class, or none at
-    all if the class has no linear program. A margin within rounding error of 0 is no proof and raises nothing here.
+    Raise `InfeasibleError` only if multipliers prove that no such policy meets the limits. A margin within rounding
+    error of 0 is no proof, and raises nothing here.
     """
     try:
         model = class_model(cmdp, policy)
@@ -121,15 +125,15 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
     proven = found.proof is not None and (model is cmdp or holds_after_rounding(model, found.proof))
     if proven:
         among = "policy" if model is cmdp else "policy of this class"
-        raise InfeasibleError(infeasible_message(found.slater, among), found.slater, model, diagnose=diagnose)
+        raise InfeasibleError(infeasible_message(found.slater, model.I, among), found.slater, model, diagnose=diagnose)
     return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
 def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
-    """Estimate the Slater margin φ from samples, with one of the verdicts FEASIBLE, LIKELY, INFEASIBLE and UNDECIDED.
+    """Estimate the Slater margin φ from samples; the verdict is FEASIBLE, LIKELY, INFEASIBLE or UNDECIDED.
 
-    `budget` is that of all of `solve`: the first try takes 2 % of it, and each further try twice as much, up to 16 %.
-    Then 30 % is spent on testing whether no policy at all meets the limits.
+    `budget` is the budget of all of `solve`. The first try takes 2 % of it, and each further try twice as much, up to
+    16 %. If all tries fail, 30 % is spent on testing whether no policy at all meets the limits.
     """
     if cmdp.I == 0:
         return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
@@ -190,7 +194,10 @@ def _plan_safest(explored: FiniteExplored, key: np.uint64, budget: float) -> tup
 
 
 def _safest(critic: Critic, key: np.uint64, budget: float):
-    """Run the feasibility game for `budget` steps; return its run, the safest mixture, and the critic's V [S, 1+I]."""
+    """Run the feasibility game, which maximises the smallest slack, for `budget` steps.
+
+    Return its run, the safest mixture of its iterates, and the critic's values V [S, 1+I].
+    """
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
     if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run
@@ -203,9 +210,10 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
 
 
 def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
-    """Measure the slack once more, against limits tightened by 90 % of the smallest slack measured `before`.
+    """Measure the slack of a policy a second time, by a test against tighter limits.
 
-    The test `before` stopped once every limit was shown to be met, so its bounds on the slack may be barely positive.
+    The limits are tightened by 90 % of the smallest mean slack in `before`, the first test. That test stopped once
+    every limit was shown to be met, so its bounds on the slack may be barely positive.
     """
     best = before.mean[1:] - b
     return gather(source, b + 0.9 * np.minimum(best, best.min()), delta, key, budget)
@@ -220,8 +228,8 @@ def least_violation(
 
         max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ)
 
-    V is taken from the critic. The mean at each pair (s, a) is bounded from above with n draws of the next state
-    from that pair, at level δ/(2·pairs); ρ·V is bounded from above at level δ/2.
+    V is taken from the critic. Two terms are bounded from above by samples: the mean at each pair (s, a), from n draws
+    of the next state, at level δ/(2·pairs), and ρ·V, at level δ/2.
     """
     cmdp = critic.cmdp
     S, A, gamma = cmdp.S, cmdp.A, cmdp.gamma
@@ -250,9 +258,10 @@ def least_violation(
 
 
 def _upper(x: Array, low: float, high: float, delta: float, error: float, slip: float) -> float:
-    """Return an upper confidence bound, at level δ, of the mean of x, a sample with values in [low, high].
+    """Return an upper confidence bound at level δ for the mean of a distribution with values in [low, high].
 
-    error  total variation distance between the distribution that was sampled and the one that is meant
+    x      the sample
+    error  total variation distance between the sampled distribution and the intended one
     slip   largest rounding error of one value
     """
     bets = Bets(-float(x.mean()), -high - slip, -low + slip, bias=error * (high - low) + slip)

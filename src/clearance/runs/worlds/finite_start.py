@@ -1,4 +1,4 @@
-"""The start of a run on a finite model: from another run, or from a policy."""
+"""The start of a run on a finite model if the user gave `init`: from another run, or from a policy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = "a run folder, a policy file, a Solution, an Optimum, a Mixture or a tab
 
 @dataclass(frozen=True, eq=False)
 class FiniteSource:
-    """The content of `init`: a policy, λ by the names of the constraints, and the run or solution behind it."""
+    """The content of `init`: a policy, λ by the names of the constraints, and the run or solution it comes from."""
 
     mixture: Mixture
     origin: str
@@ -40,7 +40,7 @@ class FiniteSource:
 
 
 def read_finite_source(init: Any, cmdp: CMDP) -> FiniteSource:
-    """Load the argument `init` of `solve`: a run, a policy or a file."""
+    """Return the content of `init`, an argument of `solve`: a run, a policy or the path of a file."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         init = run_reader.load(init)
     if isinstance(init, RunFolder):
@@ -94,8 +94,9 @@ def _table(policy: Any, cmdp: CMDP) -> Mixture:
 def begin_finite(source: FiniteSource, cmdp: CMDP, sampler: FiniteSampler) -> Start:
     """Return the start of a run, from an earlier run or from a policy.
 
-    If `source` holds a run in the same policy class, the start has θ, λ and critic of its last iterate. If not, tabular
-    softmax begins at θ = log π, where π is the stationary policy with the same values as the given policy.
+    If `source` holds a run with the same policy class, the start has the θ, λ and critic of its last iterate. If not,
+    the policy class must be tabular softmax. The start is then θ = log π, where π is the stationary policy with the
+    same values as the policy in `source`.
     """
     begun, state = sampler.policy.init(), _state(source, sampler)
     theta, memory = None, sampler.begin()

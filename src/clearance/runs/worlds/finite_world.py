@@ -1,4 +1,4 @@
-"""The adapter for finite models.
+"""The adapter that gives the pipeline of `solve` its interface to finite models.
 
 evidence="exact"     the model is known: the policy is learned from samples, but the margin, the choice among the
                      iterates and the certificate are exact
@@ -89,7 +89,7 @@ SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generat
 
 @dataclass(frozen=True, eq=False)
 class FiniteWorld(World):
-    """The adapter for a finite model with the discounted criterion."""
+    """The adapter between the pipeline of `solve` and a finite model with discounted sums."""
 
     problem: CMDP
 
@@ -99,7 +99,10 @@ class FiniteWorld(World):
 
     @property
     def model(self) -> CMDP:
-        """The model that learning uses; `CriterionWorld` overrides this with its stand-in model."""
+        """The model that learning uses: the problem itself.
+
+        `CriterionWorld` overrides this with its surrogate model.
+        """
         return self.problem
 
     # ------------------------------------------------------------------------------------------------ before a run
@@ -114,7 +117,10 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit."""
+        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+
+        Raise InputError if method, policy class and sampler do not fit together.
+        """
         cmdp, name = self.model, type(method).__name__
         kind = getattr(method, "draw_kind", "walks")
         if kind not in SAMPLERS:
@@ -178,7 +184,7 @@ class FiniteWorld(World):
         return (task.budget or BUDGET["samples"]) - spent
 
     def exact_choice(self, settled: Settled, run: Run, margin: FiniteMargin) -> tuple[Iterates, ExactValues]:
-        """Return the stored iterates with their exact values, and the safest policy as last candidate.
+        """Return the stored iterates, with the safest policy as last candidate, and the exact values of all of them.
 
         If the exact J was not recorded during learning, up to 200 iterates are evaluated now.
         """
@@ -190,7 +196,10 @@ class FiniteWorld(World):
         return Iterates(cmdp, policy, trace, index, margin.policy), ExactValues(J, 0.0, size)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
-        """Return some late iterates (fewer if the budget is small) and the components of the safest policy."""
+        """Return the candidates for a choice by samples: late iterates, and the policies of a safe mixture.
+
+        With a small budget, fewer iterates are candidates.
+        """
         cmdp, policy, trace = self.model, settled.sampler.policy, run.trace
         pi_end = policy.pi(run.state.theta)
         few = LOOK * budget / SMALLEST / MixtureEpisodes(cmdp, Mixture.single(pi_end)).episode_steps
@@ -214,7 +223,10 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Return a search over plans on the estimated model; for a class without linear program, over the iterates."""
+        """Return a search for the best certified policy, which plans policies on an estimated model and tests them.
+
+        If policies of the class cannot be planned by a linear program, the search tests iterates instead.
+        """
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):
             return super().search(settled, run, margin, key, budget, delta, single)
@@ -228,13 +240,19 @@ class FiniteWorld(World):
         return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """Return the averaged-occupancy policy of a mixture if the class is tabular softmax; None for other classes."""
+        """Return the stationary policy with the mixture's averaged occupancy, which has the same values.
+
+        A mixture of one policy is returned unchanged. Return None if the policy class is not tabular softmax.
+        """
         if mixture.M == 1:
             return mixture
         return mixture.stationary(self.model) if settled.sampler.policy.tabular else None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Iterates, exact: ExactValues) -> Mixture:
-        """Return the averaged-occupancy policy of the iterates that the method counts."""
+        """Return the policy to use if no mixture meets the limits.
+
+        It is the stationary policy with the averaged occupancy of the iterates.
+        """
         return averaged_policy(self.model, settled.sampler.policy, run.trace, averaged_occupancy(run))
 
     def certify(self, policy: Mixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -257,9 +275,9 @@ class FiniteWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
-        """Return π̄, the uniform mixture of the iterates; with exact evidence also two single policies.
+        """Return other policies of the run by name: π̄, the uniform mixture of the iterates.
 
-        These are the averaged-occupancy policy and the best certified iterate.
+        With exact evidence, also the averaged-occupancy policy and the best certified iterate.
         """
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"
@@ -300,7 +318,7 @@ class FiniteWorld(World):
 
 
 def _check_method(method: Method, sampler: FiniteSampler) -> None:
-    """Raise InputError if method and sampler do not belong together, even if they would run."""
+    """Raise InputError if the method and the sampler do not fit together, even if they would run without an error."""
     direction, name = getattr(method, "direction", None), type(method).__name__
     gamma = sampler.cmdp.gamma
     if isinstance(sampler, Table | Critic | NetworkCritic) and 1 / (1 - gamma) > LONGEST_WALK * (1 + 1e-6):

@@ -15,7 +15,7 @@ SHORTER = (0.0, 0.25, 0.5, 0.75, 1.0)  # by which share of what is possible the 
 
 
 class Estimator(NamedTuple):
-    """The estimator that the episodes of a test use.
+    """The estimator of J that the episodes of a test use.
 
     power    episodes continue with probability γ^power at each step
     shorter  how far the range of the estimate of each signal [1+I] is narrowed: 0 not at all, 1 as far as possible
@@ -30,7 +30,9 @@ class Estimator(NamedTuple):
 
 
 def make_estimator(seen: PolicyEstimate, lowest: Array | None, power: float, shorter: Array) -> Estimator:
-    """Return the estimator with control variate V̂, which is lowered where that narrows the range of the estimate.
+    """Return an estimator whose control variate is V̂, the policy's values on the estimated model.
+
+    V̂ is lowered for signals with `shorter` > 0, because this narrows the range of the estimate.
 
     seen    the policy's estimate on the model;  power, shorter: as in `Estimator`
     lowest  the smallest signals [S, 1+I] that the policy can get in each state; None if they are not known

@@ -4,9 +4,9 @@ All episodes improve the estimated model: those of the margin, of learning, of t
 the best policy on the estimated model that keeps the slack which its own test will need. That slack is computed from
 the variance of the test's estimator on the estimated model, with the plan's V̂ as control variate.
 
-Before the first test, the search draws episodes with its plans, and with exploring policies that visit rarely seen
-state-action pairs that could be better than they look. If a plan fails its test, the test's episodes have improved the
-model for the next plan. Tests use fresh samples and fixed shares of δ.
+Before the first test, the search draws episodes with its plans and with exploring policies. Exploring policies visit
+state-action pairs that were rarely seen and may be better than estimated. If a plan fails its test, the test's episodes
+have improved the model for the next plan. Tests use fresh samples and fixed shares of δ.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Explored(Protocol):
 
     @property
     def policy(self) -> Any:
-        """The policy class."""
+        """The class of policies in which to search."""
         ...
 
     def model(self) -> EstimatedModel:
@@ -71,17 +71,20 @@ class Explored(Protocol):
         ...
 
     def lowest(self, pi: Array) -> Array | None:
-        """Return the smallest signals [S, 1+I] that π can get in each state, or None if they are not known."""
+        """Return the smallest signals [S, 1+I] that the policy π can get in each state; None if they are unknown."""
         ...
 
     def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by π [S, A] for about `steps` environment steps, count them, and return the steps taken."""
+        """Draw episodes by the policy π [S, A] for about `steps` environment steps; return the steps taken.
+
+        The transitions of these episodes are counted.
+        """
         ...
 
     def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes of a mixture, whose transitions are counted.
+        """Return a source of episodes of a mixture; the transitions of its episodes are counted.
 
-        base   the control variate [S, 1+I] of the estimates, or None
+        base   the control variate [S, 1+I] of the estimates of J, or None
         power  episodes continue with probability γ^power at each step
         """
         ...
@@ -91,8 +94,8 @@ class Planned(NamedTuple):
     """A policy to test, with the slack that its test needs.
 
     seen  the policy's estimated values and their standard errors on the estimated model
-    how   the estimator that the test's episodes use
-    need  the slack [I] that the test needs to pass
+    how   the estimator of J that the test's episodes use
+    need  the slack [I] that the policy needs to pass its test
     lam   the prices [I] of the limits in the plan
     """
 
@@ -136,9 +139,10 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence on the reward that a tested policy loses, by the estimated model; "" if there is no plan.
+        """Return a sentence on how much reward a tested policy loses, by the estimated model; "" if it is no plan.
 
-        It gives the part that is the price of the slack, and the rest, which is left to the learner.
+        The loss has two parts: the price of the slack that the certificate needs, and the rest, which better learning
+        could avoid.
         """
         model = self.explored.model()
         plan = plan_best(model.cmdp, self.b, self.explored.policy) if self.plans else None
@@ -172,7 +176,7 @@ class PlannedSearch:
     def _explore(self, delta: float) -> None:
         """Draw episodes by plans and by exploring policies, as long as this reduces the slack that a test needs.
 
-        delta  the level of the test
+        delta  the level of the first test, which follows
         """
         share = ROUND * self.budget
         for k in range(ROUNDS[1] if self.plans else 0):
@@ -185,9 +189,10 @@ class PlannedSearch:
             self.steps += walk_both(self.explored, fold(self.key, 100 + k), planned.seen.pi, curious, share)
 
     def _pays(self, planned: Planned, delta: float, share: float, smaller: float) -> bool:
-        """Return whether the test at level `delta` would need less slack after another round of exploration.
+        """Return whether the first test, at level `delta`, would need less slack after another round of exploration.
 
-        share    environment steps of the round, which the test then lacks
+        planned  the policy that would be tested now
+        share    environment steps of the round, by which the budget of the test shrinks
         smaller  factor by which the round reduces the standard error of the model
         """
         left = BOLD[0] * (self.budget - self.steps)
@@ -198,7 +203,7 @@ class PlannedSearch:
         return then < now
 
     def _next(self, j: int, delta: float, left: float) -> bool:
-        """Plan and test one more policy; return False without a test if another test is not promising.
+        """Plan and test one more policy, and return True. If another test is not promising, return False without one.
 
         j  the number of the test;  delta: its level;  left: the environment steps that are left
         """
@@ -217,9 +222,10 @@ class PlannedSearch:
         return True
 
     def _open(self, model: EstimatedModel, delta: float, left: float) -> tuple[Planned, float]:
-        """Return the plan for the first test, and the share of the `left` environment steps that the test may use.
+        """Return the plan for the first test, and the share of the remaining environment steps `left` for this test.
 
-        The test is bold (a smaller share of the budget, less likely to pass) or thorough, whichever needs less slack.
+        A bold test takes a smaller share of the steps and passes less often than a thorough test. The kind of test that
+        needs less slack is chosen.
         """
         part, self.passing = BOLD
         bold = self._plan(model, delta, part * left)
@@ -233,7 +239,7 @@ class PlannedSearch:
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
         """Return the best policy on the model that should pass a test of `steps` steps at level `delta`.
 
-        If no policy should pass, return the one that is closest to passing.
+        If no policy is expected to pass, return the policy that is closest to passing.
         """
         plain = self._fit(model, delta, steps, 0.0, None) if self.plans else None
         found = [self._judge(model, pi, delta, steps, None, plain) for pi in self.others]
@@ -244,19 +250,20 @@ class PlannedSearch:
         return max(found, key=self._merit)
 
     def _merit(self, planned: Planned) -> tuple[float, float]:
-        """Return a sort key: how much of the needed slack the policy lacks, then its reward minus one standard error.
+        """Return a sort key of a plan; a larger key is better.
 
-        The first entry is 0 if at most a tenth of the needed slack is missing, else minus the missing share.
+        The first entry is minus the share of the needed slack that the plan lacks, or 0 if it lacks at most a tenth.
+        The second entry is the reward minus one standard error.
         """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
         return min(float(lacking), -0.1) if lacking < -0.1 else 0.0, float(seen.J[0] - seen.doubt[0])
 
     def _fit(self, model: EstimatedModel, delta: float, steps: float, errors: float, start: Planned | None) -> Planned:
-        """Return the best plan that keeps the slack that its own test needs, found by a few linear programs in turn.
+        """Return the best plan that keeps the slack its own test needs, found by solving a few linear programs in turn.
 
-        errors  number of standard errors subtracted from the value of every state-action pair while planning, so that
-                of two similar pairs the one seen more often is taken. The plan itself is judged without this penalty
+        errors  number of standard errors subtracted from the value of every state-action pair while planning. So, of
+                two similar pairs, the one seen more often is preferred. The plan is judged without this penalty
         start   an earlier plan to begin from; None: begin without slack and without penalty
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
@@ -300,7 +307,7 @@ class PlannedSearch:
     def _need(
         self, seen: PolicyEstimate, how: Estimator, delta: float, steps: float, smaller: float, lam: Array
     ) -> Array:
-        """Return the slack [I] that a test of `steps` steps at level `delta` needs.
+        """Return the slack [I] that a policy needs to pass a test of `steps` steps at level `delta`.
 
         seen     the policy's estimate on the model;  how: the estimator;  lam: the prices of the limits
         smaller  a factor on the standard error of the model
@@ -312,10 +319,12 @@ class PlannedSearch:
         return slack_needed(how.sd[1:], reach, n, delta, errors, doubt) + OPTIMISM * doubt
 
     def _test(self, j: int, mixture: Mixture, planned: Planned | None, budget: float, delta: float) -> None:
-        """Test one policy on fresh episodes: with half of the budget, then with the rest if the test can still pass.
+        """Test one policy on fresh episodes, and record the result in `attempts`.
+
+        Half of the budget is used first. The rest is used only if the test can still pass.
 
         j        the number of the test;  delta: its level
-        planned  the plan behind the policy; None for the fallback, which always gets the whole budget
+        planned  the plan that gave the policy; None for the fallback, which always gets the whole budget
         """
         if planned is None:
             source, likely = self.explored.episodes(mixture, None, 0.5), None
@@ -334,7 +343,7 @@ class PlannedSearch:
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
     """Draw episodes by a plan π [S, A] and by the exploring policy `curious` [S, A]; return the steps taken.
 
-    Both are mixed with a few uniform actions. Together they get about `steps` environment steps.
+    Each policy is mixed with a few uniform actions. The two together get about `steps` environment steps.
     """
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0
@@ -344,5 +353,5 @@ def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, ste
 
 
 def _reward(model: EstimatedModel, mixture: Mixture) -> float:
-    """Return J_r of a mixture on the estimated model."""
+    """Return the reward J_r of a mixture on the estimated model."""
     return float(mixture.weights @ [model.evaluate(pi).J[0] for pi in mixture.pi])

@@ -29,10 +29,10 @@ SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 class LateIterates:
     """The candidate policies of a run on a simulator.
 
-    late    the candidates, as one mixture
-    source  a function from a mixture of candidates to its source of episodes
+    late    the candidate networks, as one mixture
+    source  a function from a mixture of candidates to a source of its episodes
     named   {name: index} of the candidates that are not iterates, for comparison
-    rule    a rule of the user, the last candidate; the last network in `late` imitates it
+    rule    a rule of the user, which is the last candidate, or None; the last network in `late` imitates it
     """
 
     late: NetworkMixture
@@ -57,10 +57,10 @@ class LateIterates:
 def gather_candidates(
     sampler: Any, run: Run, b: Array, kappa: Array, extra: Array | None
 ) -> tuple[NetworkMixture, dict[str, int]]:
-    """Return the candidates of a run, and {name: index} of those that are not iterates.
+    """Return the candidates of a run as one mixture, and {name: index} of the candidates that are not iterates.
 
-    kappa  the slack [I] that a test is expected to need
-    extra  θ [n, d] of the policies that the run began from, as further candidates
+    b      the limits [I];  kappa: the slack [I] that a test is expected to need
+    extra  θ [n, d] of the policies that the run began from, as further candidates; or None
     """
     K = len(run.trace)
     index = np.union1d(
@@ -82,10 +82,11 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
-    """Return the numbers of iterates from number `first` on, at most I + 1 for each margin.
+    """Return the numbers of promising iterates, from number `first` on, by their estimates Ĵ [K, 1+I].
 
-    They form the best mixture that keeps the limits by that margin, or the safest one if none does, if Ĵ [K, 1+I] is
-    replaced by its running means, which reduce its noise.
+    For each margin in `margins`, they form the best mixture that meets the limits b by this margin. If there is none,
+    they form the safest mixture. A mixture has at most I + 1 iterates. Ĵ is replaced by running means, which are less
+    noisy.
     """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):

@@ -1,4 +1,4 @@
-"""What a certificate of a simulator rests on: policies that fit, sources of episodes, its scope and its bounds."""
+"""Helpers for certificates on simulators: checks that a policy fits, sources of episodes, scope and bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from clearance.simulator.simulator import Simulator
 
 
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """Raise InputError unless the simulator shows policies the same costs so far as this policy was made for.
+    """Raise InputError unless policies on the simulator see the same costs so far as this policy expects.
 
     Otherwise the certified policy would see other inputs than the saved one.
     """
@@ -54,9 +54,9 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def compare_early_and_late(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """Return the source of episodes with a check that its early and late episodes agree.
+    """Return the source of episodes, extended by a check that its early and late episodes agree.
 
-    Network policies on JAX environments need no check, and their source is returned unchanged.
+    Network policies on JAX environments need no check; for them the source is returned unchanged.
     """
     pure = isinstance(getattr(simulator, "near", simulator), Environment)
     if pure and not isinstance(source, OwnRuleEpisodes | RuleMixtureEpisodes):
@@ -65,7 +65,7 @@ def compare_early_and_late(simulator: Simulator, source: NetworkEpisodes) -> Epi
 
 
 def exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, Array, Array]:
-    """Return the exact J of every mixture component with lower and upper bounds, each [M, 1+I]."""
+    """Return the exact J of the M policies in a mixture, its lower bounds and its upper bounds, each [M, 1+I]."""
     assert simulator.exact is not None
     found = [simulator.exact(mixture.policy, theta, mixture.normaliser) for theta in mixture.theta]
     J, lower, upper = (np.array(x) for x in zip(*found, strict=True))
@@ -73,7 +73,7 @@ def exact_values(simulator: Simulator, mixture: NetworkMixture) -> tuple[Array, 
 
 
 def explain_values(J: Array) -> str:
-    """Return how the exact values J [1+I] were found, or why there are none, in words."""
+    """Return a phrase on how the exact values J [1+I] were found, or why there are none."""
     if np.isnan(J).any():
         return "the policy's numbers are not finite in float32, so it has no values"
     if np.isinf(J).any():
@@ -86,7 +86,10 @@ def _replaced(values: list[float], i: int, value: float) -> list[float]:
 
 
 def simulator_scope(simulator: Simulator, policy: AnyMixture | None, subject: str | None = None) -> str:
-    """Return in words what a verdict on a policy holds for, and what it assumes; `subject` names another simulator."""
+    """Return a text that says what a verdict on a policy holds for, and what it assumes.
+
+    `policy` is None for a rule. `subject` replaces the usual phrase about the simulator.
+    """
     s, how = simulator.statement, "a rule, called as given"
     if isinstance(policy, RuleMixture):
         how = f"{policy_words(policy.M, 'one policy')}: {describe_rule(policy)}"
@@ -98,9 +101,9 @@ def simulator_scope(simulator: Simulator, policy: AnyMixture | None, subject: st
 
 
 def _assumptions(simulator: Simulator, policy: AnyMixture | None) -> list[str]:
-    """Return what a verdict assumes about the simulator and a rule, one phrase each.
+    """Return a list of phrases: what a verdict assumes about the simulator and about a rule.
 
-    Network policies in JAX environments need no assumption.
+    The list is empty for network policies in JAX environments.
     """
     near: Any = getattr(simulator, "near", simulator)
     rule = [] if isinstance(policy, NetworkMixture) else [RULE]
@@ -119,7 +122,10 @@ def _tails(simulator: Simulator) -> list[str]:
 
 
 def without_unknown_bounds(simulator: Simulator, certificate: Certificate) -> Certificate:
-    """Return the certificate without bounds that cannot be known: those of an unbounded reward, lower ones of CVaR."""
+    """Return the certificate without bounds that cannot be known.
+
+    These are the bounds of a reward without declared bounds, and the lower bounds of CVaR.
+    """
     s = simulator.statement
     for i in np.flatnonzero(s.one_sided).tolist():
         least = -cost_range(simulator, i)[0]

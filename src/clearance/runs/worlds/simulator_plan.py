@@ -1,4 +1,4 @@
-"""Plan the budget of a run on a simulator: the share for learning, κ, and the number of batches for the critics."""
+"""Plan the budget of a run on a simulator: the share for learning, the margin κ, and the critics' number of batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDLESS = 0.2  # the same spread without a horizon, where the length of an episo
 
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:
-    """Raise InputError if the budget leaves too few episodes for choice and certificate."""
+    """Raise SmallBudgetError if the budget leaves too few episodes for choosing and certifying a policy."""
     candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
     least = least_episodes(candidates) * episode_steps(statement)
     if (1 - LEARNING[0]) * budget < least:
@@ -34,7 +34,10 @@ def check_budget(statement: Statement, method: Any, budget: float) -> None:
 
 
 def check_limits(s: Statement) -> None:
-    """Refuse a limit of 0 on a cost that is never negative: no number of episodes can show that a mean is 0."""
+    """Raise InputError if the limit is 0 for a cost that is never negative.
+
+    No number of episodes can show that the mean of such a cost is 0.
+    """
     if s.bounds is None:
         return
     highest = s.sum_ranges(*s.bounds, s.length)[1][1:]
@@ -47,7 +50,7 @@ def check_limits(s: Statement) -> None:
 
 
 def learning_share(s: Statement, budget: float, delta: float) -> float:
-    """Return the share of the budget for learning: half, or less if the certificate would need too much slack then."""
+    """Return the share of the budget for learning: half, or less if the certificate would then need too much slack."""
     if not _bounded(s):
         return LEARNING[0]
     enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
@@ -55,9 +58,10 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 
 
 def rarity(s: Statement) -> float:
-    """Return the largest possible slack divided by the range of an episode's sum; the smallest ratio over all limits.
+    """Return a measure of how rare violations must be; it is 1 if no bounds are declared.
 
-    A small ratio means that violations must be rare. Without declared bounds it is 1.
+    For each limit it is the largest possible slack divided by the range of an episode's sum. The smallest of these
+    ratios is returned; a small ratio means that violations must be rare.
     """
     if not _bounded(s):
         return 1.0
@@ -67,16 +71,15 @@ def rarity(s: Statement) -> float:
 
 
 def kept_batches(s: Statement) -> int:
-    """Return the number of recent batches that the critics learn from; more if violations are rare."""
+    """Return the number of recent batches that the critics learn from; it is larger if violations must be rare."""
     return KEPT if rarity(s) < RARE else 1
 
 
 def with_kappa(method: Any, statement: Statement, budget: float, delta: float) -> Any:
-    """Return the method with its margin κ decided, if κ is "auto"; else unchanged.
+    """Return the method with its margin κ computed, if its κ is "auto"; else unchanged.
 
-    κ is the slack that a certificate from `budget` steps will need, but at most the share TIGHTEST of the largest slack
-    that is possible. Without declared bounds there will be no certificate from samples, and κ is one hundredth of each
-    limit.
+    κ is the slack that a certificate from `budget` steps will need, but at most the share TIGHTEST of the largest
+    possible slack. Without declared bounds there is no certificate from samples, and κ is one hundredth of each limit.
     """
     s, given = statement, getattr(method, "kappa", 0.0)
     if not s.I or given != "auto":
@@ -99,9 +102,9 @@ def _episodes(s: Statement, budget: float) -> float:
 
 
 def _slack_planned(s: Statement, budget: float, delta: float) -> tuple[Array, Array]:
-    """Return the slack [I] that a certificate from `budget` steps will need, and the slack [I] that it may use.
+    """Return two arrays [I]: the slack that a certificate from `budget` steps will need, and the slack that is allowed.
 
-    It may use the share ROOM of the largest possible slack.
+    The allowed slack is ROOM times the largest possible slack.
     """
     assert s.bounds is not None
     low, high = (x[1:] for x in s.sum_ranges(*s.bounds, total_weight(s)))

@@ -1,4 +1,4 @@
-"""The start of a run on a simulator: from another run, from a policy, or from a rule that is imitated."""
+"""The start of a run on a simulator if the user gave `init`: another run, a policy, or a rule that is imitated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The content of `init`: a policy or a rule, λ by the names of the constraints, and the earlier run's state."""
+    """The content of `init`: a policy or a rule, λ by the names of the constraints, and the state of the earlier run.
+
+    state  function from a sampler to the last state of the earlier run, or None
+    """
 
     mixture: NetworkMixture | None
     origin: str
@@ -53,7 +56,7 @@ class Source:
 
 
 def read_source(init: Any) -> Source:
-    """Load the argument `init` of `solve`: a run, a policy, a file or a rule."""
+    """Return the content of `init`, an argument of `solve`: a run, a policy, the path of a file, or a rule."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         return _from_run(run_reader.load(init))
     if isinstance(init, RunFolder):
@@ -74,7 +77,7 @@ def read_source(init: Any) -> Source:
 
 
 def as_mixture(policy: NetworkRunner | RuleRunner) -> NetworkMixture | RuleMixture:
-    """Convert a policy from `load_policy` to the mixture that its file holds."""
+    """Convert a policy from `load_policy` to the mixture that is stored in its file."""
     if isinstance(policy, RuleRunner):
         networks, share = policy.weights[:-1], float(policy.weights[-1] / policy.weights.sum())
         networks = networks if networks.any() else np.ones(len(networks))
@@ -85,9 +88,9 @@ def as_mixture(policy: NetworkRunner | RuleRunner) -> NetworkMixture | RuleMixtu
 
 
 def _network(policy: Any) -> NetworkMixture:
-    """Return the networks of a policy; a rule in a mixture is left out.
+    """Return the networks of a policy as a mixture; a rule in the policy is left out.
 
-    To continue from a rule, the user gives the rule itself as `init`.
+    A user who wants to begin from a rule gives the rule itself as `init`.
     """
     policy = policy.networks if isinstance(policy, RuleMixture) else policy
     if not isinstance(policy, NetworkMixture):
@@ -113,7 +116,9 @@ def _from_policy(mixture: NetworkMixture, seen: Certificate | None) -> Source:
 
 
 def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: np.uint64, most: float) -> Start:
-    """Return the start of a run at a network trained to imitate the rule; the network is a candidate too.
+    """Return the start of a run at a network that is trained to imitate the rule of `source`.
+
+    This network is also a candidate for the final policy.
 
     most  the largest number of environment steps for the episodes of the rule
     """
@@ -125,10 +130,10 @@ def begin_by_imitation(source: Source, simulator: Simulator, sampler: Any, key: 
 
 
 def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
-    """Return the start of a run at the last iterate of an earlier run: its θ, λ and critics, as far as they fit.
+    """Return the start of a run from `source`: θ, λ and critics of an earlier run's last iterate, as far as they fit.
 
-    If the earlier run has no state that fits, θ is that of the mixture component with the largest weight. Multipliers λ
-    are matched by the names of their constraints; `names` are those of the new problem.
+    If `source` has no such run, θ is that of the policy with the largest weight in its mixture. Multipliers λ are
+    matched by the names of their constraints; `names` are the constraints of the new problem.
     """
     mixture = source.mixture
     assert mixture is not None
@@ -151,7 +156,10 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
 
 
 def _begin_memory(sampler: Any, normaliser: Normaliser) -> Any:
-    """Return the sampler's initial memory, with the observation normaliser that θ was learned with."""
+    """Return the sampler's initial memory. It contains `normaliser`, the normaliser of observations used to learn θ.
+
+    Raise InputError if the sampler does not normalise observations, but θ was learned with normalised observations.
+    """
     memory = sampler.begin()
     if isinstance(sampler, Practical):
         return memory._replace(normaliser=Normaliser(*(real(x) for x in normaliser)))

@@ -1,4 +1,7 @@
-"""The adapter for simulators: learning, choice among the late iterates and certificate, within one budget."""
+"""The adapter that gives the pipeline of `solve` its interface to simulators.
+
+Learning, the choice among the late iterates, and the certificate share one budget of environment steps.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ TABLES = "critic", "trajectory", "generative"  # draws that need a table of stat
 
 @dataclass(frozen=True, eq=False)
 class SimulatorWorld(World):
-    """The adapter for a JAX environment, a Gymnasium problem, or a fleet of workers for either."""
+    """The adapter for a JAX environment, a Gymnasium problem, or a fleet of workers that run one of these."""
 
     problem: Simulator
 
@@ -106,7 +109,10 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
-        """Return "exact" if the simulator can compute its values, else "samples"; refuse another kind in `asked`."""
+        """Return "exact" if the simulator can compute its exact values, else "samples".
+
+        Raise InputError if the user asked for the other kind.
+        """
         kind: EvidenceKind = "samples" if self.problem.exact is None else "exact"
         if asked not in (None, kind):
             raise InputError(f"evidence of {self.statement.name} is {kind!r}, got {asked!r}: leave it out")
@@ -156,7 +162,7 @@ class SimulatorWorld(World):
         return begin_at(source, sampler, self.statement.names)
 
     def settle(self, task: Task, margin: None) -> Settled:
-        """Decide K, N, κ and the share of the budget for learning; no margin is measured on a simulator."""
+        """Return the final settings: K, N, κ, and the share of the budget for learning. No margin is measured here."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
         share = learning_share(s, budget, share_of(1) * task.delta)
@@ -186,7 +192,10 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: None) -> int:
-        """Return the environment steps of the check that lanes are independent, made before learning."""
+        """Return the environment steps that were spent before learning.
+
+        They were used to check that parallel environments are independent.
+        """
         return self.problem.lane_check.steps if self.problem.exact is None else 0
 
     def search_budget(self, task: Task, spent: int) -> float:
@@ -207,9 +216,9 @@ class SimulatorWorld(World):
         )
 
     def exact_choice(self, settled: Settled, run: Run, margin: None) -> tuple[LateIterates, ExactValues]:
-        """Return the late iterates whose exact values are finite, with these values.
+        """Return the late iterates whose exact values are finite, and these values.
 
-        If there are none, return all late iterates, and no values.
+        If no iterate has finite values, return all late iterates and no values.
         """
         late, _ = self._late(settled, run)
         J, lower, upper = exact_values(self.problem, late)
@@ -228,9 +237,10 @@ class SimulatorWorld(World):
         return Choice(self._candidates(problem, late, named, settled.rule), spent=spent)
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return J [1+I] by name of the policy before learning and of the candidates that are not iterates.
+        """Return the values J [1+I] of policies besides the selected one, by name, for comparison.
 
-        These are the safest policy found, constant policies, and the user's rule, as far as they exist.
+        They are the policy before learning, the safest policy found, constant policies, and the user's rule, as far as
+        they exist.
         """
         first = {"before learning": run.trace.J_hat[0].tolist()} if len(run.trace) else {}
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
@@ -310,7 +320,7 @@ class SimulatorWorld(World):
         return self.complete(replace(found, env_steps=seen.steps + checked))
 
     def _fitting(self, policy: Any) -> AnyMixture | None:
-        """Return the policy if it is a mixture that fits the simulator; None if it is a rule."""
+        """Return the policy if it is a mixture, after checking that it fits the simulator; None if it is a rule."""
         if isinstance(policy, RuleMixture):
             check_fits(self.problem, policy.networks)
             return policy
@@ -318,9 +328,10 @@ class SimulatorWorld(World):
         return None if own else check_fits(self.problem, policy)
 
     def identify(self, policy: AnyMixture) -> str | None:
-        """Return a digest of statement, shapes, lanes and policy; the simulator's code is not part of it.
+        """Return a digest of the problem's statement, shapes and number of parallel environments, and of the policy.
 
-        Return None if a rule is part of the policy, because the code of the rule is not known.
+        The simulator's code is not part of the digest. Return None if the policy contains a rule, since its code is not
+        known.
         """
         if isinstance(policy, RuleMixture):
             return None
@@ -345,7 +356,10 @@ class SimulatorWorld(World):
     # ------------------------------------------------------------------------------------------------ the run folder
 
     def describe(self) -> ProblemDescription:
-        """Describe the problem for the run folder: its statement, shapes and number of lanes, but not its code."""
+        """Return the description of the problem for the run folder: statement, shapes, number of parallel environments.
+
+        The code of the simulator is not part of it.
+        """
         sim = self.problem
         shapes = {"observation": list(sim.obs_shape), "action": describe_space(sim.action), "lanes": sim.n}
         data = {"schema": PROBLEM, **describe_statement(self.statement), **shapes}

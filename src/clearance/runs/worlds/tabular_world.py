@@ -1,4 +1,4 @@
-"""The adapter for environments with finitely many observations, learned as a table and certified by samples."""
+"""The adapter for environments with finitely many observations. Policies are tables, and samples test them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOT_RESUMED = "a run on a table cannot be resumed: solve it again"
 
 @dataclass(frozen=True, eq=False)
 class TableSampler(Sampler):
-    """A sampler that gives `TabularExploration` access to the environment; it draws no batches for gradients."""
+    """A sampler that only gives the method `TabularExploration` access to the environment; it draws no batches."""
 
     problem: TabularProblem
     policy: SoftmaxPolicy
@@ -56,7 +56,7 @@ class TableSampler(Sampler):
 
 @dataclass(frozen=True, eq=False)
 class TabularWorld(World):
-    """The adapter for a black-box environment with finitely many observations."""
+    """The adapter between the pipeline of `solve` and a black-box environment with finitely many observations."""
 
     problem: TabularProblem
 
@@ -101,7 +101,10 @@ class TabularWorld(World):
         return Mixture.single(settled.sampler.policy.pi(state.theta))
 
     def certify_policy(self, policy: Any, **how: Any) -> Certificate:
-        """Certify a table [S, A], or a mixture of tables."""
+        """Certify a policy: a table [S, A] of probabilities, or a mixture of tables.
+
+        `how` are arguments of `certify`.
+        """
         mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
         explored, delta = ExploredTable(self.problem, softmax(self.problem.S, self.problem.A)), how["delta"]
         source, key = explored.episodes(mixture, None, 0.5), fold(key_of(how["seed"]), FRESH)

@@ -1,8 +1,8 @@
-"""The `World` protocol: everything that the pipeline needs from a kind of problem. Each kind has one adapter:
+"""The `World` protocol: everything that the pipeline of `solve` needs from a kind of problem.
+
+Each kind of problem has one adapter, which `dispatch.world_of(problem)` finds by the type of the problem:
 
     finite models    `finite_world.FiniteWorld`          simulators    `simulator_world.SimulatorWorld`
-
-`dispatch.world_of(problem)` finds the adapter by the type of the problem.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_EXACT = "the values of this problem are not known exactly: leave out evidence
 
 
 class NamedLimits(Limits, Protocol):
-    """The limits of a problem, with the names of its constraints and whether the user wrote each as a cost."""
+    """The limits of a problem, the names of its constraints, and whether the user wrote each of them as a cost."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -42,7 +42,7 @@ class Margin(Protocol):
 
     @property
     def slater(self) -> float:
-        """φ, or a lower confidence bound of φ."""
+        """The Slater margin φ, or a lower confidence bound of it."""
         ...
 
     @property
@@ -56,13 +56,13 @@ class Margin(Protocol):
 
 
 class Start(NamedTuple):
-    """The point at which a run with `init` begins.
+    """The point at which learning begins if the user gave `init`.
 
-    theta, lam  θ¹ [d] and λ¹ [I]
+    theta, lam  the first θ [d] and λ [I]
     memory      the initial memory of the sampler, such as its critics
     candidates  θ [m, d] of further policies to choose from, beside the iterates
     steps       environment steps that were needed to find this start
-    origin      where the start comes from, in words, for the certificate
+    origin      a description of where the start comes from, for the certificate
     rule        the user's rule that was imitated, if any; it is a candidate too
     """
 
@@ -76,7 +76,10 @@ class Start(NamedTuple):
 
 
 class Task(NamedTuple):
-    """All arguments of `solve`, which determine the run. With `budget` None, the world's default budget is used."""
+    """All arguments of `solve`, which determine the run.
+
+    With `budget` None, the default of the adapter `world` is used.
+    """
 
     world: World
     sampler: Sampler
@@ -91,11 +94,12 @@ class Task(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The settings that are decided once the margin is known: the method with K, N and κ, Λ, and the learning budget.
+    """The settings of a run that are decided once the Slater margin is known: K, N and κ of the method, Λ and budget.
 
-    d_sum  zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
-    extra  θ [m, d] of further candidates beside the iterates, if the run began from a policy
-    rule   a rule of the user that is a candidate too; None if there is none
+    lam_max  the upper bound Λ of λ;  stream: the random key of learning;  budget: the steps for learning
+    d_sum    zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
+    extra    θ [m, d] of further candidates beside the iterates, if the run began from a policy
+    rule     a rule of the user that is a candidate too; None if there is none
     """
 
     sampler: Sampler
@@ -109,11 +113,11 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The policies to choose from by samples.
+    """The candidate policies among which samples decide.
 
     fallback  weights of a safe mixture of the candidates, tested last; None if there is none
     reserve   environment steps reserved for testing the fallback
-    spent     environment steps that preparing the choice took
+    spent     environment steps that were used to prepare the choice
     """
 
     candidates: Candidates
@@ -123,9 +127,9 @@ class Choice(NamedTuple):
 
 
 class ExactValues(NamedTuple):
-    """Exact values J [n, 1+I] of n candidates.
+    """Exact values J [n, 1+I] of n candidate policies.
 
-    error  bounds on the errors of J;  size: the scale of each J_g [I], for tightening the limits
+    error  bounds on the errors of J;  size: the scale of each J_g [I], by which limits are tightened
     """
 
     J: Array
@@ -134,7 +138,7 @@ class ExactValues(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """Another policy of a run, with its guarantee in words."""
+    """A policy of a run besides the selected one, and a text that says what is guaranteed about it."""
 
     policy: Any
     guarantee: str
@@ -149,7 +153,7 @@ class ProblemDescription(NamedTuple):
 
 
 class PolicyDescription(NamedTuple):
-    """A policy class as stored in a run folder: plain data, and further files {name: function that writes it}."""
+    """A policy class as stored in a run folder: plain data, and further files {name: function that writes the file}."""
 
     data: dict[str, Any]
     files: dict[str, Callable[[AnyPath], None]] = {}  # noqa: RUF012
@@ -158,8 +162,8 @@ class PolicyDescription(NamedTuple):
 class World(Protocol):
     """An adapter that gives the pipeline one interface to one kind of problem.
 
-    A class that inherits from it gets defaults for the optional parts: no margin to measure, no exact values, and no
-    policies besides the selected one and the last.
+    A subclass inherits defaults for the optional methods: no margin is measured, there are no exact values, and there
+    are no policies besides the selected one and the last one.
     """
 
     problem: Any
@@ -172,19 +176,22 @@ class World(Protocol):
     # ------------------------------------------------------------------------------------------------ before a run
 
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
-        """Return the kind of evidence of this run; raise InputError if the kind in `asked` is not possible."""
+        """Return the kind of evidence of this run; raise InputError if the requested kind `asked` is not possible."""
         ...
 
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return the given sampler, or the one that the method needs; raise InputError if the parts do not fit."""
+        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+
+        Raise InputError if method, policy class and sampler do not fit together.
+        """
         ...
 
     def read_init(self, init: Any) -> Any:
-        """Load the argument `init` of `solve`.
+        """Return the content of `init`, an argument of `solve`, as an object with the attribute `policy_class`.
 
-        The attribute `policy_class` of the result is the policy class to learn in; None means the default class.
+        This attribute is the policy class to learn in; None means the default class.
         """
         raise InputError("init is for finite models and simulators: leave it out")
 
@@ -193,17 +200,17 @@ class World(Protocol):
         raise InputError("init is for finite models and simulators: leave it out")
 
     def measure_margin(self, task: Task) -> Margin | None:
-        """Measure the Slater margin before learning; None if this kind of problem does not need it."""
+        """Measure the Slater margin before learning and return it; None if this kind of problem does not need it."""
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Decide the settings that the user left open: K, N, κ, Λ, and the learning budget."""
+        """Decide the settings that the user left open: K, N, κ, Λ and the learning budget; return all settings."""
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning
 
     def spent_before(self, margin: Any) -> int:
-        """Return the number of environment steps spent before learning."""
+        """Return the number of environment steps that the run spent before learning, such as on the margin."""
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
@@ -211,35 +218,38 @@ class World(Protocol):
         ...
 
     def exact_choice(self, settled: Settled, run: Run, margin: Any) -> tuple[Any, ExactValues]:
-        """Return the policies to choose from with their exact values, for exact evidence."""
+        """Return the candidate policies and their exact values, for exact evidence."""
         raise InputError(NO_EXACT)
 
     def sampled_choice(self, settled: Settled, run: Run, margin: Any, budget: float) -> Choice:
-        """Return the policies to choose from by samples; a larger budget allows more of them.
+        """Return the candidate policies for evidence from samples; a larger budget allows more candidates.
 
-        A world that overrides `search` with its own candidates does not need this.
+        An adapter that overrides `search` with its own candidates does not need this method.
         """
         raise TypeError(f"{type(self).__name__} has neither candidates nor a search of its own")
 
     def neighbours(self, search: Any, run: Run) -> dict[str, list[float]]:
-        """Return J [1+I] of other policies by name, estimated in a search, for comparison in the certificate."""
+        """Return estimated values J [1+I] of policies besides the selected one, by name.
+
+        The values come from the search. The certificate shows them for comparison.
+        """
         return {}
 
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return the search for the best certified policy by samples; by default among `sampled_choice`."""
+        """Return a search by samples for the best certified policy, by default among those of `sampled_choice`."""
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
         return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
-        """Return one policy of the class that has exactly the values of a mixture; None if no such policy is known."""
+        """Return a single policy of the class that has exactly the values of a mixture; None if none is known."""
         return None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
-        """Return the policy to fall back to if no mixture of the candidates meets the limits by exact values."""
+        """Return the policy to use if, by exact values, no mixture of the candidates meets the limits."""
         raise InputError(NO_EXACT)
 
     def certify(self, policy: Any, lam: Array | None = None, *, compare: bool = True) -> Certificate:
@@ -254,7 +264,7 @@ class World(Protocol):
         ...
 
     def identify(self, policy: Any) -> str | None:
-        """Return a digest of problem and policy by which the ledger recognises a repeated test; None if unknown."""
+        """Return a digest of problem and policy, by which the ledger recognises a repeated test; None if unknown."""
         return None
 
     def scope(self, policy: Any) -> str:
@@ -262,12 +272,12 @@ class World(Protocol):
         ...
 
     def limits(self) -> dict[str, Any]:
-        """Return the certificate's fields about the limits beside b: names, and which of them are costs."""
+        """Return fields of the certificate about the limits: the constraints' names, and which of them are costs."""
         s = self.statement
         return {"names": list(s.names), "costs": list(s.costs)}
 
     def complete(self, certificate: Certificate) -> Certificate:
-        """Return a certificate from samples without the fields that cannot be known for this problem."""
+        """Return a certificate from samples after removing the fields that cannot be known for this problem."""
         return certificate
 
     def last_policy(self, settled: Settled, state: State) -> Any:
@@ -275,11 +285,11 @@ class World(Protocol):
         ...
 
     def give_code(self, policy: Any, start: Start | None) -> Any:
-        """Return a policy that was read from a run folder, with the rule that the run began from, which is code."""
+        """Return a policy from a run folder, completed by the rule in `start`, which the folder does not store."""
         return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
-        """Return the other policies of a run by name, each with its guarantee."""
+        """Return the policies of a run besides the selected one, by name, each with its guarantee."""
         return {}
 
     # ------------------------------------------------------------------------------------------------ the run folder
@@ -297,9 +307,9 @@ class World(Protocol):
     def restore_sampler(self, data: dict[str, Any], policy: Any) -> Sampler: ...
 
     def read_margin(self, path: AnyPath) -> Margin | None:
-        """Read the margin from the run folder; None if this kind of problem has none."""
+        """Read the Slater margin from a file of the run folder; None if this kind of problem has none."""
         return None
 
     def repeats(self) -> tuple[bool | None, str]:
-        """Return whether the problem is deterministic given its seed (None: unknown), and a sentence if it is not."""
+        """Return whether the problem is deterministic given its seed (None: unknown), and the reason if it is not."""
         return None, ""

@@ -23,8 +23,10 @@ SHORT = 64  # steps of a walk that is made before a run, in every lane
 class Checked:
     """The result of `check_env`.
 
-    wrong          errors that must be fixed, one line each;  notes: further observations
-    deterministic  whether two runs with the same seeds and actions agree in every bit; only then is a resumed run
+    name           the name of the environment
+    wrong          errors that must be fixed, one line each
+    notes          further findings that are no errors, one line each
+    deterministic  whether two runs with the same seeds and actions agree in every bit. Only then is a resumed run
                    bit-identical. None if the environment could not be run
     """
 
@@ -44,10 +46,11 @@ class Checked:
 
 
 def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Checked:
-    """Run an environment twice with random actions, and report what is wrong with it.
+    """Run an environment twice with random actions, and return a report on what is wrong with it.
 
-    env    an argument of `cl.gymnasium`, with the same keywords (`constraints`, `limits`, …), or a problem
-    steps  steps of every lane; an environment given by id has two lanes unless `num_envs` is given
+    env    an environment as `cl.gymnasium` accepts it, or a problem
+    steps  steps of each parallel environment; an id makes two parallel environments unless `num_envs` is given
+    asked  the keyword arguments of `cl.gymnasium` (`constraints`, `limits`, …), if `env` is not a problem
     """
     name = env if isinstance(env, str) else type(env).__name__
     if isinstance(env, Gym):
@@ -71,9 +74,10 @@ def check_env(env: Any, *, steps: int = 500, seed: int = 0, **asked: Any) -> Che
 
 
 def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
-    """Return whether two short runs with the same seeds agree in every bit, and where they differ; None if they failed.
+    """Run a simulator twice with the same seeds; return whether both runs agree in every bit, and where they differ.
 
-    JAX environments are pure functions, and count as deterministic without a check.
+    If a run fails, return None and the error message. JAX environments are pure functions; the answer for them is
+    always True, without a run.
     """
     if not hasattr(simulator, "walk"):
         return True, ""
@@ -99,9 +103,12 @@ def _check(problem: Gym, T: int, seed: int) -> Checked:
 
 
 def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
-    """Return notes on the randomness of an environment: whether episodes ignore the seed, or lanes may be dependent.
+    """Return notes on the randomness of an environment, as a list of sentences; it is empty if nothing was found.
 
-    first  the steps of a run with this seed; a run of T steps with other seeds is compared with it
+    There are two possible notes: episodes do not depend on the seed, and lanes (parallel environments) may depend on
+    each other.
+
+    first  the recorded steps of a run with this seed. It is compared with a run of T steps with other seeds
     """
     other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
@@ -113,9 +120,9 @@ def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
 
 
 def _check_in_jax(env: Any, seed: int) -> Checked:
-    """Run one batch of steps of an untrained policy in a JAX environment, and report an error in its values.
+    """Run one batch of steps of an untrained policy in a JAX environment; return a report on its values.
 
-    JAX environments are pure functions, so the report calls them deterministic.
+    JAX environments are pure functions, so the report always says that they are deterministic.
     """
     from clearance.simulator.policies.network_policy import Design
     from clearance.simulator.samplers.actor_critic import Practical
@@ -189,7 +196,10 @@ def _of_signals(problem: Gym, steps: Steps) -> list[str]:
 
 
 def _of_space(problem: Gym, steps: Steps) -> list[str]:
-    """Return an error for the first observation outside the space that the environment declares."""
+    """Return a list with one error, about the first observation that is outside the declared observation space.
+
+    The list is empty if all observations are inside.
+    """
     box = _declared_bounds(problem)
     if box is None:
         return []

@@ -38,10 +38,10 @@ class SideProcess:
     """An environment for `cl.gymnasium` that runs in other processes, if needed under another Python.
 
     make       "package.module:callable" that returns an environment, for instance "gymnasium:make"
-    id         its first argument, if any;  kwargs: further arguments, which must be JSON data
-    python     the interpreter (default: this one)
-    processes  the number of processes that share the lanes
-    patience   seconds to wait for one answer, including the creation of the environments; a silent process is killed
+    id         the first argument of this callable, if any;  kwargs: its keyword arguments, which must be JSON data
+    python     the path of the interpreter (default: the running one)
+    processes  the number of processes; the parallel environments are divided among them
+    patience   seconds to wait for one answer, including the creation of the environments; then the process is killed
     """
 
     make: str
@@ -74,7 +74,10 @@ class Declared(NamedTuple):
 
 
 class _End:
-    """The connection to one side process with n lanes; `first` is the index of its first lane."""
+    """The connection to one side process, which runs n lanes (parallel environments).
+
+    The lanes of all side processes are numbered together; `first` is the number of this connection's first lane.
+    """
 
     def __init__(self, asked: SideProcess, first: int, n: int, names: Sequence[str], least: float) -> None:
         self.first, self.n, self.patience = first, n, asked.patience
@@ -138,7 +141,7 @@ class _End:
     def _talking(self, did: str) -> Iterator[None]:
         """Turn communication errors in the `with` block into a Fault: the process was silent, died, or sent wrong data.
 
-        did  the verb for the error about a silent process: "read nothing for 60 s" or "said nothing …"
+        did  the first words of the message about a silent process, such as "read nothing" in "read nothing for 60 s"
         """
         try:
             yield
@@ -153,7 +156,7 @@ class _End:
         return Fault(self.first, f"the side process {what}", None)
 
     def _give_up(self, why: str) -> str:
-        """Kill a process that does not follow the protocol; return the reason `why`, completed for an error message."""
+        """Kill a process that does not follow the protocol; return the reason `why`, extended to an error message."""
         self.process.kill()
         self.close()
         return f"{why} and was ended"
@@ -168,9 +171,10 @@ class _End:
 
 
 def read_declaration(said: Any, n: int) -> Declared:
-    """Return the spaces that a side process declares; raise ValueError if they are missing, malformed or too large.
+    """Return the spaces that a side process declares in `said`, its first answer.
 
-    The spaces of n lanes determine how many bytes all later answers have, and so how much memory they take.
+    Raise ValueError if they are missing, malformed or too large. The spaces and the number n of parallel environments
+    determine the size of all later answers in bytes, and so the memory that answers can take.
     """
     if not (isinstance(said, dict) and {"obs", "dtype", "action"} <= set(said)):
         raise ValueError("no description of an environment")
@@ -187,7 +191,7 @@ def read_declaration(said: Any, n: int) -> Declared:
 
 
 def _is_action(action: dict[str, Any]) -> bool:
-    """Return whether the data describes an action space in the form of `env_lanes.action`."""
+    """Return whether the data describes an action space, in the format that `env_lanes.action` returns."""
     fields = {"discrete": ("n",), "multi-discrete": ("nvec",), "box": ("low", "high")}.get(str(action.get("kind")))
     if fields is None or not all(name in action for name in fields):
         return False
@@ -214,7 +218,10 @@ def _end(link: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 class RemoteEnvLanes:
-    """Lanes in side processes, with the interface of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`."""
+    """Lanes (parallel environments) that run in side processes.
+
+    The interface is that of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`.
+    """
 
     def __init__(self, asked: SideProcess, n: int, names: Sequence[str], least: float) -> None:
         self.asked, self.least = asked, least
@@ -267,7 +274,7 @@ class RemoteEnvLanes:
         return unpack(end.receive_text()["obs"]), self.row
 
     def first(self) -> RemoteEnvLanes:
-        """Return one lane in a new side process."""
+        """Return new `RemoteEnvLanes` with a single lane (environment), which runs in a new side process."""
         return RemoteEnvLanes(self.asked, 1, self.names, self.least)
 
     def _row_bytes(self, end: _End) -> int:
@@ -292,7 +299,11 @@ class RemoteEnvLanes:
 
 
 def _answers(expected: list[tuple[_End, int]]) -> list[tuple[_End, memoryview]]:
-    """Read one answer of the given size from each side process; raise the first Fault after all answers are read."""
+    """Read one answer from each of the given side processes; return the processes with the bodies of their answers.
+
+    `expected` lists each process with the size of its answer in bytes. If some processes report errors, the first Fault
+    is raised after all answers are read.
+    """
     bodies: list[tuple[_End, memoryview]] = []
     faults: list[Fault] = []
     for end, size in expected:

@@ -1,11 +1,11 @@
-"""Run environment objects side by side, in this process or in another
-(`clearance.simulator.gymnasium_envs.env_server`).
+"""Step several environment objects in turn, in this process or in a side process (`env_server.py`).
 
-This file stands alone: it needs Python 3.8 or newer, NumPy and the environment's own package, but nothing of clearance.
-So the interpreter of an old package can run it, and both sides read steps and costs with the same code.
+This file imports nothing of clearance: it needs only Python 3.8 or newer, NumPy and the environment's own package. So
+an old interpreter, which some environments need, can run it, and both processes read steps and costs with the same
+code.
 
-Two forms of a step are accepted, recognised by the types of the values and not only by their number (Gymnax also
-returns six):
+The method `step` of an environment returns one of two kinds of tuples. They are told apart by the types of their values
+and not only by their number, because Gymnax also returns six values:
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
     Safety-Gymnasium   obs, reward, cost, terminated, truncated, info
@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Fault(Exception):
-    """An error of an environment: its lane, a description, and the wrong value."""
+    """An error of an environment: the number of its lane (parallel environment), a description, and the wrong value."""
 
     def __init__(self, lane: int, what: str, value: Any = None) -> None:
         super().__init__(what)
@@ -32,7 +32,11 @@ CHOICES = 10_000  # of an integer box, all entries together
 
 
 class Row:
-    """One step of n lanes: after [n, …], reward [n], cost [n, I], terminated, truncated and valid [n]."""
+    """The results of one step in n lanes (parallel environments), as arrays.
+
+    after [n, …] are the next observations. `valid` [n] is False for lanes that made no step. reward [n], cost [n, I],
+    terminated [n] and truncated [n] have their usual meaning.
+    """
 
     def __init__(self, n: int, shape: tuple[int, ...], dtype: Any, I: int) -> None:
         self.after, self.reward, self.cost = np.zeros((n, *shape), dtype), np.zeros(n), np.zeros((n, I))
@@ -43,12 +47,14 @@ class Row:
 
 
 class EnvLanes:
-    """n environment objects stepped in a loop, which costs less per step than Gymnasium's own vector environment.
+    """n environment objects (lanes) that are stepped in a loop.
+
+    A loop is faster here than Gymnasium's vector environment.
 
     names  the names of the costs [I]
-    own    the user's cost function f(obs, action, next_obs, info); None: the environment reports its costs
-    given  the observations [n] as the environments returned them, copied: environments often return an array that they
-           change in the next step, and rules and cost functions may change their arguments
+    own    the user's cost function f(obs, action, next_obs, info); None if the environment reports its costs
+    given  copies of the last observations [n], in the environments' own form. Copies are needed because environments,
+           rules and cost functions may change an array later
     """
 
     def __init__(self, envs: Any, names: Any, own: Any = None) -> None:
@@ -62,7 +68,10 @@ class EnvLanes:
         self.obs = np.zeros((self.n, *self.obs_shape), self.dtype)
 
     def reset(self, seeds: Any, which: Any = None) -> Any:
-        """Reset the lanes `which` [n] (default: all), each with its seed, and return the observations [n, …]."""
+        """Reset the environments where the mask `which` [n] is true (default: all), each with its own seed.
+
+        Return the current observations [n, …] of all environments.
+        """
         for i, env in enumerate(self.envs):
             if which is None or which[i]:
                 try:
@@ -76,7 +85,10 @@ class EnvLanes:
         return self.obs
 
     def step(self, actions: Any, live: Any) -> Row:
-        """Apply actions [n, …] to the lanes that are `live` [n]; the returned row is valid for these lanes only."""
+        """Apply actions [n, …] to the environments where the mask `live` [n] is true.
+
+        Return a row of results, which is valid for these environments only.
+        """
         native = self.native(actions)
         self.row.valid[:] = live
         for i in range(self.n):
@@ -85,12 +97,15 @@ class EnvLanes:
         return self.row
 
     def reset_first(self, seed: int) -> Any:
-        """Reset the first lane alone, and return the observation as the environment gives it."""
+        """Reset the first environment alone; return its observation in the environment's own form."""
         self.reset([seed] * self.n, np.arange(self.n) == 0)
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Step the first lane alone; action and returned observation are in the environment's own form."""
+        """Step the first environment alone; return its observation, and a row of results that is valid for it alone.
+
+        Action and observation are in the environment's own form.
+        """
         check_action(self.envs[0].action_space, action)
         self.row.valid[:] = np.arange(self.n) == 0
         self._step(0, action)
@@ -109,7 +124,10 @@ class EnvLanes:
         self._read_step(i, before, acted, out)
 
     def next(self, over: Any, seeds: Any) -> Any:
-        """Reset the lanes whose episodes are `over` [n], and return the observations to act on next."""
+        """Reset the environments where the mask `over` [n] is true, because their episodes have ended.
+
+        Return the observations [n, …] for the next actions.
+        """
         self.obs[:] = self.row.after
         return self.reset(seeds, over) if over.any() else self.obs
 
@@ -156,9 +174,9 @@ def describe_error(e: BaseException) -> str:
 
 
 def speaks_six(lane: int, out: Any) -> bool:
-    """Return True if `out`, the result of a step, has Safety-Gymnasium's six values, and False for Gymnasium's five.
+    """Return True if the result `out` of a step has Safety-Gymnasium's six values, and False for Gymnasium's five.
 
-    Raise Fault for anything else.
+    Raise Fault for any other result. `lane` is the number of the environment, for the error message.
     """
     if isinstance(out, tuple) and len(out) in (5, 6) and isinstance(out[-1], Mapping):
         kinds = [np.asarray(x).dtype.kind for x in out[1:-1]]
@@ -173,7 +191,8 @@ def speaks_six(lane: int, out: Any) -> bool:
 def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> Any:
     """Call the user's cost function `own` with copies of its arguments, and return its result.
 
-    An exception in the function becomes a Fault. `a` is the action, and `after` the next observation.
+    `a` is the action, `obs` the observation before it, and `after` the observation after it. An exception in the
+    function becomes a Fault of the environment number `lane`.
     """
     try:
         return own(*(copy_data(x) for x in (obs, a, after, info)))
@@ -182,7 +201,7 @@ def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> An
 
 
 def copy_data(x: Any) -> Any:
-    """Copy arrays, and dicts, lists and tuples of them; return anything else unchanged."""
+    """Return a copy of x if it is an array, or a dict, list or tuple that contains arrays; else return x itself."""
     if isinstance(x, np.ndarray):
         return x.copy()
     if isinstance(x, dict):
@@ -203,7 +222,10 @@ def from_info(lane: int, info: Any) -> Any:
 
 
 def vector(lane: int, cost: Any, names: Any) -> Any:
-    """Convert a cost (number, vector or dict) to a vector [I] in the order of `names`."""
+    """Convert a cost (a number, a vector or a dict) to a vector [I] in the order of `names`.
+
+    Raise Fault, with the number `lane` of the environment, if the cost does not fit.
+    """
     if isinstance(cost, Mapping):
         missing = [name for name in names if name not in cost]
         if missing:
@@ -243,9 +265,10 @@ def flag(lane: int, what: str, x: Any) -> bool:
 
 
 def observation(space: Any) -> tuple[Any, tuple[int, ...], Any]:
-    """Return (encode, shape, dtype) of an observation space: `encode` turns an observation into an array of this form.
+    """Return (encode, shape, dtype) for an observation space.
 
-    Boxes stay as they are, Discrete becomes one-hot, and other spaces are flattened.
+    `encode` turns an observation into an array of this shape. Observations of a `Box` stay as they are, those of a
+    `Discrete` space become one-hot, and all others are flattened.
     """
     kind = type(space).__name__
     if kind == "Box":
@@ -268,9 +291,10 @@ def _choice(x: Any, start: int, n: int) -> int:
 
 
 def action(space: Any) -> tuple[dict[str, Any], Any]:
-    """Return a description of an action space for JSON, and a function from actions [n, …] to the environments' form.
+    """Return a description of an action space as JSON data, and a function that converts actions.
 
-    Actions outside a box are clipped to it.
+    The function turns actions [n, …] of a policy into the form that the environments expect. If the space is a box,
+    actions are clipped to it.
     """
     kind = type(space).__name__
     if kind == "Discrete":
@@ -328,5 +352,8 @@ def _fits(space: Any, action: Any) -> bool:
 
 
 def _form(space: Any) -> dict[str, Any]:
-    """Return {"form": shape} if actions are not vectors, else {}; it is part of the description of an action space."""
+    """Return {"form": shape} if the actions of a space are not vectors, else {}.
+
+    The result becomes part of the description of the action space.
+    """
     return {} if len(space.shape) == 1 else {"form": list(space.shape)}

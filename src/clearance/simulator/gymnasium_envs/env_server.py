@@ -2,9 +2,10 @@
 
     python env_server.py FD      serves n lanes over the Unix socket with this file descriptor, until it is closed
 
-It needs Python 3.8 or newer, NumPy and the environment's package; of clearance only `env_lanes.py`, `time_limits.py`
-and `raw_values.py` beside it. Each side first sends one JSON text. Then follow plain numbers in frames of known size,
-or JSON texts with observations and actions of the first lane in their own form. Nothing received is executed.
+A lane is one of n parallel environments. The server needs Python 3.8 or newer, NumPy and the environment's package; of
+clearance it needs only `env_lanes.py`, `time_limits.py` and `raw_values.py` beside it. First each side sends one JSON
+text. Then follow requests (→) and answers (←): numbers in frames of known size, or JSON texts with observations and
+actions of the first lane in the environment's own form. Nothing received is executed.
 
     →  {"make": "module:callable", "args", "kwargs", "n", "names", "least"}    ←  {"obs", "dtype", "action"}
     →  R  which [n] bool, seeds [n] int64                                      ←  +  obs [n, …]
@@ -59,9 +60,9 @@ def main(fd: int) -> None:
 
 
 def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Make the environments that a client asks for, and return them with the description of their spaces.
+    """Make the environments that the client's request `spec` describes; return them and a description of their spaces.
 
-    TimeLimit wrappers that end episodes before `least` steps (an entry of `spec`) are removed.
+    TimeLimit wrappers are removed if they end episodes before `spec["least"]` steps. `lane_module` is `env_lanes.py`.
     """
     module, _, name = spec["make"].partition(":")
     make = getattr(importlib.import_module(module), name)
@@ -72,7 +73,10 @@ def make_lanes(lane_module: Any, spec: dict[str, Any]) -> tuple[Any, dict[str, A
 
 
 def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
-    """Read one request, carry it out, and return the bytes of the answer."""
+    """Read one request from the socket `link`, carry it out in the environments `lanes`, and return the answer.
+
+    `lane_module` is the loaded module `env_lanes.py`.
+    """
     np = lane_module.np
     kind, n = bytes(receive(link, 1)), lanes.n
     if kind in (RESET_FIRST, STEP_FIRST):
@@ -92,9 +96,12 @@ def answer(lane_module: Any, lanes: Any, link: socket.socket) -> bytes:
 
 
 def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any]) -> bytes:
-    """Carry out one request to the first lane, with observations and actions in the environment's own form.
+    """Carry out a request that concerns only the first environment, and return the bytes of the answer.
 
-    kind  a reset or a step;  asked: its seed or its action
+    Observations and actions are in the environment's own form.
+
+    kind   RESET_FIRST or STEP_FIRST
+    asked  the request: {"seed": …} for a reset, {"action": …} for a step
     """
     raw = _sibling("raw_values")
     try:
@@ -108,7 +115,10 @@ def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any
 
 
 def receive(link: socket.socket, size: int, seconds: float | None = None) -> bytearray:
-    """Return exactly `size` bytes; raise EOFError if the other side is gone, TimeoutError after `seconds`."""
+    """Read and return exactly `size` bytes. Raise EOFError if the other side has closed the socket.
+
+    Raise TimeoutError if the bytes do not arrive within `seconds`.
+    """
     whole = bytearray(size)
     view, got = memoryview(whole), 0
     late = None if seconds is None else time.monotonic() + seconds
@@ -132,7 +142,10 @@ def text_frame(data: Any) -> bytes:
 
 
 def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
-    """Return a JSON text as data; raise ValueError if it is too long (checked before allocating memory) or no JSON."""
+    """Read a JSON text from the socket `link` and return it as data.
+
+    Raise ValueError if the text is not JSON, or is too long. The length is checked before memory is allocated.
+    """
     size = struct.unpack("<I", receive(link, 4, seconds))[0]
     if size > LONGEST:
         raise ValueError(f"a text of {size} bytes, more than {LONGEST}")
@@ -143,7 +156,7 @@ def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
-    """Return an error as JSON data: lane, description and wrong value."""
+    """Return the error `e` as JSON data: the number of the environment, a description and the wrong value."""
     if isinstance(e, lane_module.Fault):
         value = None if e.value is None else repr(e.value)[:200]
         return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}

@@ -3,8 +3,9 @@
     cl.gymnasium("HalfCheetah-v5", constraints=f, limits=25.0, horizon=1000)       E Σ_{t<1000} cost ≤ 25, undiscounted
     cl.gymnasium(make_env, limits={"heat": 3.0, "noise": 1.0}, gamma=0.99)         E Σ γ^t cost_i ≤ limit_i, without end
 
-The horizon is part of the problem. If there is none, or if it is longer than the environment's own TimeLimit, that
-wrapper is removed. An environment that truncates episodes earlier by itself raises an error at the first truncation.
+The horizon is part of the problem. The environment's TimeLimit wrapper is removed if the problem has no horizon, or a
+horizon that is longer than this time limit. If the environment itself truncates an episode earlier, an error is raised
+at that moment.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ Cost = Callable[[Any, Any, Any, Any], Any]
 
 
 class Lanes(Protocol):
-    """The interface of n environments side by side: `EnvLanes`, `VectorLanes` or `RemoteEnvLanes`.
+    """The interface of n lanes (parallel environments): `EnvLanes`, `VectorLanes` or `RemoteEnvLanes`.
 
-    `first` returns the first lane alone, or None if lanes cannot run alone. `reset_first` and `step_first` use the
-    first lane with the environment's own observations and actions.
+    `first` returns an object with the first lane alone, or None if lanes cannot run alone. `reset_first` and
+    `step_first` use only the first lane, with observations and actions in the environment's own form.
     """
 
     n: int
@@ -62,10 +63,12 @@ class Lanes(Protocol):
 class Gym(Simulator):
     """A problem made of Gymnasium environments by `cl.gymnasium`.
 
-    statement  limits, γ, horizon and names;  lanes: the environments;  sign: −1 if they return costs, 1 if utilities
-    action     the action space, as policies see it
-    again      makes the same problem in another process; None if the environment was given as an object
-    plain, tail_costs  with limits on single episodes: the problem without them, and the rules for its signals
+    statement   limits, γ, horizon and names of the problem
+    lanes       the parallel environments;  sign: −1 if they return costs, 1 if they return utilities
+    action      the action space, as policies see it
+    again       function that makes the same problem in another process; None if the environment was given as an object
+    plain       for limits on single episodes (`Chance`, `CVaR`): the problem without such limits; else None
+    tail_costs  for limits on single episodes: the rules that turn costs into signals; else None
     """
 
     statement: Statement
@@ -84,22 +87,25 @@ class Gym(Simulator):
         object.__setattr__(self, "obs_shape", self.lanes.obs_shape)
 
     def walk(self, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool = False) -> Steps:
-        """Run every lane for T steps, or for T [n] steps each, from `reset(seed=seeds[lane])`.
+        """Run every lane (parallel environment) for T steps from `reset(seed=seeds[lane])`; return the recorded steps.
 
-        `act(obs [n, …], t) → actions [n, …]` is called once per step. After the end of an episode a lane begins the
-        next one; with `once` it stops, and the run ends when all lanes have stopped. If the environment is
-        deterministic given its seed, the result is a pure function of `seeds` and `act`.
+        `T` is one number, or an array [n] with one number per lane. `act(obs [n, …], t) → actions [n, …]` is called
+        once per step. When an episode ends, the lane begins the next one; with `once`, the lane stops instead. If the
+        environment is deterministic given its seed, the result is a pure function of `seeds` and `act`.
         """
         return roll_out(self, act, seeds, T, once=once)
 
     @cached_property
     def lane_check(self) -> LaneCheck:
-        """The check that lanes are independent; a single lane needs none."""
+        """The result of checking whether lanes (parallel environments) are independent.
+
+        A single lane needs no check.
+        """
         return check_lanes(self) if self.n > 1 else LaneCheck("", 0)
 
     @cached_property
     def first_lane(self) -> Gym | None:
-        """The problem with its first lane alone; None if lanes cannot run alone."""
+        """The same problem with only the first of its parallel environments; None if that one cannot run alone."""
         lanes = self.lanes.first()
         return None if lanes is None else replace(self, lanes=lanes, again=None)
 
@@ -137,14 +143,14 @@ def gymnasium(
 
     constraints  f(obs, action, next_obs, info) that returns a number, a vector or a dict; or {name: f}. Default: the
                  environment reports its costs, in `info["cost"]` or as Safety-Gymnasium's six-value step
-    limits       upper limits of costs, E Σ γ^t cost ≤ limit;  b: lower limits of utilities, E Σ γ^t g ≥ b (one of them,
-                 as a number, a vector, or a dict by name). A limit may be `cl.Chance` or `cl.CVaR`, on what single
-                 episodes cost; a list gives one cost several limits
+    limits, b    give one of them, as a number, a vector or a dict by name. `limits` are upper limits of costs,
+                 E Σ γ^t cost ≤ limit; `b` are lower limits of utilities, E Σ γ^t g ≥ b. An entry of `limits` may be
+                 `cl.Chance` or `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
     gamma        discount factor; default with a horizon: 1
     horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
-    num_envs     number of environments side by side (default: 8; an environment object is one)
+    num_envs     number of parallel environments (default: 8; an environment object is one)
     frames       stack the last `frames` observations of the environment: [frames, …]
-    bounds       (low, high) of the constraints in one step, as costs if limits are given; one number each, [I], or
+    bounds       (low, high) of the constraints in one step, as costs if `limits` is given; one number each, [I], or
                  [1+I] with the reward first. Needed for certificates; a value outside the bounds is an error
     cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
     criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
@@ -189,7 +195,11 @@ def _restate(again: Callable[[], Gym], told: Statement, costs: TailCosts) -> Gym
 
 
 def _limits(constraints: Any, b: Any, limits: Any, names: Sequence[str] | None) -> tuple[tuple[str, ...], Array, float]:
-    """Return the names [I], the limits [I] as given, and the sign that turns them into lower limits of utilities."""
+    """Return the names of the constraints [I], their limits [I] as the user wrote them, and a sign.
+
+    The sign is −1 for upper limits of costs (`limits`) and 1 for lower limits of utilities (`b`). Multiplied by the
+    sign, all limits are lower limits of utilities.
+    """
     if (b is None) == (limits is None):
         both = "limits and b are both given" if b is not None else "limits is missing"
         raise InputError(f"{both}: give limits=… for costs, or b=… for utilities (limits=[] for no constraint)")
@@ -231,9 +241,10 @@ def _function(constraints: Any) -> Cost | None:
 
 
 def read_signal_bounds(bounds: Any, I: int, sign: float) -> tuple[Array, Array] | None:
-    """Return bounds (low, high) of the signals [1+I], reward first, from the user's `bounds`; None if there are none.
+    """Return the bounds (low, high) of the signals [1+I] in one step: the reward, then the utilities.
 
-    The user may leave out the reward, which is then unbounded. `sign` is −1 if the user's bounds are those of costs.
+    Return None if `bounds` is None. The user may leave out the reward, which is then unbounded. `sign` is −1 if the
+    user's bounds are those of costs.
     """
     if bounds is None:
         return None
@@ -259,10 +270,10 @@ def _lanes(
 ) -> tuple[Lanes, str]:
     """Return the lanes (parallel environments) and the name of the environment.
 
-    n      the number of lanes; None: the default;  names: the names of the costs
-    own    the user's cost function; None: the environment reports its costs
-    least  TimeLimit wrappers that end episodes before so many steps are removed
-    frames the number of observations to stack; None: no stacking
+    n       the number of lanes; None: the default;  names: the names of the costs
+    own     the user's cost function; None: the environment reports its costs
+    least   TimeLimit wrappers are removed if they end episodes before this number of steps
+    frames  the number of observations to stack; None: no stacking
     """
     if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1):
         raise InputError(f"num_envs must be a whole number of at least 1, got {n!r}")
@@ -292,7 +303,10 @@ def _stack_frames(env: Any, frames: int | None) -> Any:
 
 
 def _make_envs(env: Any, n: int | None) -> list[Any]:
-    """Return n environment objects, or a list with one vector environment; `env` is an id, a factory or an object."""
+    """Return n environment objects, or a list with one vector environment.
+
+    `env` is an id, a factory or an environment object. With n = None, an id makes the default number of environments.
+    """
     if isinstance(env, str):
         gym = _package()
         try:

@@ -1,9 +1,9 @@
 """Check whether the lanes (parallel environments) of a problem are independent.
 
 Each lane must be a function of its own seed and actions alone. Only then are episodes of different lanes independent
-samples. The check runs episodes with random actions:
+samples. The check runs episodes with random actions, and makes two comparisons:
 
-* A lane keeps its seed and actions while those of its neighbours change. It must repeat itself bit by bit.
+* A lane keeps its seed and actions, and all other lanes get new ones. The lane must repeat its steps bit by bit.
 * All lanes get the same seed and actions. They must agree.
 
 The check fails if an environment ignores its seed, if lanes share a random generator or a simulator, or if a whole
@@ -30,9 +30,10 @@ COMPARED = "obs", "h", "terminated", "truncated", "after"
 
 
 def check_lanes(problem: Any) -> LaneCheck:
-    """Run the lanes of a problem and compare them with each other; return a `LaneCheck`.
+    """Run the lanes (parallel environments) of a problem and compare them; return a `LaneCheck`.
 
-    It holds the reason why lanes may depend on each other ("" if none was found), and the environment steps taken.
+    The result holds the reason why lanes may depend on each other ("" if none was found), and the number of environment
+    steps that the check has taken.
     """
     if not getattr(problem.lanes, "separate", True):
         return LaneCheck("the vector environment is not known to run separate environments", 0)
@@ -48,9 +49,10 @@ def check_lanes(problem: Any) -> LaneCheck:
 
 
 def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[int]) -> str:
-    """Run all lanes up to four times for T steps; return why lanes may be dependent, or "" if all comparisons agree.
+    """Run all lanes (parallel environments) up to four times for T steps, and compare the runs.
 
-    The environment steps of each run are appended to `steps`.
+    Return the reason why lanes may be dependent, or "" if all comparisons agree. The number of environment steps of
+    each run is appended to the list `steps`.
     """
     n, even = problem.n, np.arange(problem.n) % 2 == 0
     own, other = (_Script(rng, problem, T) for _ in range(2))
@@ -66,7 +68,7 @@ def _compare_walks(problem: Any, rng: np.random.Generator, T: int, steps: list[i
 
 
 class _Script:
-    """The seeds [n] and actions [T, n, …] that one run gives to its n lanes."""
+    """The seeds [n] and the actions of T steps [T, n, …] that one run gives to its n lanes (parallel environments)."""
 
     def __init__(self, rng: np.random.Generator | None, problem: Any, T: int) -> None:
         if rng is not None:
@@ -74,7 +76,11 @@ class _Script:
             self.actions: Any = np.stack([draw_actions(rng, problem.action, problem.n) for _ in range(T)])
 
     def mixed(self, other: _Script, kept: NDArray[np.bool_]) -> _Script:
-        """Return a script with the seeds and actions of this one where the mask `kept` [n] is true, else of `other`."""
+        """Return a script that takes some lanes from this script and the rest from the script `other`.
+
+        A lane's seed and actions come from this script where the mask `kept` [n] is true, and from `other` where it is
+        false.
+        """
         new = _Script(None, None, 0)
         shape = len(kept), *[1] * (self.actions.ndim - 2)
         new.seeds = np.where(kept, self.seeds, other.seeds)
@@ -82,7 +88,7 @@ class _Script:
         return new
 
     def of_lane(self, i: int) -> _Script:
-        """Return a script in which all lanes have the seed and actions of lane i."""
+        """Return a script in which all lanes (parallel environments) have the seed and actions of lane i."""
         new = _Script(None, None, 0)
         new.seeds = np.full_like(self.seeds, self.seeds[i])
         new.actions = np.broadcast_to(self.actions[:, i : i + 1], self.actions.shape)
@@ -95,14 +101,14 @@ class _Script:
 
 
 def _same(a: Steps, i: int, b: Steps, j: int) -> bool:
-    """Return whether lane i of run `a` and lane j of run `b` have the same steps, bit by bit."""
+    """Return whether lane (parallel environment) i of run `a` and lane j of run `b` have the same steps, bit by bit."""
     rows = a.valid[:, i], b.valid[:, j]
     pairs = ((getattr(a, name)[rows[0], i], getattr(b, name)[rows[1], j]) for name in COMPARED)
     return all(np.array_equal(x, y) for x, y in pairs)
 
 
 def draw_actions(rng: np.random.Generator, space: Space, n: int) -> Any:
-    """Draw n random actions: uniform if bounded, normal if not."""
+    """Draw n random actions: entries are uniform between their bounds, or normal where the space has no bounds."""
     if not isinstance(space, Box):
         return rng.integers(0, space.nvec, (n, len(space.nvec))).reshape(n, *space.shape)
     low, high = (np.where(space.bounded, x, sign) for x, sign in ((space.low, -1.0), (space.high, 1.0)))

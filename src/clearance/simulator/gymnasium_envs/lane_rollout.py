@@ -1,8 +1,8 @@
 """Run all lanes (parallel environments) of a Gymnasium problem for T steps; the first axis of the results is time.
 
-An episode ends when the environment terminates or truncates it, or at the statement's horizon, which counts as
-truncated. If the environment truncates an episode before the horizon, an error is raised, because J would then not be
-the value that was asked for.
+An episode ends when the environment terminates or truncates it, or when it reaches the horizon of the problem. Reaching
+the horizon counts as truncation. If the environment itself truncates an episode before the horizon, an error is raised,
+because the measured sums would not be those of the problem.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Mask = NDArray[np.bool_]
 
 
 def episode_seed(seed: int, episode: int) -> int:
-    """Return the seed of a lane's episode: `seed` for the first one, then 32 bits mixed from seed and episode."""
+    """Return the seed of one episode of a lane (parallel environment); episodes are counted from 0.
+
+    Episode 0 uses `seed` itself. Later episodes use 32 bits that are mixed from `seed` and `episode`.
+    """
     if episode == 0:
         return int(seed)
     z = (int(seed) * 0x9E3779B1 + episode * 0x85EBCA77) & 0xFFFFFFFF
@@ -35,7 +38,11 @@ def episode_seed(seed: int, episode: int) -> int:
 
 
 def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64], *, once: bool) -> Steps:
-    """Run the lanes of a Gymnasium problem; the arguments are those of `Gym.walk`."""
+    """Run the lanes (parallel environments) of a Gymnasium problem and return the recorded steps.
+
+    The arguments are those of `Gym.walk`: `act` gives the actions, and with `once` a lane stops after its first
+    episode.
+    """
     n, lanes = sim.n, sim.lanes
     if len(seeds) != n:
         raise InputError(f"seeds must be one per lane: {n}, got {len(seeds)}")
@@ -64,11 +71,12 @@ def roll_out(sim: Any, act: Act, seeds: Sequence[int], T: int | NDArray[np.int64
 def follow_rule(
     sim: Any, rule: Callable[[Any], Any], seed: int, T: int, seen: list[tuple[Any, Any]] | None = None
 ) -> Array:
-    """Run one episode of a rule, of at most T steps, in the first lane, and return its signals h [t, 1+I].
+    """Run one episode of a rule (a function from observation to action), of at most T steps, in the first environment.
 
-    seen  a list to which (observation as policies see it, action) of each step is appended
+    Return its signals h [t, 1+I]: in each step the reward, then the utilities. The rule gets copies of the
+    environment's own observations, and its actions go to the environment unchanged.
 
-    The rule gets copies of the environment's own observations, and its actions go to the environment unchanged.
+    seen  a list to which a pair is appended in each step: the observation as networks see it, and the action
     """
     lanes, H = sim.lanes, np.empty((T, 1 + sim.statement.I))
     clock = Clock(sim.statement, [seed] * sim.n)
@@ -88,7 +96,10 @@ def follow_rule(
 
 
 class Clock:
-    """The age and number of each lane's current episode, and the checks that are made at each step."""
+    """A counter of episodes and steps for each of n parallel environments (lanes).
+
+    It also checks each step, and raises errors that name the environment, the step and the seed.
+    """
 
     def __init__(self, statement: Statement, seeds: list[int]) -> None:
         n = len(seeds)
@@ -97,13 +108,14 @@ class Clock:
         self.bounds = None if statement.bounds is None else widen_bounds(statement.bounds, SLIP)
 
     def seeds(self) -> list[int]:
-        """Return the seed of each lane's current episode."""
+        """Return the seed of the current episode of each lane (parallel environment)."""
         return [episode_seed(s, int(e)) for s, e in zip(self.first, self.episode, strict=True)]
 
     def tick(self, row: Row, once: bool) -> Mask:
-        """Count one step of the valid lanes in `row`, and return which episodes are over [n].
+        """Count one step of each environment that is valid in `row`; return a mask [n] of the episodes that have ended.
 
-        With `once`, a lane whose episode is over runs no further one.
+        With `once`, an environment stops when its episode has ended. Raise an error if an environment truncated an
+        episode before the horizon.
         """
         H, cut = self.statement.horizon, row.truncated & ~row.terminated & row.valid
         early = cut & (self.age + 1 < (np.inf if H is None else H))
@@ -124,7 +136,7 @@ class Clock:
         return over
 
     def check(self, row: Row, h: Array) -> None:
-        """Raise EnvironmentFault unless observations and signals are finite and within their declared bounds."""
+        """Raise EnvironmentFault if an observation or a signal in `h` is not finite, or a signal is out of bounds."""
         if not np.isfinite(row.after).all():
             self.check_finite("the observation", row.after, row.valid)
         if not np.isfinite(h).all():
@@ -147,7 +159,10 @@ class Clock:
         return self.fault(i, f"{which} lies outside its declared bounds", float(value))
 
     def watched(self, call: Callable[[], Any]) -> Any:
-        """Call the function `call`, which uses the environments; re-raise their errors with lane and step."""
+        """Call `call`, a function without arguments that uses the environments, and return its result.
+
+        An error of an environment is raised again with the number of the environment and the step.
+        """
         try:
             return call()
         except Fault as e:
@@ -160,7 +175,7 @@ class Clock:
 
 
 def check_actions(actions: Any, space: Space, n: int) -> Any:
-    """Return the policy's actions as an array; raise InputError unless they are one valid action per lane."""
+    """Return the policy's actions as an array; raise InputError unless they are n valid actions."""
     a = np.asarray(actions)
     if a.shape != (n, *space.shape):
         raise InputError(f"the policy gave actions of shape {a.shape}, {n} lanes need {(n, *space.shape)}")

@@ -14,7 +14,10 @@ NUMBERS = "biuf"
 
 
 def pack(x: Any) -> Any:
-    """Convert numbers, texts, arrays of numbers, and dicts, lists and tuples of them to JSON data."""
+    """Convert numbers, texts, arrays of numbers, and dicts, lists and tuples of these to JSON data.
+
+    Raise TypeError for other types.
+    """
     if isinstance(x, (np.ndarray, np.generic)):
         a = np.ascontiguousarray(x)
         if a.dtype.kind not in NUMBERS:

@@ -26,9 +26,9 @@ MOST_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class TableShape:
-    """A mapping from observations to rows of a table.
+    """A mapping from observations to rows of a table. An observation is a tuple of whole numbers, or a single one.
 
-    It stores, for each part of an observation, how many values the part takes and the smallest of them.
+    sizes  for each number of the tuple, how many values it can take;  first: the smallest of these values
     """
 
     sizes: tuple[int, ...]
@@ -39,7 +39,7 @@ class TableShape:
         return int(np.prod(self.sizes))
 
     def row(self, obs: Any) -> int:
-        """Return the row of an observation."""
+        """Return the row number of an observation; raise InputError if the observation is not in its space."""
         at = 0
         parts = (obs,) if len(self.sizes) == 1 and np.ndim(obs) == 0 else obs
         for x, n, first in zip(parts, self.sizes, self.first, strict=True):
@@ -55,7 +55,7 @@ class TabularProblem(TableProblem):
     """An environment with finitely many observations and actions, made by `cl.tabular`.
 
     S, A    number of rows, including the last one for episodes that have ended, and number of actions
-    totals  bounds (low, high) of the sums of the signals [1+I] from the start of an episode to any of its steps
+    totals  bounds (low, high) of the sums of reward and utilities [1+I], from the start of an episode to any step
     """
 
     gym: Gym
@@ -74,7 +74,7 @@ class TabularProblem(TableProblem):
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The declared bounds (low, high) of the signals [1+I]."""
+        """The declared bounds (low, high) of reward and utilities [1+I] in one step."""
         assert self.statement.bounds is not None
         return self.statement.bounds
 
@@ -83,7 +83,10 @@ class TabularProblem(TableProblem):
         return self.shape.row(self.gym.lanes.reset_first(seed))
 
     def step(self, action: int) -> tuple[int, Array]:
-        """Make one step; return the next row (the last one if the episode has ended) and the signals [1+I]."""
+        """Make one step; return the row of the next observation, and the signals [1+I]: the reward, then the utilities.
+
+        If the episode has ended, the returned row is the last row of the table.
+        """
         obs, row = self.gym.lanes.step_first(action + self.first_action)
         costs = np.ravel(row.cost[0]) if self.statement.I else np.zeros(0)
         h = np.append(row.reward[0], self.gym.sign * costs)
@@ -101,8 +104,9 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
     The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
     bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each
-    totals  (low, high) of their undiscounted sums from the start of an episode to any of its steps, if known: an agent
-            falls into a hole only once, for example. Certificates then need fewer episodes; a sum beyond is an error
+    totals  (low, high) of the undiscounted sums of reward and constraints from the start of an episode to any of its
+            steps, if known: an agent falls into a hole only once, for example. Certificates then need fewer episodes. A
+            sum outside of these bounds is an error
     """
     if settings.get("horizon") is not None:
         raise InputError(
@@ -124,7 +128,7 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return (low, high) of the sums of the signals [1+I] from the user's `totals`; None if these are not given.
+    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`; None if it is None.
 
     Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
     """

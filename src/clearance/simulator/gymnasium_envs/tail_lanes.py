@@ -1,6 +1,6 @@
 """Lanes (parallel environments) of a Gymnasium problem with limits on single episodes (`Chance`, `CVaR`).
 
-They wrap the lanes of the plain problem, which has no such limits. They replace its costs by the signals of the limits,
+They wrap the lanes of the plain problem, which has no such limits. They replace the costs by the signals of the limits,
 and add the costs so far to the observations.
 """
 
@@ -15,7 +15,7 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class TailLanes:
-    """A wrapper around the lanes of a problem without limits on single episodes, which adds such limits.
+    """A wrapper that adds limits on single episodes (`Chance`, `CVaR`) to lanes (parallel environments) without them.
 
     It sums the costs of each lane's current episode.
     """
@@ -48,7 +48,7 @@ class TailLanes:
         return self._seen(self.plain.next(over, seeds))
 
     def reset_first(self, seed: int) -> Any:
-        """Reset the first lane, and return the environment's own observation without the costs so far."""
+        """Reset the first environment; return its own observation, to which the costs so far are not added."""
         self._forget(np.ones(self.n, bool))
         return self.plain.reset_first(seed)
 
@@ -71,9 +71,9 @@ class TailLanes:
         return obs if memory is None else memory.join(obs, self.sums[:, self.tail_costs.remembered], self.age)
 
     def _read(self, plain: Row) -> Row:
-        """Convert a row of the plain lanes.
+        """Convert `plain`, the results of one step of the wrapped parallel environments, and return the new row.
 
-        Its costs are replaced by the signals of the limits, and the costs so far are added to its observations.
+        The costs are replaced by the signals of the limits. The costs so far are added to the observations.
         """
         row, valid = self.row, plain.valid
         self._check(plain)

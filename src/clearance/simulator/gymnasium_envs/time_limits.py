@@ -10,12 +10,12 @@ from typing import Any
 
 
 def time_limit(env: Any) -> float | None:
-    """Return the smallest limit in steps of the TimeLimit wrappers around the environment; None if there is none."""
+    """Return the smallest limit, in steps, of the TimeLimit wrappers around an environment; None if there are none."""
     return min((e._max_episode_steps for e in _chain(env) if _limits(e)), default=None)
 
 
 def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
-    """Return the environment without its TimeLimit wrappers if they cut episodes off before `least` steps."""
+    """Return the environment; its TimeLimit wrappers are removed if they end episodes before `least` steps."""
     chain, limit = list(_chain(env)), time_limit(env)
     if limit is None or limit >= least:
         return env

@@ -1,12 +1,12 @@
-"""Gymnasium's vector environments as lanes, for each autoreset mode.
+"""Gymnasium's vector environments as lanes (parallel environments), for each autoreset mode.
 
-NEXT_STEP   the call after the end of an episode resets that lane and is no step: its row is not valid, and its
-            observation begins the next episode
+NEXT_STEP   the call after the end of an episode resets that lane and makes no step: its results are marked as not
+            valid, and its observation begins the next episode
 SAME_STEP   the call that ends an episode also begins the next one: the true last observation and info are in
-            `final_obs` and `final_info`; `infos["cost"]` of that lane, if there is one, belongs to the reset
+            `final_obs` and `final_info`; `infos["cost"]` of that lane, if present, belongs to the reset
 DISABLED    lanes are reset only by `reset(options={"reset_mask": …})`
 
-If an info has a mask, it is used: `infos["cost"][i]` counts only if `infos["_cost"][i]` is true.
+If an info has a mask, the mask is used: `infos["cost"][i]` counts only if `infos["_cost"][i]` is true.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.a
 
 
 class VectorLanes:
-    """The lanes of a vector environment, with the interface of `clearance.simulator.gymnasium_envs.env_lanes.EnvLanes`.
+    """The lanes (parallel environments) of a vector environment, with the interface of `env_lanes.EnvLanes`.
 
-    A lane may reach the statement's horizon before its environment ends the episode. With automatic reset such a lane
-    cannot be restarted alone. It waits, with rows that are not valid, until its environment ends the episode or until
-    all lanes wait.
+    A lane may reach the horizon of the problem before its environment ends the episode. With automatic reset such a
+    lane cannot be restarted alone. Its next steps are marked as not valid, until its environment ends the episode or
+    until all lanes have reached the horizon.
     """
 
     def __init__(self, env: Any, names: Sequence[str], own: Callable[..., Any] | None) -> None:
@@ -53,7 +53,10 @@ class VectorLanes:
         self.pending, self.waiting, self.ended = (np.zeros(self.n, bool) for _ in range(3))
 
     def reset(self, seeds: Sequence[int], which: Mask | None = None) -> Any:
-        """Reset all lanes, or with DISABLED autoreset the lanes `which`."""
+        """Reset all environments and return the observations [n, …].
+
+        With DISABLED autoreset, the mask `which` [n] selects the environments to reset.
+        """
         begun = np.ones(self.n, bool) if which is None else which
         options = None if begun.all() else {"reset_mask": np.array(begun)}
         try:
@@ -67,9 +70,9 @@ class VectorLanes:
         return self.obs
 
     def _reset(self, seeds: list[int | None], options: Any) -> Any:
-        """Reset with one seed per lane, or with a single seed if the environment accepts no more.
+        """Reset with one seed per environment, or with a single seed if the vector environment accepts no more.
 
-        Lanes in the middle of an episode get no seed, since seeding a shared generator would repeat their random
+        Environments in the middle of an episode get no seed, since seeding a shared generator would repeat their random
         numbers.
         """
         if self.one_seed:
@@ -91,13 +94,16 @@ class VectorLanes:
         return self._step(np.array(native, self.env.single_action_space.dtype), native, live)
 
     def reset_first(self, seed: int) -> Any:
-        """Reset all lanes, and return the observation of the first one as the environment gives it."""
+        """Reset all environments; return the observation of the first one in the environment's own form."""
         self.others = np.random.default_rng(int(seed))
         self.reset([int(seed), *self._other_seeds()[1:]])
         return self.given[0]
 
     def step_first(self, action: Any) -> tuple[Any, Row]:
-        """Give one action to all lanes; return the first lane's observation, and a row that is valid for it alone."""
+        """Give the same action to all environments; return the observation of the first one and a row of results.
+
+        The row is marked as valid for the first environment only.
+        """
         env_lanes.check_action(self.env.single_action_space, action)
         row = self._step(np.stack([np.asarray(action)] * self.n), [action] * self.n, np.arange(self.n) == 0)
         after = self.given[0]
@@ -105,7 +111,7 @@ class VectorLanes:
         return after, row
 
     def first(self) -> None:
-        """Return None, since the lanes of a vector environment cannot run alone."""
+        """Return None, since a single environment of a vector environment cannot run alone."""
 
     def _other_seeds(self) -> list[int]:
         return self.others.integers(2**31, size=self.n).tolist()
@@ -146,7 +152,7 @@ class VectorLanes:
         self.env.close()
 
     def _last(self, i: int, infos: Any) -> tuple[Any, Any]:
-        """Return observation and info of lane i after its step.
+        """Return the observation and the info of environment i after its step.
 
         If the step ended an episode in mode SAME_STEP, they are taken from `final_obs` and `final_info`.
         """
@@ -166,7 +172,7 @@ class VectorLanes:
         return env_lanes.vector(i, cost, self.names)
 
     def _read_observations(self, obs: Any) -> tuple[Any, list[Any]]:
-        """Return the observations as vectors [n, …], and in the environment's own form."""
+        """Return the observations as one array [n, …], and as a list of n observations in the environment's form."""
         if isinstance(obs, np.ndarray) and obs.shape == self.obs.shape:
             return obs, list(obs.copy())
         from gymnasium.vector.utils import iterate
@@ -205,7 +211,10 @@ def mode_of(env: Any) -> str:
 
 
 def lane_info(infos: Any, i: int, n: int) -> dict[str, Any]:
-    """Return the info of lane i: entries whose mask includes the lane, and arrays over all lanes without a mask."""
+    """Return the info of environment i, from the infos of a vector environment with n environments.
+
+    An entry with a mask is included if the mask is true for i. Without a mask, arrays with n rows are included.
+    """
     found: dict[str, Any] = {}
     for key, value in infos.items():
         mask = infos.get(f"_{key}")

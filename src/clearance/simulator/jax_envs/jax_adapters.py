@@ -31,11 +31,12 @@ def from_gymnax(
     params: Any = None,
     **more: Any,
 ) -> Environment:
-    """Return the problem of a gymnax environment: `reset(key, params)`, `step_env(key, state, action, params)`.
+    """Return a problem made from a gymnax environment: `reset(key, params)`, `step_env(key, state, action, params)`.
 
-    `step_env` is used because, unlike `step`, it does not reset by itself. It must return (obs, state, reward, done,
-    info) or (obs, state, reward, terminated, truncated, info). If `max_steps_in_episode` is below the horizon it is
-    raised, because `done` does not distinguish this time limit from termination.
+    `cost` is a function of (state, action, next state), or the name of an entry of `info`. `step_env` is used because,
+    unlike `step`, it does not reset by itself. It must return (obs, state, reward, done, info) or (obs, state, reward,
+    terminated, truncated, info). The time limit `max_steps_in_episode` is raised if it is below the horizon, because
+    `done` does not distinguish it from termination.
     """
     _needs(env, "gymnax", ("reset", "step_env"))
     params = _lift_time_limit(env.default_params if params is None else params, np.inf if horizon is None else horizon)
@@ -60,10 +61,11 @@ def from_gymnax(
 def from_brax(
     env: Any, cost: Cost | str, limits: Any, *, gamma: float, horizon: int | None = None, **more: Any
 ) -> Environment:
-    """Return the problem of a brax environment: `reset(key) → state`, `step(state, action) → state`.
+    """Return a problem made from a brax environment: `reset(key) → state`, `step(state, action) → state`.
 
-    A state has `obs`, `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Pass the environment without
-    wrappers that end or restart episodes.
+    `cost` is a function of (state, action, next state), or the name of an entry of `metrics`. A state has `obs`,
+    `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Pass the environment without wrappers that end
+    or restart episodes.
     """
     _needs(env, "brax", ("reset", "step", "action_size"))
 
@@ -80,7 +82,10 @@ def from_brax(
 
 
 def _lift_time_limit(params: Any, least: float) -> Any:
-    """Return the parameters without the time limit `max_steps_in_episode` if that is below `least` steps."""
+    """Return the parameters of a gymnax environment without a time limit that is shorter than `least` steps.
+
+    The time limit is the entry `max_steps_in_episode`.
+    """
     limit = getattr(params, "max_steps_in_episode", None)
     if limit is None or limit >= least:
         return params
@@ -101,10 +106,10 @@ def _check_arguments(more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _costs(cost: Cost | str, state: Any, action: Any, after: Any, told: Any, where: str) -> Any:
-    """Return the costs [I] of one step: `cost` called as a function, or the entry of `told` that `cost` names.
+    """Return the costs [I] of one step: `cost` called as a function, or the entry of `told` that has the name `cost`.
 
-    told   the info or metrics of the step;  where: the name of `told` in the error for a missing entry
-    after  the next state
+    state, after  the states before and after the step
+    told          the info or metrics of the step;  where: "info" or "metrics", for the error about a missing entry
     """
     if callable(cost):
         return jnp.atleast_1d(jnp.asarray(cost(state, action, after), jnp.zeros(0).dtype))
@@ -122,7 +127,7 @@ def _needs(env: Any, style: str, names: Sequence[str]) -> None:
 
 
 def _space(space: Any) -> Space:
-    """Convert an action space of a gymnax-style object to one of clearance."""
+    """Convert an action space of a gymnax-style environment to an action space of clearance."""
     if hasattr(space, "low"):
         shape = tuple(getattr(space, "shape", np.shape(space.low)))
         low, high = (np.broadcast_to(np.asarray(x, float), shape).ravel() for x in (space.low, space.high))

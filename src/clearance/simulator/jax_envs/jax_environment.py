@@ -2,8 +2,9 @@
 
     reset(key) → state        step(key, state, action) → (state, h [1+I], terminated)        observe(state) → obs
 
-h is (r, g_1, …, g_I) with lower limits b, or (r, cost_1, …) with upper limits (`limits`). Because the functions are
-pure, whole batches of episodes run inside one compiled program, and an environment can be put back into a state.
+The signals h are (r, g_1, …, g_I) if the user gives lower limits `b` of utilities g, or (r, cost_1, …, cost_I) if the
+user gives upper limits `limits` of costs. Because the functions are pure, whole batches of episodes run inside one
+compiled program, and an environment can be put back into a state.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ LANES = 256
 
 @dataclass(frozen=True, eq=False)
 class Environment(Simulator):
-    """A simulator in JAX; the head of the module describes its three functions.
+    """A simulator in JAX, given as three pure functions `reset`, `step` and `observe`.
 
-    n      episodes that run side by side for a certificate; learning has as many lanes as its N asks for
-    exact  function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
-    sign   −1 if the user's step returns costs, so that errors are reported with the user's sign
-    plain, tail_costs  with limits on single episodes: the problem without them, and the rules for its signals
+    n           number of episodes that run in parallel for a certificate; learning chooses its own number
+    exact       function (policy, θ, normaliser) → exact J [1+I] with proven lower and upper bounds; None if unknown
+    sign        −1 if the user's step returns costs, so that errors are reported with the user's sign
+    plain       for limits on single episodes (`Chance`, `CVaR`): the problem without such limits; else None
+    tail_costs  for limits on single episodes: the rules that turn costs into signals; else None
     """
 
     statement: Statement
@@ -100,11 +102,12 @@ def environment(
 ) -> Environment:
     """Return a problem made from three pure JAX functions.
 
-    b, limits  lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name; with
-               costs `step` gives (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance` or
-               `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
+    b, limits    lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name. With
+                 costs, `step` returns (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance`
+                 or `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
+    lanes        number of episodes that run in parallel for a certificate
     cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
-    criterion  follows from gamma and horizon; "average" is refused, since samples cannot certify it
+    criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
     """
     check_sampled(criterion)
     if has_tails(limits):
@@ -130,7 +133,10 @@ def environment(
 
 
 def _signals(name: str, h: Any, n: int) -> Any:
-    """Return the signals h of one step as an array [n]; raise InputError naming the environment for other shapes."""
+    """Return the n signals h of one step (reward, then constraints) as an array [n].
+
+    Raise InputError, which names the environment `name`, if h has another shape.
+    """
     h = jnp.stack([jnp.asarray(x, jnp.zeros(0).dtype) for x in h]) if isinstance(h, tuple | list) else h
     if getattr(h, "shape", None) != (n,):
         what = f"of shape {h.shape}" if hasattr(h, "shape") else f"as a {type(h).__name__}"
@@ -139,7 +145,7 @@ def _signals(name: str, h: Any, n: int) -> Any:
 
 
 def _space(action: Any) -> Space:
-    """Convert an action space of Gymnasium to one of clearance; a space of clearance stays as it is."""
+    """Return `action` as an action space of clearance; raise InputError unless it is one, or a Gymnasium space."""
     if isinstance(action, Space):
         return action
     try:

@@ -1,7 +1,8 @@
 """Run batches of steps inside one compiled program: n lanes by `jax.vmap`, T steps by `jax.lax.scan`.
 
-When the episode of a lane terminates or reaches the horizon, the lane begins the next episode. The *latent* of an
-action is the value that the policy draws, before it is turned into an action of the environment.
+A lane is one of n environments that run in parallel. When its episode terminates or reaches the horizon, the lane
+begins the next episode. The *latent* of an action is the value that the policy draws, before it is turned into an
+action of the environment.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from clearance.simulator.simulator import Steps
 def rollout(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, key: Any, n: int, T: int
 ) -> tuple[Steps, Any]:
-    """Run n lanes for T steps from fresh resets; return Steps with arrays [T, n, …], and the latents of the actions.
+    """Run n lanes (parallel environments) for T steps from fresh resets; return the steps and the actions' latents.
 
-    A latent is the value that the policy draws, before it is turned into an action of the environment.
+    All arrays are [T, n, …]. A latent is the value that the policy draws, before it is turned into an action of the
+    environment.
     """
     begin, noisy, moving, anew = jax.random.split(key, 4)
     state = jax.vmap(env.reset)(jax.random.split(begin, n))
@@ -44,7 +46,10 @@ def rollout(
 def _step(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """Run step t of the episode in one lane; return the next state, and the recorded step with its latent."""
+    """Run step number t of an episode in one environment; return the next state, and the recorded step with its latent.
+
+    The latent is the value that the policy draws. `noise` is the random part of that draw.
+    """
     obs = env.observe(state)
     u = act(policy, net, normaliser, obs, noise)
     moved, h, terminated = env.step(key, state, policy.head.action(u))
@@ -53,7 +58,10 @@ def _step(
 
 
 def act(policy: NetworkPolicy, net: Net, normaliser: Normaliser, obs: Any, noise: Any) -> Any:
-    """Return the latent, the value from which the action follows, at one observation; `noise` is its random part."""
+    """Return the latent at one observation: the value that the policy draws, which determines the action.
+
+    `noise` is the random part of the draw, so the result is a deterministic function of the arguments.
+    """
     return policy.head.latent(policy.out(net, normaliser(policy.flat(obs))), noise)
 
 

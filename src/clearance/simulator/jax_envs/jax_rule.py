@@ -18,9 +18,11 @@ from clearance.simulator.simulator import ROUGHLY, find_wrong_signal, widen_boun
 def follow_jax_rule(
     env: Environment, rule: Callable[[Any], Any], key: np.uint64, T: int, seen: list[Any] | None = None
 ) -> Array:
-    """Run one episode of a rule `observation -> action`, of at most T steps, and return its signals h [t, 1+I].
+    """Run one episode of a rule `observation -> action`, of at most T steps, in a JAX environment.
 
-    seen  a list to which (observation, action) of each step is appended
+    Return its signals h [t, 1+I]: in each step the reward, then the utilities.
+
+    seen  a list to which the pair (observation, action) of each step is appended
     """
     begin, step = _compiled(env)
     bounds = None if env.statement.bounds is None else widen_bounds(env.statement.bounds, ROUGHLY)
@@ -59,9 +61,9 @@ def _compiled(env: Environment) -> Any:
 
 
 def _action(given: Any, env: Environment) -> Any:
-    """Return the action that a rule has given, as an array of the environment's type.
+    """Return the action `given` by a rule as an array of the environment's type.
 
-    Raise InputError if it is not in the action space.
+    Raise InputError if the action is not in the action space.
     """
     space, a = env.action, np.asarray(given)
     if isinstance(space, Box):

@@ -1,4 +1,7 @@
-"""JAX environments with limits on single episodes: their state contains the costs so far, which give the signals."""
+"""JAX environments with limits on single episodes (`Chance`, `CVaR`).
+
+Their state also contains the costs so far of the episode. The signals of the limits are computed from these costs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from clearance.simulator.tail_costs import TailCosts
 
 
 class Remembering(NamedTuple):
-    """The state of an environment with limits on single episodes.
+    """The state of an environment with limits on single episodes (`Chance`, `CVaR`).
 
     state  the state of the plain environment, which has no such limits;  t: the time in the episode
-    sums   the costs so far, one for each constraint of the plain environment;  rest: their accumulated rounding errors
+    sums   the costs so far, one for each constraint of the plain environment
+    rest   the accumulated rounding errors of `sums`
     """
 
     state: Any
@@ -22,7 +26,10 @@ class Remembering(NamedTuple):
 
 
 def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
-    """Return functions reset, step and observe that add limits on single episodes to the environment `plain`."""
+    """Return functions reset, step and observe that add limits on single episodes to the environment `plain`.
+
+    `tail_costs` holds these limits (`Chance`, `CVaR`) and the rules that turn costs into signals.
+    """
     I = tail_costs.plain.I
 
     def reset(key: Any) -> Remembering:
@@ -48,9 +55,9 @@ def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
 
 
 def _add(sums: Any, rest: Any, cost: Any) -> tuple[Any, Any]:
-    """Return the sums with `cost` added, and `rest` with the rounding error of this addition added (Neumaier 1974).
+    """Return new `sums` and a new `rest` after adding a cost, by Neumaier's summation (1974).
 
-    Adding in float32 without `rest` would lose small costs.
+    `rest` collects the rounding errors of all additions. Without it, sums in float32 would lose small costs.
     """
     new = sums + cost
     lost = jnp.where(jnp.abs(sums) >= jnp.abs(cost), (sums - new) + cost, (cost - new) + sums)

@@ -1,10 +1,11 @@
 """Action distributions ("heads") as functions of a network's outputs: sampling, Fisher matrix and KL divergence.
 
-A head draws a *latent* u; the action is a fixed function of u (`clearance.core.action_draws`), squashed for Gaussians
-on a bounded box. This function is one to one and does not depend on θ, so ∇ log π(action) = ∇ log N(u). Scores and
-Fisher matrices therefore need neither the squashing function nor its inverse, which is inaccurate near the ends.
+A head draws a *latent* u. The action is a fixed function of u (`clearance.core.action_draws`); for Gaussians on a
+bounded box it squashes u into the box. This function is one to one and does not depend on θ, so ∇ log π(action) = ∇ log
+N(u). Scores and Fisher matrices therefore need neither the squashing function nor its inverse, which is inaccurate near
+the ends.
 
-Outputs `out` have one axis [size]; batches use vmap.
+A network's outputs `out` have one axis [size]; batches use vmap.
 """
 
 from __future__ import annotations
@@ -23,21 +24,30 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 @dataclass(frozen=True)
 class Categorical(ChoiceDraws):
-    """Independent categorical distributions with logits `out`, in JAX."""
+    """The distribution of discrete actions, in JAX: one categorical distribution for each part of the action.
+
+    The network's outputs `out` are the logits of all parts, one after the other.
+    """
 
     xp = jnp
 
     def noise(self, key: Any, shape: tuple[int, ...]) -> Any:
-        """Return Gumbel noise [..., size]."""
+        """Return Gumbel noise [*shape, size], by which categorical choices are drawn."""
         return jax.random.gumbel(key, (*shape, self.size))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """Return log π(u) = Σ_parts log softmax(logits)[u] of the choices u, one for each part."""
+        """Return log π(u), the sum over the parts of an action of log softmax(logits)[u_i].
+
+        `u` holds the choice u_i for each part, and `out` the logits of all parts.
+        """
         parts = (jax.nn.log_softmax(p)[u[i]] for i, p in enumerate(self.parts(out)))
         return sum(parts)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """Return M v for a vector v [size]; M = diag(p) − p pᵀ for each part is the Fisher matrix in the logits."""
+        """Return M v for a vector v [size], where M is the Fisher matrix with respect to the logits `out`.
+
+        For each part of the action, M = diag(p) − p pᵀ with the probabilities p.
+        """
         pairs = zip(self.parts(out), self.parts(v), strict=True)
         return jnp.concatenate([_centred(jax.nn.softmax(o), w) for o, w in pairs])
 
@@ -55,7 +65,7 @@ def _centred(p: Any, v: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(NormalDraws):
-    """Independent normal distributions, in JAX."""
+    """The distribution of real actions, in JAX: independent normals with parameters `out` = (mean, log σ)."""
 
     xp = jnp
 
@@ -63,7 +73,7 @@ class Gaussian(NormalDraws):
         return jax.random.normal(key, (*shape, self.m))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """Return log N(u; mean, σ²) of a latent u.
+        """Return log N(u; mean, σ²) of a latent u, the normal value before it is squashed into the box of actions.
 
         The density of the squashing function is left out, since it does not depend on θ.
         """
@@ -71,7 +81,7 @@ class Gaussian(NormalDraws):
         return jnp.sum(-0.5 * ((u - mean) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI)
 
     def fisher(self, out: Any, v: Any) -> Any:
-        """Return M v for a vector v [size]; M = diag(1/σ², 2) is the Fisher matrix in (mean, log σ)."""
+        """Return M v for a vector v [size], where M = diag(1/σ², 2) is the Fisher matrix in (mean, log σ)."""
         return jnp.concatenate([v[: self.m] * jnp.exp(-2 * out[self.m :]), 2 * v[self.m :]])
 
     def kl(self, out: Any, new: Any) -> Any:

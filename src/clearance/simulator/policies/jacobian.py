@@ -33,7 +33,10 @@ Tape = tuple[Any, ...]  # what the network did at some rows: x_0 = z, x_1, …, 
 
 
 def group_rows(*arrays: Any) -> list[tuple[Any, ...]]:
-    """Split arrays over N rows [N, …] into GROUPS groups of C chunks [C, CHUNK, …], padded with zeros to equal size."""
+    """Split arrays with N rows into GROUPS groups of equal size; return one tuple of arrays per group.
+
+    The arrays of a group have the shape [C, CHUNK, …]: C chunks of CHUNK rows. The last rows are padded with zeros.
+    """
     N = len(arrays[0])
     size = -(-N // (GROUPS * CHUNK)) * CHUNK
     filled = (
@@ -49,7 +52,7 @@ def sum_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> Any:
 
 
 def map_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any]:
-    """Return [function(group) for every group], each computed in its own thread; compiled programs release the GIL."""
+    """Return [function(group) for every group]. Each call runs in its own thread; compiled programs release the GIL."""
     double = jax.config.read("jax_enable_x64")  # JAX has this setting per thread
 
     def one(*given: Any) -> Any:
@@ -60,7 +63,10 @@ def map_groups(function: Callable[..., Any], *groups: Iterable[Any]) -> list[Any
 
 
 def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
-    """Return x, the inputs of all layers at normalised observations z; with convolutions, the images z come first."""
+    """Return the inputs of all layers of a network at normalised observations z, as a tuple.
+
+    With convolutions, the first entry is the images z themselves, and the second entry the inputs of the first layer.
+    """
     x = [z] if net.front is None else [z, net.features(z)]
     for layer in net.layers[:-1]:
         x.append(jnp.tanh(x[-1] @ layer.weight.T + layer.bias))
@@ -68,9 +74,9 @@ def layer_inputs(net: Net, z: Any) -> tuple[Any, ...]:
 
 
 def push(net: Net, x: tuple[Any, ...], v: Net) -> Any:
-    """Return J v [n, outputs], the derivatives of the outputs in the direction v of the parameters.
+    """Return J v [n, outputs]: the derivatives of the network's outputs in the direction v of its parameters.
 
-    x are the inputs of all layers, from `layer_inputs`.
+    x are the inputs of all layers at n observations, from `layer_inputs`.
     """
     dx = None
     if net.front is not None:
@@ -88,9 +94,9 @@ def _features(net: Net, conv: Any, z: Any) -> Any:
 
 
 def pull(net: Net, x: tuple[Any, ...], g: Any, log_std: Any) -> Net:
-    """Return Jᵀ g = Σ_n ∇_θ(g_n·outputs_n), in the form of a network.
+    """Return Jᵀ g = Σ_n ∇_θ(g_n·outputs_n), the gradient of the weighted outputs, in the form of a network.
 
-    x  the inputs of all layers, from `layer_inputs`;  g [n, outputs]: the weights of the outputs
+    x        the inputs of all layers, from `layer_inputs`;  g [n, outputs]: the weights of the outputs
     log_std  the gradient with respect to log σ, which becomes the entry `log_std` of the result
     """
     layers, conv = [], []
@@ -113,12 +119,18 @@ def last(net: Net, x: tuple[Any, ...]) -> Any:
 
 @partial(jax.jit, static_argnums=0)
 def record(policy: NetworkPolicy, theta: Any, z: Any) -> Tape:
-    """Return the tape, i.e. the inputs of all layers, at normalised observations z [C, CHUNK, inputs]."""
+    """Return a tape, the inputs of all layers of the network, at normalised observations z.
+
+    z [C, CHUNK, inputs] holds C chunks of CHUNK rows.
+    """
     return jax.lax.map(partial(layer_inputs, policy.net(theta)), z)
 
 
 def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) -> Any:
-    """Return Σ one(chunk) over the chunks as a flat vector [d]; `one` returns a network-shaped gradient."""
+    """Return the sum of one(chunk) over all chunks as a flat vector [d].
+
+    `one` is a function that returns a gradient in the form of a network.
+    """
 
     def add(total: Any, chunk: Any) -> Any:
         return jax.tree.map(jnp.add, total, one(*chunk)), None
@@ -129,9 +141,10 @@ def over_chunks(policy: NetworkPolicy, one: Callable[..., Net], *chunks: Any) ->
 
 @partial(jax.jit, static_argnums=0)
 def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficient: Any) -> Any:
-    """Return Σ_n coefficient_n ∇_θ log π(u_n|z_n) [d].
+    """Return the weighted sum of scores Σ_n coefficient_n ∇_θ log π(u_n|z_n), a vector [d].
 
-    z, latent  normalised observations z_n, and what the policy drew there, u_n, both in chunks
+    z, latent    normalised observations z_n, and the values u_n that the policy drew there, both in chunks
+    coefficient  the weight of each row n, also in chunks
     """
     net = policy.net(theta)
 
@@ -147,7 +160,11 @@ def score_sum(policy: NetworkPolicy, theta: Any, z: Any, latent: Any, coefficien
 
 @partial(jax.jit, static_argnums=0)
 def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v: Any) -> Any:
-    """Return Σ_n weight_n J_nᵀ M_n J_n v for a direction v [d]; M_n is the Fisher matrix of the action distribution."""
+    """Return the product Σ_n weight_n J_nᵀ M_n J_n v of the Fisher matrix of θ with a direction v [d].
+
+    J_n is the Jacobian of the network's outputs at row n, and M_n the Fisher matrix with respect to these outputs.
+    `tape` holds the inputs of all layers at the rows, from `record`.
+    """
     net, along = policy.net(theta), policy.net(v)
 
     def one(x: Any, share: Any) -> Net:
@@ -160,8 +177,9 @@ def fisher_product(policy: NetworkPolicy, theta: Any, tape: Tape, weight: Any, v
 
 @partial(jax.jit, static_argnums=0)
 def kl_divergence(policy: NetworkPolicy, theta: Any, tape: Tape, z: Any, weight: Any, new: Any) -> Any:
-    """Return Σ_n weight_n KL(π_θ ‖ π_new) at normalised observations z_n; new [d] are the parameters of π_new.
+    """Return Σ_n weight_n KL(π_θ ‖ π_new) over normalised observations z_n.
 
+    new   the parameters [d] of the policy π_new
     tape  the inputs of all layers of π_θ at these observations, from `record`
     """
     old, net = policy.net(theta), policy.net(new)

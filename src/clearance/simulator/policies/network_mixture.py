@@ -1,4 +1,7 @@
-"""A mixture of network policies: parameters θ with weights, of which one is drawn per episode, and a normaliser."""
+"""A mixture of network policies: several parameter vectors θ with weights, and one normaliser of observations.
+
+One of the policies is drawn at the start of each episode.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkMixture:
-    """A mixture of policies theta [M, d]; component m has probability weights[m]. M = 1 is a single policy.
+    """A mixture of M network policies with parameters theta [M, d]; policy m is drawn with probability weights[m].
 
-    θ and the normaliser are rounded to float32 here, before anything uses them, so that the measured policy is the
-    saved one.
+    With M = 1 it is a single policy. θ and the normaliser are rounded to float32 on creation. So the policy that is
+    measured is exactly the policy that is saved.
     """
 
     policy: NetworkPolicy
@@ -63,21 +66,24 @@ class NetworkMixture:
         return len(self.weights)
 
     def part(self, weights: Array) -> NetworkMixture:
-        """Return the mixture with new weights [M], scaled to sum to 1; components of weight 0 are dropped."""
+        """Return a mixture of the same policies with new weights [M], which are scaled to sum to 1.
+
+        Policies of weight 0 are left out.
+        """
         used = np.flatnonzero(weights)
         return NetworkMixture(self.policy, weights[used] / weights[used].sum(), self.theta[used], self.normaliser)
 
     @cached_property
     def outs(self) -> list[Callable[[Any], Any]]:
-        """One function for each component, obs [n, …] → parameters of the action distribution [n, size], in NumPy."""
+        """A list with one NumPy function per policy: obs [n, …] → parameters of the action distribution [n, size]."""
         return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
 
     def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Draw the components of n episodes."""
+        """Draw the policies of n episodes; return their numbers in the mixture [n]."""
         return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
 
     def reset(self, rng: np.random.Generator) -> NetworkActor:
-        """Draw a component and return its actor for one episode."""
+        """Draw one policy of the mixture; return an actor that follows it for one episode."""
         memory = self.policy.memory
         tracker = None if memory is None else CostTracker(memory, None)
         return NetworkActor(self.policy, self.outs[int(self.components(rng, 1)[0])], rng, tracker)
@@ -105,7 +111,7 @@ class NetworkMixture:
 
     @classmethod
     def restored(cls, z: Mapping[str, NDArray[Any]]) -> NetworkMixture:
-        """Return the mixture from the arrays z of a policy file, by name."""
+        """Return the mixture that is stored in a policy file; z holds the arrays of the file by name."""
         policy = NetworkPolicy.from_description(str(z["policy"]))
         if policy.weight_count > z["theta"].shape[-1:][0]:  # before the network is made
             raise InputError(f"theta has shape {z['theta'].shape}, its description asks for {policy.weight_count}")
@@ -114,7 +120,10 @@ class NetworkMixture:
 
 @dataclass(frozen=True, eq=False)
 class NetworkActor:
-    """A component that acts during one episode; if it needs the costs so far, call `record` after every step."""
+    """An actor that follows one policy of a mixture during one episode.
+
+    If the policy sees the costs so far, `record` must be called after every step.
+    """
 
     policy: NetworkPolicy
     out: Callable[[Any], Any]
@@ -122,12 +131,12 @@ class NetworkActor:
     tracker: CostTracker | None = None
 
     def record(self, costs: Any) -> None:
-        """Record what the last step has cost: a number, or a dict by name."""
+        """Record the cost of the last step: a number, or a dict by name."""
         if self.tracker is not None:
             self.tracker.record(costs)
 
     def act(self, obs: Any) -> Any:
-        """Return an action at one observation, in the form of the environment's own action space."""
+        """Return an action for one observation, in the form of the environment's own action space."""
         policy, head = self.policy, self.policy.head
         shape = policy.obs_shape if policy.memory is None else policy.memory.obs_shape
         if np.shape(obs) != shape:

@@ -2,8 +2,8 @@
 
     z = (obs − mean)/sd of the frozen normaliser,     out = network_θ(z),     u ~ head(out),     action = head.action(u)
 
-The network is an Equinox module, and the flat vector θ [d] contains its leaves in order. θ is float64 between
-iterations; inside JAX it has JAX's float type (default: float32).
+A head is a family of action distributions. The network is an Equinox module, and the flat vector θ [d] contains its
+leaves in order. θ is float64 between iterations; inside JAX it has JAX's float type (default: float32).
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Normaliser(NamedTuple):
         return normalise(obs, *self, xp)
 
     def joined(self, obs: Any, weight: Any) -> Normaliser:
-        """Return the normaliser after more observations [N, size] (Chan 1979).
+        """Return the normaliser after it has seen more observations [N, size] (Chan 1979).
 
-        weight  1 for the rows that count, 0 for the others [N]
+        weight  an array [N]: 1 for the rows that count, 0 for the others
         """
         n = jnp.sum(weight)
         mean = weight @ obs / n
@@ -59,7 +59,10 @@ class Normaliser(NamedTuple):
 
 
 class Net(eqx.Module):
-    """A network: optional convolutions, linear layers with tanh between them, and log σ if it is state-independent."""
+    """A network: optional convolutions, then linear layers with tanh between them.
+
+    It also holds log σ if the policy's standard deviation σ is learned and the same in all states.
+    """
 
     conv: list[Any]
     layers: list[Any]
@@ -67,7 +70,10 @@ class Net(eqx.Module):
     front: Front | None = eqx.field(static=True, default=None)
 
     def features(self, z: Any) -> Any:
-        """Return the inputs of the first layer [n, features] for observations z [n, inputs]."""
+        """Return the inputs of the first linear layer [n, features] for normalised observations z [n, inputs].
+
+        These are the outputs of the convolutions, or z itself without convolutions.
+        """
         if self.front is None:
             return z
         return apply_convolutions(z, self.front, self.conv, jnp)
@@ -80,7 +86,10 @@ class Net(eqx.Module):
 
 
 def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
-    """Return linear layers with orthogonal weights and biases 0; the last layer has the gain `last`, the others √2."""
+    """Return linear layers; `sizes` lists the numbers of inputs, of hidden units in each layer, and of outputs.
+
+    The weights are orthogonal, with the gain `last` in the last layer and √2 in all other layers. The biases are 0.
+    """
     layers = []
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
@@ -91,7 +100,10 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
 
 
 def kernels(key: Any, front: Front | None) -> list[Any]:
-    """Return kernels with orthogonal weights of gain √2, and biases 0, for the convolutions `front`; [] if None."""
+    """Return initial (weights, biases) for each of the convolutions `front`; an empty list if `front` is None.
+
+    The weights are orthogonal with gain √2, and the biases are 0.
+    """
     found = []
     for i, shape in enumerate([] if front is None else front.shapes):
         rows = shape[0], int(np.prod(shape[1:]))
@@ -101,12 +113,15 @@ def kernels(key: Any, front: Front | None) -> list[Any]:
 
 
 class Design(Architecture):
-    """A policy class before its simulator is known; made by `categorical` and `gaussian`."""
+    """The architecture of a policy before its simulator is known; made by `categorical` and `gaussian`."""
 
     def fitted(
         self, obs_shape: tuple[int, ...], space: Space, seed: int = 0, memory: CostMemory | None = None
     ) -> NetworkPolicy:
-        """Return the policy for these observations and actions; `memory` describes the costs so far in them."""
+        """Return the policy with this architecture for a shape of observations and an action space.
+
+        If policies see the costs so far, `memory` says where these are in the observations; else it is None.
+        """
         kind = "gaussian" if isinstance(head_of(space), Gaussian) else "categorical"
         if self.kind not in ("auto", kind):
             raise InputError(f"policy is {self.kind}, the actions are {type(space).__name__}: use {kind}()")
@@ -122,8 +137,9 @@ def categorical(
 ) -> Design:
     """Return a softmax policy class for discrete or multi-discrete actions; `hidden=()` is linear in the observation.
 
-    conv  convolutions (channels, kernel, stride) for images; unless given, two small layers for observations [height,
-          width, channels] or [frames, height, width] of 8 pixels or more, none for others; () for none
+    normalise  whether observations are normalised (default: yes, except for linear policies)
+    conv       convolutions (channels, kernel, stride) for images. Default: two small layers for observations [height,
+               width, channels] or [frames, height, width] of 8 pixels or more, none for others. () means none
     """
     layers = None if conv is None and hidden else tuple(conv or ())
     return Design("categorical", tuple(hidden), normalise=bool(hidden) if normalise is None else normalise, conv=layers)
@@ -138,9 +154,11 @@ def gaussian(
 ) -> Design:
     """Return a Gaussian policy class for real actions, squashed if they are bounded; `hidden=()` is linear.
 
-    scale  "free": σ is learned, the same in all states;  "state": σ is a second output of the network;  "fixed"
-    std    initial σ, in units of half the width of the box, or of the action if it is not bounded
-    conv   convolutions for images, as in `categorical`
+    scale      "free": σ is learned and the same in all states;  "state": σ is a second output of the network;
+               "fixed": σ stays at `std`
+    std        initial σ, in units of half the width of the box, or of the action if it is not bounded
+    normalise  whether observations are normalised (default: yes, except for linear policies)
+    conv       convolutions for images, as in `categorical`
     """
     layers = None if conv is None and hidden else tuple(conv or ())
     return Design("gaussian", tuple(hidden), scale, std, bool(hidden) if normalise is None else normalise, layers)
@@ -148,14 +166,17 @@ def gaussian(
 
 @dataclass(frozen=True, eq=False)
 class NetworkPolicy(NetworkForm):
-    """A policy class π_θ for observations of one shape and one action space."""
+    """A family of policies π_θ for one shape of observations and one action space; θ are a network's parameters."""
 
     design: Design
     seed: int = 0
     architecture = Design
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the policy so that each process has one copy of it, and compiles its programs once."""
+        """Pickle the policy by its description and seed.
+
+        So each process has one copy of the policy, and compiles its programs once.
+        """
         return _restore, (self.description(), self.seed)
 
     @cached_property
@@ -164,7 +185,7 @@ class NetworkPolicy(NetworkForm):
 
     @property
     def _template(self) -> Net:
-        """The network with its initial parameters: the last layer is near 0, so that no action is preferred."""
+        """The network with its initial parameters; the last layer is near 0, so that no action is preferred."""
         d, head = self.design, self.head
         layers = network(jax.random.key(self.seed), self.layer_sizes, 0.01 if d.hidden else 0.0)
         free = isinstance(head, Gaussian) and d.scale == "free"
@@ -182,8 +203,11 @@ class NetworkPolicy(NetworkForm):
         return self._ravelled[0].copy()
 
     def constants(self) -> dict[str, Array]:
-        """Return θ of nearly constant policies, by name: doing nothing, always the lowest or highest action, or always
-        one of a few discrete actions. Empty if θ does not determine σ, or if the actions are not bounded.
+        """Return θ of nearly constant policies, by name.
+
+        For bounded real actions they do nothing, or always take the lowest or the highest action. For a few discrete
+        actions each policy always takes one of them. The dict is empty if σ is no part of θ, if real actions are not
+        bounded, or if there are more discrete actions than a few.
         """
         head, d = self.head, self.design
         if isinstance(head, Gaussian):
@@ -197,7 +221,7 @@ class NetworkPolicy(NetworkForm):
         return {f"always action {a}": self._constant(SURE * np.eye(n)[a]) for a in range(n)} if n <= FEW else {}
 
     def _constant(self, bias: Array) -> Array:
-        """Return θ of the policy whose outputs are `bias` in every state, with σ near 0."""
+        """Return θ of a policy whose network outputs are `bias` in every state, with σ near 0 if σ is learned."""
         net = self.net(self.init())
         last = net.layers[-1]
         net = eqx.tree_at(
@@ -208,7 +232,10 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def renormalised(self, theta: Array, old: Normaliser, new: Normaliser) -> Array:
-        """Return θ that acts with the normaliser `new` as `theta` acts with `old`; only the first layer changes."""
+        """Return parameters that give, with the normaliser `new`, the same policy as `theta` with the normaliser `old`.
+
+        Only the first layer changes.
+        """
         net = self.net(theta)
         first = net.layers[0]
         ratio, shift = jnp.sqrt(new.var / old.var), (new.mean - old.mean) / jnp.sqrt(old.var)
@@ -235,7 +262,10 @@ class NetworkPolicy(NetworkForm):
         return self.complete(net(z), net.log_std, jnp)
 
     def plain(self, theta: Any, normaliser: Any, dtype: Any = None) -> Callable[[Any], Any]:
-        """Return a NumPy function obs [n, …] → parameters of the action distribution [n, size], in JAX's float type."""
+        """Return a NumPy function obs [n, …] → parameters of the action distribution [n, size].
+
+        It computes in the float type `dtype` (default: JAX's float type).
+        """
         return super().plain(theta, normaliser, real(0.0).dtype if dtype is None else dtype)
 
 

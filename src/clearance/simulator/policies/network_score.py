@@ -16,7 +16,10 @@ from clearance.simulator.policies.network_policy import NetworkPolicy
 
 
 class NetworkRows:
-    """Rows of a batch with recorded activations, for products with the Fisher matrix F and for KL divergences."""
+    """Rows (steps) of a batch, with the inputs of all layers recorded at each row.
+
+    They are used for products with the Fisher matrix F of the policy and for KL divergences.
+    """
 
     def __init__(self, policy: NetworkPolicy, theta: Any, z: Any, weight: Any) -> None:
         self.policy, self.theta, self.groups = policy, theta, group_rows(z, weight / weight.sum())
@@ -28,17 +31,17 @@ class NetworkRows:
         return sum_groups(lambda group, tape: product(tape, group[1], v), self.groups, self.tapes)
 
     def kl_to(self, new: Array) -> float:
-        """Return the mean over the rows of the KL divergence KL(π_θ ‖ π_new); new [d] are the parameters of π_new."""
+        """Return the weighted mean over the rows of KL(π_θ ‖ π_new); `new` [d] are the parameters of π_new."""
         apart, new = partial(jacobian.kl_divergence, self.policy, self.theta), real(new)
         return float(sum_groups(lambda group, tape: apart(tape, *group, new), self.groups, self.tapes))
 
 
 class NetworkScore(LinearOperator):
-    """The scores ∇ log π_θ(u_n|z_n) [N, d] of a network as a linear operator; products use JVP and VJP.
+    """The matrix of scores ∇_θ log π_θ(u_n|z_n) [N, d] of a network, as a linear operator that is never stored.
 
-    z       normalised observations [N, inputs]
-    latent  the latents u_n [N, …]: the values that the policy draws before they are turned into actions
-    weight  weights of the rows [N];  all three are JAX arrays
+    z       normalised observations z_n [N, inputs]
+    latent  the values u_n [N, …] that the policy drew, before they were turned into actions
+    weight  weights of the rows [N];  z, latent and weight are JAX arrays
     """
 
     def __init__(self, policy: NetworkPolicy, theta: Array, z: Any, latent: Any, weight: Any) -> None:
@@ -61,11 +64,14 @@ class NetworkScore(LinearOperator):
         return sum_groups(lambda group: jacobian.score_sum(self.policy, self.theta, *group), groups)
 
     def every(self, stride: int) -> NetworkRows:
-        """Return every stride-th row, with recorded activations."""
+        """Return every stride-th row of the batch, with the inputs of all layers recorded."""
         return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
 
     def bound_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with a learned σ clipped to [least, most] times its initial value."""
+        """Return θ with a learned σ clipped to [least, most] times its initial value.
+
+        If σ is fixed or depends on the state, θ is returned unchanged.
+        """
         return self.policy.with_noise(theta, least, most)
 
 

@@ -1,4 +1,7 @@
-"""Mixtures of a user's rule and networks: one of them is drawn at the beginning of every episode."""
+"""Mixtures of a user's rule (a function from observation to action) and networks.
+
+At the beginning of every episode, the rule or one of the networks is drawn.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,11 @@ from clearance.simulator.policies.network_mixture import NetworkActor, NetworkMi
 
 @dataclass(eq=False, repr=False)
 class RuleMixture:
-    """A rule `observation -> action` with probability `share`, else networks; with share 1 the rule alone.
+    """A mixture of a rule `observation -> action`, which has probability `share`, and a mixture of networks.
 
-    It is a rule itself: `reset()` draws what acts in an episode, and a call with an observation returns the action.
-    A file holds the name of the rule, not its code: after loading, `rule` is None until `with_rule` sets it.
+    It can be used as a rule: `reset()` draws the rule or a network for one episode, and a call with an observation
+    returns the action. With share 1, only the rule is used. A file stores the name of the rule, not its code. So after
+    loading, `rule` is None until `with_rule` sets it.
     """
 
     networks: NetworkMixture
@@ -47,7 +51,7 @@ class RuleMixture:
 
     @property
     def weights(self) -> Array:
-        """The probabilities of the networks and, last, of the rule [networks + 1]."""
+        """The probabilities [number of networks + 1]: first those of the networks, then that of the rule."""
         return np.append((1 - self.share) * self.networks.weights, self.share)
 
     @property
@@ -56,11 +60,11 @@ class RuleMixture:
         return int(np.count_nonzero(self.weights))
 
     def with_rule(self, rule: Callable[[Any], Any]) -> RuleMixture:
-        """Return the same mixture with the code of its rule."""
+        """Return the same mixture with `rule` as its rule; needed after loading, since a file does not store code."""
         return replace(self, rule=rule)
 
     def known_rule(self) -> Callable[[Any], Any]:
-        """Return the rule; raise InputError if its code was not given."""
+        """Return the rule; raise InputError if the mixture was loaded from a file and the rule was not set."""
         if self.rule is None:
             raise InputError(explain_missing_rule(self.name, self.share))
         return self.rule
@@ -74,22 +78,25 @@ class RuleMixture:
             self.watched.begin()
 
     def __call__(self, obs: Any) -> Any:
-        """Return the action at one observation; both have the form that the environment uses."""
+        """Return the action at one observation. Action and observation are in the environment's own form."""
         self.known_rule()
         assert self.watched is not None
         return self.watched.choose(obs) if self.actor is None else self.actor.act(obs)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of a policy file: those of the networks, with the rule's weight and name."""
+        """Return the arrays of a policy file by name: those of the networks, all weights, and the name of the rule."""
         return self.networks.arrays() | {"weights": self.weights, RULE_NAME: np.array(self.name)}
 
     def save(self, path: AnyPath, certificate: Certificate | None = None) -> None:
-        """Write `policy.npz`: `clearance.load_policy(path, rule=rule)` reads it."""
+        """Write `policy.npz`, with the certificate of this policy if given.
+
+        `clearance.load_policy(path, rule=rule)` reads the file.
+        """
         save_npz(path, self.arrays() | certificate_array(certificate))
 
 
 def describe_rule(mixture: RuleMixture) -> str:
-    """Describe the rule and its probability, for the scope of a certificate."""
+    """Return a sentence about the rule and its probability, for the scope of a certificate."""
     if mixture.share == 1:
         return f"the rule {mixture.name}, called as given"
     rest = "the others are networks, whose actions are sampled"
@@ -97,7 +104,7 @@ def describe_rule(mixture: RuleMixture) -> str:
 
 
 def rule_name(rule: Any) -> str:
-    """Return the qualified name of a rule, or of its class."""
+    """Return the qualified name of a rule, with its module; an object without a name gets the name of its class."""
     named = rule if hasattr(rule, "__qualname__") else type(rule)
     return f"{named.__module__}.{named.__qualname__}"
 

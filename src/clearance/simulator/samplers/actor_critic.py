@@ -1,10 +1,10 @@
-"""The actor-critic sampler: batches of steps in n lanes, and advantages by GAE with one critic per signal.
+"""The actor-critic sampler: batches of steps in n lanes (parallel environments), and advantages by GAE.
 
-Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside the advantages, and if the
-horizon is long (H (1 − discount) ≥ 2), where advantages continue past it as if the episode did. Ĵ of limits per episode
-is unbiased: it is the mean over whole first episodes, with the discount of the statement. Certificates do not depend on
-any of this. The critic's bias matters most on long tasks (docs/research/gymnasium_log.md); many short steps of
-learning reduce it.
+There is one critic per signal. Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside
+the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages are then computed as if episodes
+continued past the horizon. For problems with a horizon, Ĵ is unbiased: it is the mean over whole first episodes, with
+the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on long tasks
+(docs/research/gymnasium_log.md); many short steps of learning reduce it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the adv
 
 
 class Past(NamedTuple):
-    """A ring buffer of rows of the last batches, from which the critics learn.
+    """A ring buffer with the rows (steps) of the last batches, from which the critics learn.
 
-    obs    observations;  clock: time within the horizon;  R: targets [rows, 1+I];  valid: whether a row is a step
+    obs    observations;  clock: time within the horizon, from −1 to 1
+    R      training targets [rows, 1+I];  valid: 1 if a row is a real step, else 0
     """
 
     obs: Any
@@ -51,11 +52,11 @@ class Past(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The state that is carried from batch to batch, as arrays.
+    """The state of the sampler that is carried from batch to batch, as arrays.
 
-    values      the critics;  past: the rows that they learn from
-    normaliser  of the observations; frozen after `warm` batches
-    size        root mean square of the advantages [1+I]: the units in which r and g_i are weighed against each other
+    values      the critics;  past: the rows that the critics learn from
+    normaliser  the normaliser of the observations; frozen after `warm` batches
+    size        root mean square of the advantages [1+I]: the units in which reward and utilities are compared
     spread      standard deviation of one episode's sum [1+I]
     miss        root mean square distance of one episode's sum from its limit [I]
     batches     number of batches so far
@@ -71,13 +72,13 @@ class Memory(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Steps as rows [N, …].
+    """The steps of a batch as rows [N, …].
 
-    z       normalised observations;  obs: the observations
-    latent  the values that the policy drew, from which the actions follow
+    z       normalised observations;  obs: the observations before normalisation
+    latent  the values that the policy drew, which are turned into actions
     weight  weights with which the rows represent d_ρ^π, the discounted distribution of states and actions
     A, R    advantages and returns [N, 1+I]
-    valid   whether a row is a step;  clock: its time within the horizon, from −1 to 1
+    valid   1 if a row is a real step, else 0;  clock: the time within the horizon, from −1 to 1
     """
 
     z: Any
@@ -91,9 +92,10 @@ class Rows(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """The rows of a batch, the sums X [n, 1+I] over the first episode of every lane, and errors.
+    """A batch after advantages are computed: its rows, the sums of the signals, and the first error in the data.
 
-    wrong  the first row with an observation or signal that is not finite or out of bounds, −1 if none
+    X      the sums [n, 1+I] over the first episode of each parallel environment
+    wrong  the first row with an observation or signal that is not finite or out of bounds, −1 if there is none
     h      the signals in that row
     """
 
@@ -107,10 +109,11 @@ class Digest(NamedTuple):
 class Practical(Sampler):
     """The actor-critic sampler for a network policy, on a JAX environment or any simulator with `walk`.
 
-    discount  discount inside the advantages if the statement's γ is 1; otherwise γ is used
-    decay   λ of GAE
-    warm    number of batches after which the normaliser is frozen
-    kept    number of batches that the critics learn from; more than one shows them more of a rare cost
+    discount    discount inside the advantages if the problem's γ is 1; otherwise γ is used
+    decay       λ of GAE
+    warm        number of batches after which the normaliser is frozen
+    hidden      layer sizes of the critics;  rate, epochs, batch_rows: how Adam trains them
+    kept        number of batches that the critics learn from; with several, critics see a rare cost more often
     """
 
     stepwise: ClassVar[bool] = True
@@ -137,14 +140,21 @@ class Practical(Sampler):
 
     @property
     def steps_per_lane(self) -> int:
-        """T, the steps of a lane in a batch: the horizon, or until the rest of the discounted sums is small."""
+        """T, the number of steps that each parallel environment makes in a batch.
+
+        After T steps, the rest of the discounted sums is negligible. T is at most the horizon.
+        """
         H, gamma = self.statement.horizon, self.statement.gamma
         rest = np.inf if gamma == 1 else np.log(REST) / np.log(gamma)
         return int(np.ceil(min(rest, np.inf if H is None else H)))
 
     @property
     def smallest_batch(self) -> int:
-        """The smallest number of steps in a batch: those of one JAX lane, or of all lanes of another simulator."""
+        """The smallest number of steps in a batch.
+
+        On a JAX environment, a batch may consist of T steps in a single lane. Any other simulator steps all of its
+        lanes (parallel environments).
+        """
         return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
 
     def lanes(self, N: int) -> int:
@@ -152,7 +162,7 @@ class Practical(Sampler):
 
     @property
     def timed(self) -> bool:
-        """Whether advantages end at the horizon and the critics get the time as input; true for short horizons."""
+        """Whether the horizon is so short that advantages end there and the critics get the time as an input."""
         H = self.statement.horizon
         return H is not None and H * (1 - self.gamma) < SHORT
 
@@ -172,20 +182,21 @@ class Practical(Sampler):
         return Memory(values, normaliser, one, one, one[1:], jnp.zeros((), jnp.int32), past)
 
     def normaliser(self, memory: Memory) -> Normaliser:
-        """Return the current normaliser of the observations."""
+        """Return the current normaliser of the observations, which is part of `memory`."""
         return memory.normaliser
 
     def carry(self, theta: Array, before: Memory, after: Memory) -> Array:
-        """Return θ of the same policy after the normaliser changed from that in memory `before` to that in `after`.
+        """Return θ of the same policy after the normaliser of observations has changed.
 
-        With convolutions the change cannot be expressed in θ. θ then stays the same, and the policy changes slightly.
+        The old normaliser is in the memory `before`, the new one in `after`. With convolutions the change cannot be
+        expressed in θ. Then θ is returned unchanged, and the policy changes slightly.
         """
         if after.normaliser is before.normaliser or self.policy.front is not None:
             return theta
         return self.policy.renormalised(theta, before.normaliser, after.normaliser)
 
     def batch(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Draws, Array, Memory, int]:
-        """Draw about N steps; return the draws, Ĵ [1+I], the next memory, and the environment steps taken."""
+        """Draw about N steps; return the draws, the estimate Ĵ [1+I], the next memory, and the steps taken."""
         rows, X = self.walked(key, memory, theta, N)
         weight = rows.weight / rows.weight.sum()
         memory = self._measure(memory, weight, rows.A, X)
@@ -195,14 +206,20 @@ class Practical(Sampler):
         return draws, X.mean(0, dtype=float), memory, int(rows.valid.sum())
 
     def walked(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Rows, Array]:
-        """Return the rows of about N steps, and the sums [n, 1+I] of the signals over each lane's first episode."""
+        """Return the rows of about N steps, and sums of the signals [n, 1+I].
+
+        Each of the n sums is over the first episode of one parallel environment.
+        """
         parts = self._rollouts(key, memory, theta, N)
         self._check(parts)
         rows = Rows(*(np.concatenate(x) for x in zip(*(p.rows for p in parts), strict=True)))
         return rows, np.concatenate([p.X for p in parts])
 
     def _rollouts(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> list[Digest]:
-        """Run about N steps and compute advantages; a JAX environment runs in groups of lanes, one thread each."""
+        """Run about N steps and compute advantages; return one result for each group of parallel environments.
+
+        A JAX environment may run in several groups, each in its own thread; another simulator gives a single result.
+        """
         if not isinstance(self.simulator, Environment):
             return [self._digested(memory, *self._walk(key, memory, theta, N))]
         n, stream, theta = self.lanes(N), jax_key(key), real(theta)
@@ -249,10 +266,11 @@ class Practical(Sampler):
         return self.critics(memory.values, seen)
 
     def _following(self, memory: Memory, steps: Steps, V: Any, after: Any, t: Any) -> Any:
-        """Return the critics' values of the next observations, [T, n, 1+I].
+        """Return the critics' values [T, n, 1+I] of the next observations `after`.
 
-        V [T, n, 1+I] are their values of the current observations, t the times in the episodes. The next observation is
-        that of the next row, unless an episode was cut off in between; then V is computed at `after`.
+        V [T, n, 1+I] are the values of the current observations, and t the times in the episodes. Where the next
+        observation of a step is also the current observation of the following step, its value is read from V. If an
+        episode was cut off, the critics are evaluated at `after`.
         """
 
         def V_of(obs: Any, t: Any) -> Any:
@@ -271,7 +289,10 @@ class Practical(Sampler):
         return jnp.where(wrong.any(), jnp.argmax(wrong.ravel()), -1)
 
     def _check(self, parts: list[Digest]) -> None:
-        """Raise EnvironmentFault for the first wrong row of a batch; compiled JAX programs cannot raise errors."""
+        """Raise EnvironmentFault for the first wrong row in the parts of a batch.
+
+        The check is made here because compiled JAX programs cannot raise errors.
+        """
         lanes = np.cumsum([0, *(len(p.X) for p in parts)])
         for first, part in zip(lanes, parts, strict=False):
             if part.wrong >= 0:
@@ -284,7 +305,7 @@ class Practical(Sampler):
                 raise EnvironmentFault(self.statement.name, int(first) + lane, t, what, value)
 
     def _learn(self, key: np.uint64, memory: Memory, rows: Rows) -> Memory:
-        """Fit the critics to the returns, and update the normaliser during the first `warm` batches.
+        """Return the memory with critics fitted to the returns and, in the first `warm` batches, an updated normaliser.
 
         Critics and normaliser are updated by two programs, so that the next rollout can use the normaliser at once,
         while the critics still learn in parallel.
@@ -308,7 +329,8 @@ class Practical(Sampler):
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
         """Return the memory with updated `size`, `spread` and `miss`: running averages over about 1/MEMORY batches.
 
-        weight, A  the weights [N] and advantages [N, 1+I] of the rows;  X: the sums over first episodes [n, 1+I]
+        weight, A  the weights [N] and advantages [N, 1+I] of the rows
+        X          the sums of the signals [n, 1+I] over the first episode of each parallel environment
         """
         gain = max(MEMORY, 1 / (int(memory.batches) + 1.0))
         new = weight @ A**2, X.var(0), ((X[:, 1:] - self.statement.b) ** 2).mean(0)
@@ -317,9 +339,10 @@ class Practical(Sampler):
         return memory._replace(size=size, spread=spread, miss=miss, batches=memory.batches + 1)
 
     def _walk(self, key: np.uint64, memory: Memory, theta: Array, N: int) -> tuple[Steps, Any]:
-        """Run about N steps of a simulator that is not in JAX, in groups of lanes.
+        """Run about N steps of a simulator that is not in JAX, in groups of lanes (parallel environments).
 
-        Return steps and latents of all groups, joined along the axis of lanes.
+        Return the steps of all groups and their latents (the values that the policy drew), joined along the axis of
+        lanes.
         """
         T, n = self.steps_per_lane, self.simulator.n
         frozen = Normaliser(*(np.asarray(x) for x in memory.normaliser))
@@ -330,11 +353,11 @@ class Practical(Sampler):
 
 
 def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
-    """Return the ring buffer of past rows with its oldest batch replaced by `rows`.
+    """Return the ring buffer of past rows, in which the oldest batch is replaced by `rows`.
 
     kept  the number of batches in the buffer; the first batch fills the whole buffer with copies of itself
 
-    `memory.batches` must count the batch in `rows` already.
+    `memory.batches` must already include the batch in `rows`.
     """
     new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
     if len(memory.past.R) < N:  # the first one: room for all that will be kept

@@ -4,11 +4,13 @@
     toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: continue from (s, a),   Â = +2 Σ_{t<T} h
                                    tails: take a fresh action at s instead of a,         Â = −2 Σ_{t<T} h
 
-Then E Â = Q(s, a) − V(s) = A(s, a). This also holds with h_t + γ V(s_{t+1}) − V(s_t) in place of h_t, for any function
-V that does not depend on these episodes: the control variate. Every episode begins with `reset(seed)`; no other reset
-is needed. The seeds of the environment and the random numbers of the sampler come from two separate streams. With a
-single stream, an environment with the same generator would see the numbers that decide T, the coin and the actions,
-and the estimate would be biased.
+Here h are the signals (reward and utilities), and Â estimates the advantage: E Â = Q(s, a) − V(s) = A(s, a). This also
+holds with h_t + γ V(s_{t+1}) − V(s_t) in place of h_t, for any function V that does not depend on these episodes. Such
+a V is a control variate. Every episode begins with `reset(seed)`; no other reset is needed.
+
+The seeds of the environment and the random numbers of the sampler come from two separate streams. With a single stream,
+an environment with the same generator would see the numbers that decide T, the coin and the actions, and the estimate
+would be biased.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ Signals = Callable[[Steps], Array]
 
 
 class CoinDraws(NamedTuple):
-    """N draws: obs [N, …] and action [N, …] with Â [N, 1+I], and the environment steps taken.
+    """N draws of Algorithm 2: observations [N, …], actions [N, …], estimated advantages A [N, 1+I], and steps taken.
 
-    alive [N]  False if the episode had ended before the draw, which is then of the state after the end, where A = 0
-    heads [N]  whether the coin showed heads. With tails, −Â/2 is a sum of signals from s on, with a fresh action
+    alive [N]  False if the episode had ended before the draw; its advantage is then 0
+    heads [N]  whether the coin showed heads; if not, −A/2 is the sum of the signals after a fresh action
     """
 
     obs: Any
@@ -53,17 +55,19 @@ class Returns(NamedTuple):
 
 
 def plain(steps: Steps) -> Array:
-    """Return the signals h [T, n, 1+I] of the steps unchanged, without a control variate."""
+    """Return the signals h [T, n, 1+I] of T steps in n lanes unchanged, i.e. without a control variate."""
     return steps.h
 
 
 def coin_draws(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> CoinDraws:
-    """Return at least N draws of (s, a, Â) without resets to chosen states, in rounds of one draw per lane.
+    """Return at least N draws of a state s, an action a and an estimate Â of the advantage of a at s.
 
-    sample   function (rng, observations) → what the policy draws;  action: function from this to actions
-    signals  function from steps to the signals to sum; default: h, without a control variate
+    No reset to a chosen state is needed. Each round makes one draw in every parallel environment.
+
+    sample   function (rng, observations) → values that the policy draws;  action: function from these values to actions
+    signals  function from steps to the signals that are summed; default: h, without a control variate
     """
     parts = [_round(sim, sample, seed, k, signals, action) for k in range(-(-N // sim.n))]
     obs, chosen, A, alive, heads = (np.concatenate([p[j] for p in parts]) for j in range(5))
@@ -73,7 +77,7 @@ def coin_draws(
 def geometric_returns(
     sim: Gym, sample: Sample, seed: int, N: int, signals: Signals = plain, action: Callable[[Any], Any] = np.asarray
 ) -> Returns:
-    """Return at least N unbiased estimates X = Σ_{t<T} h_t of J, with T ~ Geo(1−γ) on {1, 2, …}.
+    """Return at least N unbiased estimates X = Σ_{t<T} h_t of J from the signals h, with T ~ Geo(1−γ) on {1, 2, …}.
 
     The arguments are those of `coin_draws`.
     """
@@ -89,7 +93,10 @@ def geometric_returns(
 
 
 def streams(seed: int, k: int, n: int) -> tuple[list[int], np.random.Generator]:
-    """Return the seeds of n environments and the sampler's generator for round k, as two independent streams."""
+    """Return the seeds of n environments, and a generator for the sampler, for the round number k.
+
+    Seeds and generator come from two independent random streams.
+    """
     theirs, ours = np.random.SeedSequence([seed, k]).spawn(2)
     return [int(s) for s in theirs.generate_state(n, np.uint32)], np.random.default_rng(ours)
 
@@ -121,7 +128,10 @@ def _horizons(sim: Gym, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def _sums(steps: Steps, begin: NDArray[np.int64], T: NDArray[np.int64], signals: Signals) -> Array:
-    """Return the sums of the signals over steps begin .. begin + T − 1 of each lane's first episode [n, 1+I]."""
+    """Return sums of the signals [n, 1+I], one for the first episode of each parallel environment.
+
+    The sum is over the steps `begin` to `begin` + T − 1. `signals` is a function from steps to signals.
+    """
     t = np.arange(len(steps.valid))[:, None]
     within = (t >= begin) & (t < begin + T) & steps.valid
     return np.einsum("tn,tnh->nh", within.astype(float), np.where(within[..., None], signals(steps), 0.0))

@@ -2,8 +2,8 @@
 
     δ_t = h_t + γ V(s_{t+1}) − V(s_t),     A_t = δ_t + γλ A_{t+1}                   (Schulman et al. 2016)
 
-After a terminated episode V = 0; after a truncated one V of the true next observation is used. Neither passes
-advantages on to the next episode of its lane. Arrays are time-major, [T, n, 1+I] for signals.
+After the last step of a terminated episode, V = 0. After a truncated episode, V of the true next observation is used.
+In both cases the sum for A_t ends there. Arrays have the time as their first axis: [T, n, 1+I] for signals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clearance.simulator.simulator import Steps
 
 
 def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
-    """Return the advantages A [T, n, 1+I] with λ = `decay`; 0 in rows that are no step.
+    """Return the advantages A [T, n, 1+I] by GAE with λ = `decay`; they are 0 in rows that are not valid steps.
 
     V, V_after  the critic's values [T, n, 1+I] of the current and of the next observations
     """
@@ -31,7 +31,7 @@ def gae(steps: Steps, V: Any, V_after: Any, gamma: float, decay: float) -> Any:
 
 
 def episode_times(steps: Steps) -> Any:
-    """Return the time t within its episode of every row [T, n]."""
+    """Return, for every recorded step, its time t within its episode, as an array [T, n] for T steps of n lanes."""
     done = (steps.terminated | steps.truncated) & steps.valid
 
     def count(t: Any, row: Any) -> Any:
@@ -42,18 +42,18 @@ def episode_times(steps: Steps) -> Any:
 
 
 def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
-    """Return weights [T, n] with which the rows represent d_ρ^π, the discounted distribution of states and actions.
+    """Return weights [T, n] with which the steps represent d_ρ^π, the discounted distribution of states and actions.
 
-    The weight at time t of an episode is γ^t, up to a common factor.
+    `t` [T, n] is the time within the episode. The weight is γ^t, and 0 for rows that are not valid steps.
     """
     return gamma ** t.astype(steps.h.dtype) * steps.valid
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:
-    """Return X [n, 1+I] = Σ_t γ^t h_t over the first episode of every lane.
+    """Return the sums Σ_t γ^t h_t over the first episode of each parallel environment, as an array [n, 1+I].
 
-    If this episode is unfinished, V_after, the critic's value of the next observation, replaces the rest. Only first
-    episodes count: further episodes that end within a batch tend to be short, so using them would be biased.
+    If this episode is unfinished, V_after, the critic's value of the next observation, stands for the rest of the sum.
+    Only first episodes count: further episodes that end within a batch tend to be short, so using them would be biased.
     """
     done = (steps.terminated | steps.truncated) & steps.valid
     before = jnp.cumsum(done, axis=0) - done  # episodes ended before this row

@@ -1,7 +1,7 @@
 """Algorithm 2 for network policies on Gymnasium problems: draws by `fair_coin`, with a critic as control variate.
 
-The environment is never put back into a chosen state. The critic was fitted to earlier batches, so draws are unbiased
-whatever its values are; a better critic only reduces their variance.
+The environment is never put back into a chosen state. The critic is fitted to earlier batches only, so draws are
+unbiased for any critic; a better critic only reduces their variance.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from clearance.simulator.simulator import Steps
 
 @dataclass(frozen=True, eq=False)
 class ResetFree(Algorithm2):
-    """The paper's sampler for environments that cannot be put into a chosen state; observations are not normalised."""
+    """The paper's sampler (Algorithm 2) for environments that cannot be put into a chosen state.
+
+    control  whether a critic is used as control variate, which reduces the variance;  hidden: the critic's layer sizes
+
+    Observations are not normalised.
+    """
 
     simulator: Gym
     policy: NetworkPolicy
@@ -41,9 +46,9 @@ class ResetFree(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """Return about N draws for the update direction (lines 3–7 of Algorithm 1), Ĵ [1+I], the new memory, and steps.
+        """Return about N draws for the update direction, the estimate Ĵ [1+I], the new memory, and the steps taken.
 
-        Ĵ is the mean of about N walks (lines 11–15).
+        The draws are those of lines 3–7 of Algorithm 1. Ĵ is the mean of about N walks (lines 11–15).
         """
         head, out = self.policy.head, self.policy.plain(theta, self.normaliser(memory))
 
@@ -73,7 +78,7 @@ class ResetFree(Algorithm2):
         return draws, X.mean(0), memory, pairs.steps + walks.steps
 
     def V(self, memory: Values, obs: Any) -> Array:
-        """Return the critic's values at observations [..., *shape], in float64.
+        """Return the critic's values [..., 1+I] at observations [..., *shape], in float64.
 
         Batches are padded to a few sizes, so that few programs are compiled.
         """

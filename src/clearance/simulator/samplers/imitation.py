@@ -1,7 +1,7 @@
 """Behaviour cloning: train a network to act like a user's rule, from episodes of the rule.
 
-Discrete actions: maximum likelihood. Real actions: squared distance between the rule's action and the network's most
-likely one, in half widths of the box.
+For discrete actions the loss is the negative log likelihood. For real actions it is the squared distance between the
+rule's action and the network's most likely action, in units of half the width of the box.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUIET = 0.3  # a learned σ begins at this share of what it would begin at: the 
 def imitate(
     simulator: Any, policy: NetworkPolicy, rule: Callable[[Any], Any], key: np.uint64, most: float
 ) -> tuple[Array, Normaliser, int]:
-    """Return θ [d] of a network that acts like the rule, the normaliser of its observations, and the steps taken.
+    """Return θ [d] of a network that acts like the rule, a normaliser of observations, and the steps taken.
 
     most  the largest number of environment steps, except that a few episodes are always run
     """
@@ -51,7 +51,7 @@ def imitate(
 
 
 def collect(simulator: Any, rule: Callable[[Any], Any], key: np.uint64, steps: float) -> tuple[list[Any], list[Any]]:
-    """Run the rule for about `steps` steps; return the observations as policies see them, and the rule's actions."""
+    """Run the rule for about `steps` steps; return the observations as networks see them, and the rule's actions."""
     watched, seen = WatchedRule(rule), []
     for i in range(EPISODES[1]):
         watched.begin()
@@ -64,7 +64,7 @@ def collect(simulator: Any, rule: Callable[[Any], Any], key: np.uint64, steps: f
 
 
 def fit(policy: NetworkPolicy, z: Array, actions: Array, key: np.uint64) -> Array:
-    """Train a network by Adam on rows z [N, inputs] with actions [N, …], and return its θ."""
+    """Train a network by Adam to take the actions [N, …] at normalised observations z [N, inputs]; return its θ."""
     rng, size = np.random.default_rng(int(key)), min(BATCH, len(z))
     order = np.concatenate([rng.permutation(len(z))[: len(z) // size * size] for _ in range(EPOCHS)]).reshape(-1, size)
     kind = int if not isinstance(policy.head, NormalDraws) else jnp.zeros(0).dtype

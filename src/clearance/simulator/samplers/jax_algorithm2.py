@@ -1,14 +1,14 @@
 """Algorithm 2 on a JAX environment: unbiased draws of (s, a, Â) and of Ĵ by geometric walks (Bai et al. 2023).
 
-(s, a) ~ d_ρ^π     run from ρ, stop with probability 1−γ before each further step; the last pair
+(s, a) ~ d_ρ^π     run from ρ, stop with probability 1−γ before each further step; take the last pair
 Â = Q̂ − V̂          `resets=True`: the environment is put back into s
 Â = ±2 (X − V(s))  `resets=False`: a fair coin decides whether the episode continues from (s, a), giving +, or takes
                    a fresh action at s, giving −; the environment is not put back into a state
 X = V(s_0) + Σ_{t<T} (h_t + γ V(s_{t+1}) − V(s_t)),   T ~ Geo(1−γ) on {1, 2, …}
 
-V is any function that does not depend on these episodes: 0, or a critic fitted to earlier batches (`control=True`). X
-has the same mean as Σ_{t<T} h_t for any V; a better V reduces its variance. After termination there are no signals: a
-draw there has Â = 0 and weight 0.
+Here h are the signals (reward and utilities), and Â estimates the advantage of a at s. V is any function that does not
+depend on these episodes: 0, or a critic fitted to earlier batches (`control=True`). X has the same mean as Σ_{t<T} h_t
+for any V; a better V reduces its variance. After termination there are no signals: a draw there has Â = 0 and weight 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ from clearance.simulator.samplers.value_networks import Critics, Values
 
 
 class Walked(NamedTuple):
-    """The result of N walks: sums X [N, 1+I], last states, whether they terminated [N], and the number of steps."""
+    """The result of N walks (rollouts of random length).
+
+    X [N, 1+I]  sums of the signals;  state: the last states;  terminated [N]: whether a walk terminated
+    steps       the number of environment steps of all walks together
+    """
 
     X: Any
     state: Any
@@ -42,7 +46,10 @@ class Walked(NamedTuple):
 
 
 class Algorithm2(Sampler):
-    """The base class of samplers of Algorithm 2: a critic is the control variate, observations are not normalised."""
+    """The base class of samplers of Algorithm 2.
+
+    A critic is the control variate, and observations are not normalised.
+    """
 
     simulator: Any
     policy: NetworkPolicy
@@ -61,7 +68,7 @@ class Algorithm2(Sampler):
         return self.critics.begin(self.policy.seed + 1)
 
     def normaliser(self, memory: Values) -> Normaliser:
-        """Return the identity, since observations are not normalised."""
+        """Return the normaliser that changes nothing, since observations are not normalised."""
         return Normaliser.identity(self.policy.inputs)
 
     def check_policy(self) -> None:
@@ -71,7 +78,11 @@ class Algorithm2(Sampler):
 
 @dataclass(frozen=True, eq=False)
 class Unbiased(Algorithm2):
-    """The paper's sampler for network policies on a JAX environment."""
+    """The paper's sampler (Algorithm 2) for network policies on a JAX environment.
+
+    resets   whether the environment is put back into a state s; if not, a fair coin is used
+    control  whether a critic is used as control variate, which reduces the variance;  hidden: the critic's layer sizes
+    """
 
     simulator: Environment
     policy: NetworkPolicy
@@ -86,9 +97,9 @@ class Unbiased(Algorithm2):
         self.check_policy()
 
     def batch(self, key: np.uint64, memory: Values, theta: Array, N: int) -> tuple[Draws, Array, Values, int]:
-        """Return N draws for the update direction (lines 3–7 of Algorithm 1), Ĵ [1+I], the new memory, and steps.
+        """Return N draws for the update direction, the estimate Ĵ [1+I], the new memory, and the steps taken.
 
-        Ĵ is the mean of N walks (lines 11–15).
+        The draws are those of lines 3–7 of Algorithm 1. Ĵ is the mean of N walks (lines 11–15).
         """
         z, u, weight, A, J_hat, steps, memory = self._compiled(
             jax_key(key), memory, real(theta), N, self.critics.order(key, 2 * N)
@@ -123,9 +134,11 @@ class Unbiased(Algorithm2):
         return z, u, alive / N, A, J.X.mean(0), steps, fitted
 
     def _continue(self, net: Net, memory: Values, keys: Any, s: Any, u: Any, alive: Any, heads: Any) -> Any:
-        """Continue the draws (s, a): run one walk that begins with action a, and one with a fresh action at s.
+        """Run two walks from each drawn state s: one that begins with the drawn action, and one with a fresh action.
 
-        u holds the latents of the actions a. Without resets, only the walk that the coin selects is run.
+        Return the results of both. `u` holds the policy's random values for the drawn actions. Draws that are not
+        `alive` (the episode had ended) are not continued. Without resets, only one walk is run: the first if the coin
+        shows `heads`, else the second.
         """
         one, two = jax.random.split(keys[0])
         T1, T2 = (self._geometric(k, len(alive)) * alive for k in jax.random.split(keys[1]))
@@ -146,9 +159,9 @@ class Unbiased(Algorithm2):
         return self.critics(memory, z) if self.control else jnp.zeros((len(z), 1 + self.statement.I))
 
     def _walk(self, net: Net, memory: Values, key: Any, state: Any, length: Any, first: Any = None) -> Walked:
-        """Run walks of `length` [N] steps from the states `state` [N, …].
+        """Run N walks of `length` [N] steps from the states `state` [N, …]; return their sums and last states.
 
-        first  what the policy drew for the first action of each walk; None: draw it here
+        first  the values that the policy drew for the first action of each walk; None: draw them here
         """
         env, N, gamma = self.simulator, len(length), self.statement.gamma
 
@@ -171,9 +184,11 @@ class Unbiased(Algorithm2):
         return Walked(X, state, ended, steps)
 
     def _fit_critics(self, memory: Values, order: Any, z: Any, X: Any, valid: Any, start: Any, X_J: Any) -> Values:
-        """Return the critics for the next batch, fitted to the sums X of walks from s and X_J from the initial states.
+        """Return the critics for the next batch, fitted to the sums of two kinds of walks.
 
-        order  the rows of each step of Adam;  z: the observations at s;  valid: whether a row of X is to be used
+        z, X, valid  observations at drawn states s, sums [N, 1+I] of walks from there, and whether a row is used
+        start, X_J   initial states, and sums [N, 1+I] of walks from there
+        order        the row numbers for each step of Adam
         """
         if not self.control:
             return memory

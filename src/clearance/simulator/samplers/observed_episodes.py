@@ -28,7 +28,7 @@ LANES = 64  # episodes that run side by side in a JAX environment
 
 
 class Observed(NamedTuple):
-    """The sums X [n, 1+I] of Σ γ^t h_t over n episodes, and the lengths of the episodes [n]."""
+    """The discounted sums X [n, 1+I] of the signals (reward, then utilities) over n episodes, and their lengths [n]."""
 
     X: Array
     length: NDArray[np.int64]
@@ -38,12 +38,15 @@ class Observed(NamedTuple):
 
 
 def longest(s: Statement) -> int:
-    """Return the largest number of steps in an episode: its horizon, or the first t with γ^t ≤ REST."""
+    """Return the largest number of steps in an episode: the horizon, or without one the first t with γ^t ≤ REST."""
     return int(s.horizon) if s.horizon is not None else math.ceil(math.log(REST) / math.log(s.gamma))
 
 
 def observe_episodes(simulator: Any, policy: Any, n: int, key: np.uint64) -> Observed:
-    """Run n episodes of a mixture of networks, or of a rule `observation -> action` (one after the other)."""
+    """Run n episodes of a policy; return the sums of their signals and their lengths.
+
+    `policy` is a mixture of networks, or a rule `observation -> action`. Episodes of a rule run one after the other.
+    """
     s = simulator.statement
     if isinstance(policy, NetworkMixture):
         found = _of_networks(simulator, policy, n, key)
@@ -95,7 +98,7 @@ def _walked(simulator: Any, mixture: NetworkMixture, n: int, key: np.uint64) -> 
 
 
 def _first_episodes(steps: Steps, gamma: float) -> Observed:
-    """Return the sums and lengths of the first episode of every lane."""
+    """Return the discounted sums and the lengths of the first episode of each parallel environment."""
     ended = (steps.terminated | steps.truncated) & steps.valid
     before = np.cumsum(ended, axis=0) - ended == 0
     counted = steps.valid & before

@@ -1,4 +1,8 @@
-"""Sources of episodes for certificates: of a user's rule, and of networks whose lanes may depend on each other."""
+"""Sources of episodes for certificates: episodes of a user's rule, and episodes of networks.
+
+The episodes of networks run in lanes (parallel environments). They are independent samples even if lanes depend on each
+other.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +36,9 @@ def follow_any_rule(
 ) -> Array:
     """Run one episode of a rule `observation -> action`, of at most T steps, in this process.
 
-    Return its signals h [t, 1+I].
+    Return its signals h [t, 1+I]: in each step the reward, then the utilities.
 
-    seen  a list to which (observation, action) of each step is appended
+    seen  a list to which the pair (observation, action) of each step is appended
     """
     if isinstance(simulator, Environment):
         return follow_jax_rule(simulator, rule, key_of(seed), T, seen)
@@ -43,7 +47,7 @@ def follow_any_rule(
 
 @dataclass(frozen=True, eq=False)
 class OwnRuleEpisodes(NetworkEpisodes):
-    """Episodes of a rule `observation -> action`, one after the other in one lane of this process.
+    """Episodes of a rule `observation -> action`, one after the other in one environment of this process.
 
     The rule is never copied, because copies of a rule with its own random generator would all draw the same numbers. It
     gets the environment's own observations, and its actions go to the environment unchanged. Its method `reset`, if it
@@ -103,15 +107,20 @@ class RuleMixtureEpisodes(NetworkEpisodes):
         return X, self._numbered(component), steps
 
     def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return component numbers among the policies with a positive weight: all 0 if the rule has probability 1."""
+        """Return the number of the policy that acted in each episode [n], counted among the policies that can be drawn.
+
+        If the rule has probability 1, it is the only such policy, and all numbers are 0. Otherwise `component` is
+        returned unchanged.
+        """
         return component if self.mixture.share < 1 else np.zeros_like(component)
 
 
 @dataclass(frozen=True, eq=False)
 class RoundEpisodes(NetworkEpisodes):
-    """Samples that are means over all lanes of one round, in which all lanes follow the same mixture component.
+    """Samples for parallel environments (lanes) that may depend on each other.
 
-    Rounds are independent even if lanes depend on each other, and a mean has the same bounds as one episode.
+    In each round, all lanes run one episode of the same policy of the mixture. Their mean is one sample. Rounds are
+    independent even if lanes are not, and a mean has the same bounds as one episode.
     """
 
     @property
@@ -130,10 +139,11 @@ class RoundEpisodes(NetworkEpisodes):
 
 
 def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEpisodes:
-    """Return a source of independent episodes of a mixture, even if the lanes of the simulator depend on each other.
+    """Return a source of independent samples of a mixture's episodes, even if lanes depend on each other.
 
-    If lanes are independent, all are used. If not, only the first lane is used. If lanes cannot run alone, or lanes
-    with the same seed differ, the mean over all lanes is one sample.
+    A lane is one of the simulator's parallel environments. If lanes are independent, all are used. If not, only the
+    first lane is used. If lanes cannot run alone, or lanes with the same seed differ, the mean over all lanes is one
+    sample.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:
@@ -144,14 +154,14 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
 
 
 def any_episodes(simulator: Simulator, mixture: NetworkMixture | RuleMixture) -> NetworkEpisodes:
-    """Return a source of independent episodes of a mixture, with or without a rule."""
+    """Return a source of independent samples of a mixture's episodes; the mixture may contain a rule."""
     if isinstance(mixture, RuleMixture):
         return RuleMixtureEpisodes(simulator, mixture)
     return network_episodes(simulator, mixture)
 
 
 def sees_what_networks_see(simulator: Any) -> bool:
-    """Return whether rules and networks get the same observation arrays, so that one policy can contain both."""
+    """Return whether a rule and a network get the same observation arrays, so that one mixture can contain both."""
     if simulator.memory is not None:
         return False
     if isinstance(simulator, Environment):
@@ -161,7 +171,10 @@ def sees_what_networks_see(simulator: Any) -> bool:
 
 
 def describe_lanes(simulator: Simulator) -> str:
-    """Return in words what a certificate assumes about the lanes; if they may be dependent, how samples were drawn."""
+    """Return a text on what a certificate assumes about lanes (parallel environments).
+
+    If lanes may be dependent, the text says how samples were drawn and why.
+    """
     if not simulator.shared_randomness:
         return "lanes are independent, as a short check confirmed"
     how = f"the mean over the {simulator.n} lanes is one sample" if _needs_rounds(simulator) else "one lane was used"

@@ -3,10 +3,10 @@
     horizon H     X = Σ_{t<H} γ^t h_t
     horizon None  X = Σ_{t<T} (γ/q)^t h_t,     P(T > t) = q^t,  q = √γ,  so that E X = J and X is bounded
 
-Termination ends the sum. The bounds of h are declared; a value outside them is an error, because it would make a
-certificate invalid. Values that exceed them by rounding alone are accepted, and the bounds of X are widened by as much.
-Sums are taken in float64, even if the simulator computes in float32. A reward may have no bounds: it is then estimated
-without a confidence bound.
+Here h are the signals: the reward, then the utilities. Termination ends the sum. The bounds of h are declared; a value
+outside them is an error, because it would make a certificate invalid. Values that exceed them by rounding alone are
+accepted, and the bounds of X are widened by as much. Sums are taken in float64, even if the simulator computes in
+float32. A reward may have no bounds: it is then estimated without a confidence bound.
 """
 
 from __future__ import annotations
@@ -38,17 +38,20 @@ CHUNK = 256  # steps whose signals a compiled program keeps before they are summ
 
 
 def episode_steps(s: Statement) -> float:
-    """Return the mean number of steps of an episode that does not terminate."""
+    """Return the expected number of steps of an episode in which the environment never terminates."""
     return 1 / (1 - math.sqrt(s.gamma)) if s.horizon is None else float(s.horizon)
 
 
 def total_weight(s: Statement) -> float:
-    """Return the sum of the weights of the signals h_t in an estimate X of J, over an episode without termination."""
+    """Return the sum of the weights of all steps in an episode's estimate of J, if the environment never terminates."""
     return s.length if s.horizon is not None else 1 / (1 - math.sqrt(s.gamma))
 
 
 def signal_bounds(s: Statement) -> tuple[Array, Array]:
-    """Return the declared bounds (low, high) of the signals h [1+I]; raise InputError if a constraint has none."""
+    """Return the declared bounds (low, high) of the signals h [1+I]: the reward, then the utilities.
+
+    Raise InputError if a constraint has no bounds.
+    """
     if s.bounds is None and not s.I:
         return np.array([-np.inf]), np.array([np.inf])
     if s.bounds is None or not np.all(np.isfinite([x[1:] for x in s.bounds])):
@@ -69,7 +72,7 @@ class NetworkEpisodes:
 
     @property
     def one_sided(self) -> tuple[bool, ...]:
-        """For each limit [I], whether episodes can confirm it but not refute it: true for CVaR (`core.tail_limits`)."""
+        """For each limit [I], whether episodes can confirm but not refute it; true for CVaR limits."""
         return self.statement.one_sided
 
     @property
@@ -83,12 +86,12 @@ class NetworkEpisodes:
 
     @property
     def factor(self) -> float:
-        """The factor by which the weight of a signal changes in every step: γ, or γ/q without a horizon."""
+        """The factor by which the weight of a signal changes from step to step: γ, or γ/q = √γ without a horizon."""
         return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of an estimate X of J [1+I]; they include 0, since an episode may end at once."""
+        """The bounds (low, high) of an episode's estimate of J [1+I]; they include 0 for episodes that end at once."""
         weight = total_weight(self.statement) * (1 + self._rounding)
         return self.statement.sum_ranges(*self._signal_bounds, weight, self._near.slip)
 
@@ -106,7 +109,7 @@ class NetworkEpisodes:
 
     @property
     def _near(self) -> Simulator:
-        """The simulator itself; for a fleet, the simulator that its workers run."""
+        """The simulator in this process: the simulator itself, or for a fleet the simulator that its workers run."""
         return getattr(self.simulator, "near", self.simulator)
 
     @cached_property
@@ -117,7 +120,7 @@ class NetworkEpisodes:
 
     @property
     def _rounding(self) -> float:
-        """A bound on the rounding error of an estimate X of J in float64, relative to the largest sum.
+        """A bound on the rounding error of an episode's estimate of J in float64, relative to the largest sum.
 
         Each weight and each addition contributes its own rounding error, for all terms that matter (e⁻³⁷ < 2⁻⁵³).
         """
@@ -129,12 +132,15 @@ class NetworkEpisodes:
         return episode_steps(self.statement)
 
     def lengths(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Draw the lengths of n episodes that do not terminate."""
+        """Draw the lengths of n episodes for the case that the environment does not terminate them earlier."""
         H = self.statement.horizon
         return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw episodes begin .. begin + n − 1 of the stream `key`."""
+        """Draw the episodes with the numbers `begin` to `begin` + n − 1 of the random stream `key`.
+
+        Return their estimates of J [n, 1+I], the mixture component of each, and the environment steps taken.
+        """
         return join(map_jobs(self.simulator, _draw_block, (self.mixture, key), blocks(begin, n, self.simulator.n)))
 
     def _block(self, key: np.uint64, begin: int, n: int) -> Batch:
@@ -150,7 +156,10 @@ class NetworkEpisodes:
         return self.mixture.components(rng, n)
 
     def _acting(self, rng: np.random.Generator, component: Any) -> Any:
-        """Return a function act(obs, t) → actions, in which lane i follows mixture component number `component[i]`."""
+        """Return a function act(obs, t) → actions for parallel environments.
+
+        Environment i follows the policy number `component[i]` of the mixture.
+        """
         n, head = self.simulator.n, self.mixture.policy.head
         lanes, outs = np.arange(n), self.mixture.outs
 
@@ -178,7 +187,7 @@ class NetworkEpisodes:
         return X, int(steps)
 
     def _walk(self, key: np.uint64, rng: Any, component: Any, length: Any) -> tuple[Array, int]:
-        """Run the episodes of a block by stepping the simulator; return their estimates X of J [n, 1+I], and the steps.
+        """Run one episode in each of n parallel environments; return the estimates of J [n, 1+I], and the steps taken.
 
         component, length  the mixture component and the largest number of steps of each episode [n]
         """
@@ -194,16 +203,16 @@ class NetworkEpisodes:
 
 
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
-    """Draw one block of episodes, in this process or in a worker.
+    """Draw one block of episodes, in this process or in a worker; return estimates of J, components and steps.
 
-    shared  the mixture and the random stream;  job: the number of the first episode, and how many
+    shared  the mixture and the random key;  job: the number of the first episode, and the number of episodes
     """
     mixture, key = shared
     return NetworkEpisodes(simulator, mixture)._block(key, *job)
 
 
 def _episodes(env: Any, policy: Any) -> Any:
-    """Return compiled functions that begin and advance a block of episodes; cached per environment and policy."""
+    """Return two compiled functions, which begin and advance a block of episodes; cached per environment and policy."""
     made = env.__dict__.setdefault("_compiled_episodes", {})
     if id(policy) not in made:
         chunk = jax.jit(lambda *x: _chunk(env, policy, *x))
@@ -212,10 +221,10 @@ def _episodes(env: Any, policy: Any) -> Any:
 
 
 def _begin(env: Environment, key: Any, length: Any) -> Any:
-    """Return the initial state of a block of n episodes of at most `length` [n] steps.
+    """Return the initial state of a block of n parallel episodes of at most `length` [n] steps.
 
-    It is a tuple: states, time t, which lanes are alive [n], the first step with wrong signals [n] (−1: none), these
-    signals [n, 1+I], the steps taken, and the random stream.
+    It is a tuple: states, time t, which episodes still run [n], the first step with wrong signals [n] (−1: none), these
+    signals [n, 1+I], the steps taken, and the random key.
     """
     n, H = len(length), 1 + env.statement.I
     begin, going = jax.random.split(key)
@@ -224,9 +233,10 @@ def _begin(env: Environment, key: Any, length: Any) -> Any:
 
 
 def _chunk(env: Environment, policy: Any, norm: Any, theta: Any, component: Any, length: Any, carry: Any) -> Any:
-    """Advance a block of episodes by at most CHUNK steps from its state `carry` (see `_begin`).
+    """Advance a block of parallel episodes by at most CHUNK steps from its state `carry` (see `_begin`).
 
-    Return the new state and the signals [CHUNK, n, 1+I], which are 0 in lanes that have ended.
+    Return the new state and the signals [CHUNK, n, 1+I], which are 0 for episodes that have ended. `norm` is the
+    normaliser of observations, and `component` [n] the row of `theta` that each episode follows.
     """
     nets = [policy.net(theta[m]) for m in range(theta.shape[0])]
     n, H, start = len(length), 1 + env.statement.I, carry[1]

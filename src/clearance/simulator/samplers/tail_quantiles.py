@@ -1,4 +1,4 @@
-"""Choose the threshold ν of CVaR limits: a quantile of the cost in separate episodes that no test uses."""
+"""Choose the threshold ν of CVaR limits: a quantile of an episode's cost, from separate episodes that no test uses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SHARE = 0.05  # of the budget, at most
 def fit_nu(
     simulator: Simulator, episodes: Callable[[Simulator], Episodes], key: np.uint64, budget: float
 ) -> tuple[Any, int]:
-    """Choose ν for each CVaR limit without a given ν; return the problem with these ν, and the environment steps taken.
+    """Choose the threshold ν for each CVaR limit that has none; return the problem with these ν, and the steps taken.
 
-    ν is the `level` quantile of the cost in a few episodes, or the limit if that is smaller. If the budget is too small
-    for two episodes, the problem is returned unchanged.
+    ν is the `level` quantile of the cost in a few episodes, or the limit itself if that is smaller. If the budget is
+    too small for two episodes, the problem is returned unchanged.
 
-    episodes  function from a problem with other ν to the source of episodes of the policy that will be tested
+    episodes  function that takes the problem with provisional ν and returns a source of episodes of the policy
     """
     s = simulator.statement
     free = [i for i, tail in enumerate(s.tails) if tail is not None and getattr(tail.rule, "at", 0.0) is None]
@@ -46,7 +46,7 @@ def fit_nu(
 
 
 def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
-    """Return the same problem with other thresholds `nu` of CVaR: {index of the constraint: ν}."""
+    """Return the same problem with other thresholds ν of its CVaR limits: `nu` is {index of the constraint: ν}."""
     s, costs = simulator.statement, simulator.tail_costs
     assert costs is not None
     tails: list[Any] = list(s.tails)
@@ -57,7 +57,7 @@ def with_nu(simulator: Simulator, nu: dict[int, float]) -> Any:
 
 
 def cost_range(simulator: Simulator, i: int) -> tuple[float, float]:
-    """Return the smallest and largest possible sum over an episode of the cost that constraint i limits."""
+    """Return the smallest and the largest possible cost of an episode, for the cost that constraint i limits."""
     costs, s = simulator.tail_costs, simulator.plain.statement
     assert costs is not None
     if s.bounds is None or not np.all(np.isfinite([x[1 + costs.columns[i]] for x in s.bounds])):

@@ -1,7 +1,7 @@
 """Critics: one network V_j(s) per signal, j = 0..I, trained by Adam on returns with normalised targets.
 
 Targets are normalised by their running mean and standard deviation, which change as the policy learns. After each
-change the last layer is rescaled so that the values stay the same (van Hasselt et al. 2016).
+change the last layer is rescaled so that the predicted values stay the same (van Hasselt et al. 2016).
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class Critics:
-    """1+I value networks of the same shape.
+    """1+I value networks of the same shape, one for each signal (reward, then constraints).
 
-    epochs, batch  passes over the data of one iteration (.25: a quarter of its rows), and rows per step of Adam
+    rate    Adam's learning rate;  batch: rows per step of Adam
+    epochs  passes over the data of one iteration (.25: a quarter of its rows)
     """
 
     inputs: int
@@ -53,7 +54,7 @@ class Critics:
             return ravel_pytree(self._net(jax.random.key(0)))[1]
 
     def _net(self, key: Any) -> Net:
-        """Return a network with initial output V = 0."""
+        """Return a new network whose output is V = 0 everywhere."""
         front = None if self.front is None else self.front._replace(rest=self.inputs - self.front.image.size)
         inputs = self.inputs if front is None else front.features
         return Net(kernels(key, front), network(key, (inputs, *self.hidden, 1), 0.0), None, front)
@@ -69,12 +70,15 @@ class Critics:
         return Values(theta, self.adam.init(theta), zero, zero + 1, jnp.zeros((), jnp.int32))
 
     def _raw(self, theta: Any, z: Any) -> Any:
-        """Return the values at normalised observations z [N, inputs] in units of the normalised targets, [N, 1+I]."""
+        """Return the networks' outputs [N, 1+I] at normalised observations z [N, inputs].
+
+        These are values in units of the normalised targets.
+        """
         nets = [self._unravel(theta[j]) for j in range(self.signals)]  # vmap over nets would be four times slower
         return jnp.stack([jax.vmap(net)(z)[:, 0] for net in nets], axis=1)
 
     def __call__(self, values: Values, z: Any) -> Any:
-        """Return V [..., 1+I] at normalised observations z [..., inputs]."""
+        """Return the predicted values V [..., 1+I] at normalised observations z [..., inputs]."""
         flat = z.reshape(-1, self.inputs)
         whole = len(flat) // CHUNK * CHUNK  # in chunks, whose activations stay in the cache: twice as fast
         chunks = jax.lax.map(lambda rows: self._raw(values.theta, rows), flat[:whole].reshape(-1, CHUNK, self.inputs))
@@ -82,9 +86,11 @@ class Critics:
         return (raw * values.spread + values.mean).reshape(*z.shape[:-1], self.signals)
 
     def rescaled(self, values: Values, R: Any, valid: Any) -> Values:
-        """Update the mean and spread of the targets by the returns R [N, 1+I]; rescale the networks to keep V the same.
+        """Return critics whose mean and spread of the targets are updated by the returns R [N, 1+I].
 
-        valid  1 for rows of R that count, 0 for others [N]
+        The networks are rescaled, so that the values V stay the same.
+
+        valid  an array [N]: 1 for the rows of R that count, 0 for the others
         """
         n = jnp.sum(valid)
         mean = valid @ R / n
@@ -106,10 +112,10 @@ class Critics:
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
     def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
-        """Return the row numbers [steps of Adam, batch] to train on, drawn from `total` rows.
+        """Return row numbers [steps of Adam, batch] to train on, drawn from `total` rows.
 
         There are as many steps of Adam as `epochs` passes over N rows need; N is `total` by default. Each pass over the
-        rows is shuffled anew; NumPy shuffles ten times as fast as JAX.
+        rows is shuffled anew. NumPy is used because it shuffles ten times as fast as JAX.
         """
         N = total if N is None else N
         rng, size = np.random.default_rng(int(key)), min(self.batch, N)
@@ -119,17 +125,17 @@ class Critics:
         return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Rescale the critics, train them on rows z [N, inputs] with targets R [N, 1+I], and return them.
+        """Rescale the critics, train them on observations z [N, inputs] with targets R [N, 1+I], and return them.
 
-        order  the rows of each step of Adam;  valid: whether a row counts [N]
+        order  the row numbers for each step of Adam;  valid: 1 if a row counts, else 0 [N]
         """
         return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
 
     def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
         """Return the critics after steps of Adam on Σ_j (V_j(z) − R_j)², in units of the normalised targets.
 
-        order  the rows of each step of Adam;  z, R: observations [N, inputs] and targets [N, 1+I] of the rows
-        valid  whether a row counts [N]
+        order  the row numbers for each step of Adam;  z, R: observations [N, inputs] and targets [N, 1+I]
+        valid  1 if a row counts, else 0 [N]
         """
         y = (R - values.mean) / values.spread
 

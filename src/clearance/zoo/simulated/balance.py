@@ -16,9 +16,9 @@ ZONES = ((-2.4, -2.2), (-1.3, -1.1), (-0.1, 0.1), (1.1, 1.3), (2.2, 2.4))
 def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
     """Return CartPole, reward 1 per step, with two costs: the cart in one of five zones, and the pole beyond 6°.
 
-    Zones [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3], [2.2, 2.4]. Limits: steps with a cost per episode of up to
-    500 steps, undiscounted, 50 each. The episode ends when |x| > 2.4 or the angle exceeds 12°. The costs are
-    those of the state after the step.
+    The zones are [−2.4, −2.2], [−1.3, −1.1], [−.1, .1], [1.1, 1.3] and [2.2, 2.4]. A cost is 1 if the state after the
+    step is in a zone, or beyond the angle. Each limit is on the number of such steps per episode of up to 500 steps,
+    undiscounted. The episode ends when |x| > 2.4 or the angle exceeds 12°. `lanes` is the number of parallel episodes.
     """
     zones = np.array(ZONES, np.float32)
 
@@ -49,8 +49,9 @@ def cartpole(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lan
 
 
 def _cart(state: Any, force: Any) -> Any:
-    """Return the state after one Euler step of .02 s:
-    cart 1 kg, pole .1 kg, half length .5 m (Barto, Sutton, Anderson 1983).
+    """Return the state after one Euler step of .02 s under a force.
+
+    The cart has 1 kg, the pole .1 kg and half length .5 m (Barto, Sutton, Anderson 1983).
     """
     _, v, angle, w = state
     sin, cos = jnp.sin(angle), jnp.cos(angle)
@@ -63,8 +64,9 @@ def _cart(state: Any, force: Any) -> Any:
 def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lanes: int = LANES) -> Environment:
     """Return Acrobot, reward −1 per step until the double pendulum is above the line, with two costs.
 
-    The first is 1 if a torque is applied while θ̇₁ < 0, the second if one is applied while θ̇₂ < 0, both before the
-    step. Limits: 50 per episode of up to 500 steps, undiscounted.
+    The first cost is 1 if a torque is applied while θ̇₁ < 0, the second if one is applied while θ̇₂ < 0; the speeds are
+    those before the step. Limits: 50 per episode of up to 500 steps, undiscounted. `lanes` is the number of parallel
+    episodes.
     """
 
     def reset(key: Any) -> Any:
@@ -97,8 +99,9 @@ def acrobot(limits: tuple[float, float] = (50.0, 50.0), horizon: int = 500, lane
 
 
 def _links(state: Any, torque: Any) -> Any:
-    """Return the state after one Runge–Kutta step of .2 s,
-    with angles wrapped to [−π, π] and speeds clipped at 4π and 9π.
+    """Return the state after one Runge–Kutta step of .2 s under a torque.
+
+    Angles are wrapped to [−π, π], and the two speeds are clipped at 4π and 9π.
     """
     k1 = _swing(state, torque)
     k2 = _swing(state + 0.1 * k1, torque)

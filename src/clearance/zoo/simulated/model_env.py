@@ -18,8 +18,8 @@ except ImportError:
 class ModelEnv(gymnasium.Env):
     """A Gymnasium environment with the states 0..S−1 and actions 0..A−1 of a CMDP; `info["g"]` holds the utilities [I].
 
-    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode, which changes
-    no J.
+    It has no time limit. Entering a state that is absorbing with zero signals terminates the episode; this changes no
+    value J.
     """
 
     metadata: dict[str, Any] = {}  # noqa: RUF012
@@ -44,7 +44,7 @@ class ModelEnv(gymnasium.Env):
         return self.s, float(h[0]), bool(self.ends[self.s]), False, {"g": h[1:]}
 
     def _draw(self, cumulated: Any) -> int:
-        """Draw a state by inversion from cumulative probabilities [S], whose last may differ from 1 by rounding."""
+        """Draw a state by inversion from cumulative probabilities [S]; the last entry may differ from 1 by rounding."""
         return min(
             int(np.searchsorted(cumulated, self.np_random.random() * cumulated[-1], side="right")), self.cmdp.S - 1
         )

@@ -15,7 +15,10 @@ from clearance.simulator.jax_envs.jax_environment import LANES, Environment
 
 
 def of_model(cmdp: CMDP, lanes: int = LANES) -> Environment:
-    """Return a finite model as a JAX environment with one-hot observations, for tests against exact values."""
+    """Return a finite model as a JAX environment with one-hot observations, for tests against exact values.
+
+    `lanes` is the number of parallel episodes.
+    """
     if cmdp.is_sparse or not cmdp.available.all():
         raise InputError("of_model takes dense models in which every state has all actions")
     log_P, log_rho = jnp.log(jnp.asarray(cmdp.P)), jnp.log(jnp.asarray(cmdp.rho))

@@ -1,6 +1,4 @@
-"""Environments with continuous actions: a pendulum with a torque budget, a double integrator with limited effort,
-navigation.
-"""
+"""Environments with continuous actions: a pendulum with a torque budget, a double integrator, and navigation."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> Environment:
     """Return the task of swinging a pendulum up and holding it, with a torque budget: Σ |u|/2 ≤ budget in 200 steps.
 
-    The dynamics are those of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8); the reward
-    is divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted.
+    u is the torque. The dynamics are those of Gymnasium's Pendulum-v1 (g = 10, m = l = 1, dt = .05, |u| ≤ 2, |θ̇| ≤ 8);
+    the reward is divided by 16.2736, so that it lies in [−1, 0]. J is undiscounted. `lanes` is the number of parallel
+    episodes.
     """
 
     def reset(key: Any) -> Any:
@@ -57,8 +56,9 @@ def pendulum(budget: float = 30.0, horizon: int = 200, lanes: int = LANES) -> En
 def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
     """Return the task of bringing a mass to rest with little effort: max −E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
-    x' = x + .1 (v, u) + noise of variance .01, Q = diag(1, .1), R = 1, γ = .95, x_0 ~ N(0, 1): `LQR.double_integrator`.
-    The signals have no bounds: linear policies are certified exactly (`simulator.linear_quadratic`), not by samples.
+    The state x = (position, v) changes by .1 (v, u) plus noise of variance .01 in a step with force u. Q = diag(1, .1),
+    R = 1, γ = .95, and x_0 ~ N(0, 1), as in `LQR.double_integrator`. The signals have no bounds: linear policies are
+    certified exactly (`simulator.linear_quadratic`), not by samples.
     """
     lqr = LQR.double_integrator(budget)
     A, B, Q, R = (jnp.asarray(x, jnp.zeros(0).dtype) for x in (lqr.A, lqr.B, lqr.Q, lqr.R))
@@ -84,9 +84,9 @@ def double_integrator(budget: float = 2.0, lanes: int = LANES) -> Environment:
 def navigation(limit: float = 5.0, horizon: int = 100, lanes: int = LANES) -> Environment:
     """Return the task of driving a point through [−1, 1]² to the goal at (.8, .8), past two round hazards with cost 1.
 
-    The speed is ≤ .1 per step in each direction, with noise of standard deviation .01; the start is within .1 of
-    (−.8, −.8) in each direction. The reward is the decrease of the distance to the goal, plus .1 within .15 of it.
-    The limit is on steps in hazards per episode of 100 steps, undiscounted.
+    The speed is ≤ .1 per step in each direction, with noise of standard deviation .01; the start is within .1 of (−.8,
+    −.8) in each direction. The reward is the decrease of the distance to the goal, plus .1 for each step within .15 of
+    the goal. The limit is on the number of steps in hazards per episode of 100 steps, undiscounted.
     """
     goal = np.array([0.8, 0.8], np.float32)
     centres, radii = np.array([[-0.2, -0.2], [0.35, 0.2]], np.float32), np.array([0.35, 0.25], np.float32)
