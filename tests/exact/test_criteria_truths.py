@@ -129,7 +129,7 @@ def test_storm_agrees_on_never(tmp_path: Path) -> None:
     stormpy = pytest.importorskip("stormpy")
     lake = cl.zoo.frozen_lake(8).replace(criterion="total", limit=0.0)
     P = np.asarray(lake.rows.toarray() if lake.is_sparse else lake.rows).reshape(lake.S, lake.A, lake.S)
-    kept, before = lake.available & (lake.g[0] == 0), None
+    kept, before = lake.available & (lake.g[0] == 0), lake.available
     while not np.array_equal(kept, before):
         before, kept = kept, kept & (P[:, :, ~kept.any(axis=1)].sum(-1) == 0)
     kept = np.where(kept.any(axis=1, keepdims=True), kept, lake.available)  # of states that are not entered any more

@@ -58,7 +58,7 @@ class Never:
         """
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
         if self.cmdp.kind == "average":
-            good = surely_reaching(self.cmdp, self._inside.any(axis=1))
+            good = surely_reaching(self.cmdp, np.asarray(self._inside.any(axis=1)))
             return self.cmdp.available & ~rows.leading_to(~good) & good[:, None]
         safe: Mask = np.ones(self.cmdp.S, bool)
         found: list[Mask] = []
