@@ -283,9 +283,9 @@ class CandidateSearch:
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
-        for _ in range(200):
+        for turn in range(200):  # bold and pessimistic choices in turn: a test may take either
             affordable = affordable_episodes(stop - self.steps, self.episode)
-            w, _ = self._best(delta, left, parts, 0.0)
+            w, _ = self._best(delta, left, parts, turn % 2 * PESSIMISM)
             w = best_weights(self.J, self.b) if w is None else w
             if affordable < GLANCE or w is None:
                 break
