@@ -54,6 +54,7 @@ class Tally:
     down       for every signal, bets that J is smaller than the limit
     parts      the sums of the samples of each component of the mixture, by its index
     one_sided  which limits [I] can be confirmed but not refuted; () if there are none
+    nu         the thresholds ν of CVaR limits [I], None for other limits; () if there are none
 
     The reward has no limit; its J is compared with the middle of its range.
     """
@@ -62,6 +63,7 @@ class Tally:
     down: list[Bets]
     parts: dict[int, Component]
     one_sided: tuple[bool, ...] = ()  # limits [I] that can be confirmed and not refuted; none if empty
+    nu: tuple[float | None, ...] = ()  # thresholds ν [I] of CVaR limits (`core.tail_limits`), None for other limits
 
     @classmethod
     def of(cls, source: Episodes, b: Array, likely: Likely | None) -> Tally:
@@ -70,7 +72,7 @@ class Tally:
         hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
         up = [Bets(m, lo, hi, near, e) for m, lo, hi, near, e in zip(at, low, high, hint, bias, strict=True)]
         down = [Bets(-m, -hi, -lo, None, e) for m, lo, hi, e in zip(at, low, high, bias, strict=True)]
-        return cls(up, down, {}, getattr(source, "one_sided", ()))
+        return cls(up, down, {}, getattr(source, "one_sided", ()), getattr(source, "nu", ()))
 
     def update(self, X: Array, component: NDArray[np.int64]) -> None:
         for j, (up, down) in enumerate(zip(self.up, self.down, strict=True)):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the best policy
 
-    def best(self, weights: Array) -> tuple[Labels, float, Array]:
+    def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Labels, float, Array]:
         """Return (act, maximum, J): a deterministic policy act [S] that maximises weights·J, and its J [1+I]."""
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
@@ -176,7 +176,7 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the proof
 
-    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
+    def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Labels]:
         """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
 
         V [S] proves the bound, and act [S] is a greedy policy. The bound is +∞ if no finite one can be proven.
