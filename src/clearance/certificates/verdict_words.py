@@ -167,7 +167,7 @@ def _components(said: Mapping[str, Any]) -> str:
 
 
 def _thresholds(said: Mapping[str, Any]) -> str:
-    """Return a sentence with the thresholds ν of CVaR limits."""
+    """Return a sentence with the thresholds ν of the CVaR limits of the certificate `said`; "" if there are none."""
     names = said.get("names") or []
     found = [f"{name}: {nu:.6g}" for name, nu in zip(names, said.get("nu") or [], strict=False) if nu is not None]
     return f"Threshold ν, fixed before the test: {join_some(found)}." if found else ""

@@ -222,9 +222,8 @@ class AverageOracle:
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
         """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
-        Proven are g ≥ P g for all pairs and g + v ≥ h + P v for pairs that may be taken for ever; None if rounding
-        prevents this. Its v is the given bias v [S], lifted outside of components. `size` [S, A] bounds |h| before
-        rounding.
+        Proven are g ≥ P g for all pairs, g + v ≥ h + P v for pairs that may be taken for ever; None without a proof.
+        Its v is the given bias v [S], lifted outside of components. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0

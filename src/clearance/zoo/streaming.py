@@ -18,20 +18,19 @@ def streaming(
     slow: float = 0.1,
     playback: float = 0.8,
 ) -> CMDP:
-    """Return a player whose buffer is filled by an expensive fast server or a cheap slow one:
-    stall as rarely as possible (criterion: average).
+    """Return a media player that should stall rarely (criterion: average).
 
-    State: packets in the buffer, x = 0..N (N = `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability
-    `slow` (.1) or `fast` (.9), and one is played with probability `playback` (.8), independently: x' = min(max(x +
-    arrived − played, 0), N).
+    Its buffer is filled by an expensive fast server or a cheap slow one. State: packets in the buffer, x = 0..N (N =
+    `buffer`, 9). Action: 0 slow, 1 fast. A packet arrives with probability `slow` (.1) or `fast` (.9), and one is
+    played with probability `playback` (.8), independently: x' = min(max(x + arrived − played, 0), N).
 
         r = −1{x = 0} (a stall),   cost = 1{fast},   limit = fast_share (of the time)
 
     The buffer is empty at the start.
 
     Known: in the long run, every policy that is slow at an empty buffer, fast for `fast_share` of the time and never
-    full is optimal. .5 packets arrive per step and .8 are to be played, so the buffer is empty for the share
-    (1 − .5/.8)/.9 of the time, up to the rare packets that a full buffer loses.
+    full is optimal. .5 packets arrive per step and .8 are to be played, so the buffer is empty for the share (1 −
+    .5/.8)/.9 of the time, up to the rare packets that a full buffer loses.
 
     Source: Bura et al. 2022 (DOPE), with the same rule at both ends of the buffer and the same limit, half of the time
     fast, but over a finite horizon.
