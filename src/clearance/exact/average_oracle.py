@@ -204,8 +204,8 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0, start: Labels | None = None) -> tuple[float, Array, Labels]:
-        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up;
-        vectors g and v [2, S] that prove it (inf if none do); a best policy [S]. The search begins with `start` [S].
+        """Return (bound, proof, act): max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, or inf if it is not proven;
+        vectors g and v [2, S] that prove it; and a best policy [S]. The search begins with the policy `start` [S].
         """
         self.last = self.last if start is None else self._stay(start)
         weights = np.append(reward, lam)

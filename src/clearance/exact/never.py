@@ -47,7 +47,7 @@ class Never:
 
     @cached_property
     def _inside(self) -> Mask:
-        """A mask [S, A] of the pairs inside end components in which no pair has one of these costs."""
+        """A mask [S, A] of the pairs inside end components where no pair has a cost of the constraints `limits`."""
         return end_components(self.cmdp, self.cmdp.available & ~self.costly)[1]
 
     @cached_property

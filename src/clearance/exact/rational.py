@@ -27,7 +27,7 @@ def exact_values(cmdp: CMDP, pi: Array) -> Matrix | None:
     """Return the vectors that prove the values of a policy π [S, A] or [H, S, A], exactly and for the model as stored.
 
     They are V [1+I, S] for the discounted criterion and V [1+I, H, S] with a horizon. For the other criteria they are
-    the vectors of `total_oracle` and `average_oracle`. Return None if a sum is infinite.
+    the vectors of `total_oracle` and `average_bounds`. Return None if a sum is infinite.
     """
     return {"discounted": _discounted, "horizon": _horizon, "total": _total, "average": _average}[cmdp.kind](cmdp, pi)
 

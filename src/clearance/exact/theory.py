@@ -251,8 +251,8 @@ def class_gap(c: Constants) -> float:
 
     (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r.
 
-    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. For r⁺−r⁻, Λ and H see the
-    module.
+    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. The module's head explains r⁺−r⁻,
+    Λ and H.
     """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 

@@ -25,7 +25,10 @@ STUCK = "a linear system of the model is singular in float64: a state is left wi
 
 
 class Places(Protocol):
-    """A protocol for models with S states; `elimination` is their order of elimination in linear solves, or None."""
+    """A protocol for models with S states, as far as linear solves need them.
+
+    Large sparse systems eliminate the states in the order `elimination`; it is None if the model has no good order.
+    """
 
     @property
     def S(self) -> int: ...

@@ -224,7 +224,7 @@ def shorten_range(V: Array, lowest: Array, gamma: float, power: float, share: Ar
 
 @dataclass(frozen=True, eq=False)
 class RuleEpisodes:
-    """Episodes of any rule `act`, from a state to an action, which may have a memory or draw its own random numbers.
+    """Episodes of a rule `act`: a function from states to actions that may have a memory or draw random numbers.
 
     The rule is called once per step, and its method `reset`, if it has one, at the start of every episode. `declared`
     are bounds (low, high) of the signals, each [1+I].
