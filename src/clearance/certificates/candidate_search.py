@@ -330,8 +330,8 @@ class CandidateSearch:
         """Return the weights of the best mixture that should pass a test with `steps` steps; None if none should.
 
         It should pass within the share `planned` of the test, even if samples are off by `errors` standard errors.
-        `low` [count, 1+I] are the assumed values. Spread and length of episodes depend on the weights, so the program
-        is solved again with those of its solution, until they are no larger than assumed.
+        `low` [count, 1+I] are the assumed values. The program also assumes spread and length of episodes. It is solved
+        again with the spread and length of its solution, until these are no larger than assumed.
         """
         sd, length, w = np.sqrt(np.median(self.variance[:, 1:], axis=0)), float(np.median(self._lengths)), None
         for _ in range(SPREADS):

@@ -111,7 +111,7 @@ class ComponentGains:
     def _solver(self, act: Labels, M: Any) -> Callable[[Array, Array | None], Array]:
         """Return a function that solves (I − M') x = y for x, given y and a first guess of x.
 
-        M' is the transition matrix M of the policy act without the steps into references.
+        M' is the transition matrix M of the policy act without the steps into `references`.
         """
         keeps = np.ones(self.cmdp.S)
         keeps[self.references] = 0.0

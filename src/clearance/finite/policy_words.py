@@ -108,7 +108,7 @@ class _Stretch(NamedTuple):
 def _stretches(pi: Array, visited: Flags) -> Iterator[_Stretch]:
     """Yield the longest runs of successive steps in which a policy π [H, S, A] acts alike in the states that it visits.
 
-    A step belongs to the present run if its action probabilities agree with the run's in all states visited by both.
+    A step joins the current run if its action probabilities equal those of the run in all states that both visit.
     """
     now = _Stretch(0, 0, pi[0], visited[0])
     for t in range(1, len(pi)):

@@ -2,9 +2,10 @@
 
     ω = (F + damping·1)⁻¹ E_d[score A_L],     F = E_d Jᵀ M J,     J = ∂out/∂θ
 
-M is the Fisher matrix of the action distribution at the network's output `out`. F takes the expectation over actions in
-closed form, while the paper's regression uses the sampled actions: with more parameters than draws, that regression
-would fit the noise of Â. The scores provide the products F v (`NetworkScore`); the conjugate gradients run in float64.
+Here J is the Jacobian of the network's output `out`, and M the Fisher matrix of the action distribution with respect to
+`out`. So F is an exact expectation over actions, while the paper's regression uses the sampled actions; with more
+parameters than draws, such a regression would fit the noise of Â. The scores provide the products F v (`NetworkScore`);
+the conjugate gradients run in float64.
 
     θ ← θ + β ω,     β = min(η₁, √(2 kl/ωᵀFω)),   halved while the mean KL of old and new policy is above 1.5 kl
 """

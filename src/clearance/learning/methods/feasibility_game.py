@@ -3,11 +3,11 @@
 The method is a game between π, which increases Σ_i μ_i J_gi, and weights μ on the simplex, which move to the limits
 with the smallest slack:
 
-    θ ← (1−ν) θ + ν (1−γ) ω/τ_k    with ω of Σ_i μ_i A_gi,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
+    θ ← (1−ν) θ + ν (1−γ) ω/τ_k,        μ_i ← μ_i exp(−η (Ĵ_gi − b_i)), normalised
 
-Here ν is the share of θ that is renewed in an iteration, τ_k a temperature that falls, and η the step size of μ. The
-value of the game is the Slater margin φ. If φ is negative, the limits cannot be met, and μ shows which of them
-conflict.
+Here ω is the natural direction for the advantages Σ_i μ_i A_gi, ν the share of θ that is renewed in an iteration, τ_k a
+temperature that falls, and η the step size of μ. The value of the game is the Slater margin φ. If φ is negative, the
+limits cannot be met, and μ shows which of them conflict.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     every Ĵ_gi ≥ b_i + κ_i − η    a step up J_r
     else                          a step up the J_gi that is violated most, in its own units
 
-The paper has no margin κ, but without it no certificate from samples could pass. The margin is that of
-`PracticalCNPGPD`.
+Here η is the setting `tolerance`. The paper has no margin κ, but without it no certificate from samples could pass. The
+margin is that of `PracticalCNPGPD`.
 """
 
 from __future__ import annotations
