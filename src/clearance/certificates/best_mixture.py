@@ -45,8 +45,8 @@ def choose_weights(J: Array, b: Array, margin: Array | float, single: Single) ->
 def tolerated_loss(J: Array, b: Array, J_r: float) -> float:
     """Return how much less than a mixture with reward J_r a single policy may earn and still be preferred.
 
-    It is a share of the difference between J_r and the reward of the safest mixture of policies with values J [n, 1+I]
-    under the limits b.
+    It is a share of J_r minus the reward of the safest mixture. The mixture is of policies with values J [n, 1+I],
+    under the limits b [I].
     """
     return MOST_LOST * max(J_r - float(safest_weights(J, b) @ J[:, 0]), 0.0) if len(b) else 0.0
 

@@ -74,8 +74,8 @@ class Never:
     def lost(self) -> Labels:
         """The indices of the states from which the costs of the constraints `limits` cannot be avoided.
 
-        From such a state, every policy pays one of these costs with positive probability; under the average criterion,
-        it has a positive long-run mean with positive probability.
+        From such a state, every policy pays one of these costs with positive probability. Under the average criterion,
+        every policy pays one of them for ever with positive probability.
         """
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))

@@ -219,7 +219,8 @@ def first_order(c: Constants, K: float, N: float) -> float:
 def omega_norm(c: Constants, K: float, N: float) -> float:
     """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3).
 
-    The two expectations are bounded by `sgd_error` and `first_order`; μ_F is `c.mu_F`.
+    ω is the estimated natural gradient, ω* the exact one. The two expectations are bounded by `sgd_error` and
+    `first_order`; μ_F is `c.mu_F`.
     """
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 

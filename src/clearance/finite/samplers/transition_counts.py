@@ -1,7 +1,8 @@
 """Count transitions during walks on a finite model that is used as a simulator.
 
-A transition is counted at the cell of the alias tables from which it was drawn, separately for the cell's own entry and
-its alias. This costs one addition per step for any |S|. Only counts are read from the tables, never the probabilities.
+Transitions are drawn from alias tables, in which each cell holds two next states: its own entry and its alias. Each of
+the two has a counter, so counting costs one addition per step for any |S|. Only the counts are used, never the
+probabilities in the tables.
 """
 
 from __future__ import annotations
