@@ -170,7 +170,7 @@ class AverageOracle:
         return V, chosen
 
     def _worth(self, gain: Array) -> Array:
-        """Return the largest gain [N] of staying in each node of the quotient; −∞ if it has no component."""
+        """Return the largest gain [N] of staying in each node of the quotient; −∞ for nodes without a component."""
         found, inside = np.full(self.quotient.S, -np.inf), self.components[0] >= 0
         np.maximum.at(found, self.quotient.node[inside], gain[inside])
         return found
@@ -222,8 +222,9 @@ class AverageOracle:
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
         """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
-        Proven are g ≥ P g for all pairs, g + v ≥ h + P v for pairs that may be taken for ever; None without a proof.
-        Its v is the given bias v [S], lifted outside of components. `size` [S, A] bounds |h| before rounding.
+        It is proven that g ≥ P g for all pairs, and g + v ≥ h + P v for all pairs that may be taken for ever. The proof
+        is None if rounding prevents this. Its v is the given bias v [S], lifted outside of components. `rows` [N] are
+        the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0
@@ -249,8 +250,7 @@ class AverageOracle:
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
         """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
 
-        g is V [N] at each state's node of the quotient, plus a multiple of the remaining steps. `leaving` [S, A] marks
-        the pairs that leave an end component.
+        g is V [N] of each state's node plus a multiple of the remaining steps. Pairs in `leaving` leave their node.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
