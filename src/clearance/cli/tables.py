@@ -219,7 +219,7 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Print a text to standard output.
 
-    If the reader has gone (`clearance … | head`), the exit status stays the same.
+    If the reader of a pipe has gone (`clearance … | head`), the text is dropped without an error.
     """
     with _standard_output():
         print(text, end="", flush=True)

@@ -37,7 +37,7 @@ class PolicyTable(NamedTuple):
     """A policy that was read from a table: a mixture of M policies `pi` [M, S, A], or [M, H, S, A] with a horizon.
 
     weights          the weights [M] of the mixture
-    states, actions  the names of states and actions; None if the file has numbers instead of names
+    states, actions  the names of states and actions; None if the file has indices instead of names
     certificate      the certificate of the policy in the file, as JSON data, or None
     """
 

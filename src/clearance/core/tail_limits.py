@@ -257,7 +257,7 @@ def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
 
 
 def restore_tail(data: Any) -> TailLimit | None:
-    """Return the limit whose JSON data `describe_tail` has returned; null bounds become infinite."""
+    """Rebuild a limit from the JSON data that `describe_tail` returned; a bound of null becomes infinite."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):

@@ -88,7 +88,7 @@ def restate_model(
 
     limits   upper limits of the costs, by name or in order
     b        lower limits of the utilities, by name or in order
-    initial  a state, by name or number, or {state: probability}
+    initial  a state, by name or index, or {state: probability}
     reward   must be None, since a model has only one reward
     """
     if reward is not None:

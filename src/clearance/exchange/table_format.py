@@ -75,7 +75,10 @@ def from_table(
 
 
 class _Opened(NamedTuple):
-    """A table before its rows are read: the name of the source, the word for its rows, its header and its rows."""
+    """A table before its rows are read: the name of its source, its header, and an iterator over its rows.
+
+    `places` is the word for a row in error messages: "line" or "row".
+    """
 
     source: str
     places: str  # "line" or "row"
@@ -153,9 +156,9 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each needed column; raise InputError if one is missing or occurs twice.
+    """Return {name: index} of the columns that every table needs and of those in `wanted`.
 
-    wanted  the names of further columns
+    Raise InputError, which names the table `source`, if a column is missing or occurs twice in `header`.
     """
     for name in (*KEYS, *wanted):
         if name not in header:

@@ -63,7 +63,7 @@ class Every(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The iterations from number `begin` on, which are in memory because no trace file holds them yet.
+    """The iterations from index `begin` on, which are in memory because no trace file holds them yet.
 
     parts  the traces of these iterations;  at: the state of the learning loop after the last of them
     """

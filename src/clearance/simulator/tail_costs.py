@@ -107,7 +107,10 @@ class TailCosts(NamedTuple):
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Return a mask of the costs in `cost` that are not finite or out of bounds; xp is numpy or jax.numpy."""
+        """Return a mask that is true for each entry of `cost` that is not finite, or is outside the declared bounds.
+
+        xp is the array module of `cost`: numpy or jax.numpy.
+        """
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))

@@ -143,8 +143,9 @@ def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Mad
 class Contestant(NamedTuple):
     """A method in a comparison.
 
-    make    function (model, budget, x, y) that makes the method and its sampler
-    output  the iterate that the method is judged by;  label: its name in tables;  tuned: whether x and y are tuned
+    make    function (model, budget, x, y) that makes the method and its sampler; x and y are its two main settings
+    output  the iterate that the method is judged by;  label: the method's name in tables
+    tuned   whether x and y are tuned
     """
 
     make: Callable[[CMDP, Budget, float, float], Made]

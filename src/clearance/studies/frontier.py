@@ -269,8 +269,9 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The scale (largest possible absolute value) of J_gi for the constraint that varies; over κ, the smallest
-        scale.
+        """The scale (largest possible absolute value) of J_gi, for the constraint i whose limit varies.
+
+        If κ varies, the smallest scale of all constraints.
         """
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
@@ -318,7 +319,10 @@ def _most_telling(done: list[Point]) -> float:
 
 
 def _crossing(p: Point, q: Point) -> tuple[float, float]:
-    """Return how far above their chord the tangents at the points p and q cross, and the limit at which they cross."""
+    """Return where the frontier's tangents at p and q cross: the height above the chord from p to q, and the limit.
+
+    The height is 0 if the tangents do not cross clearly between the two points.
+    """
     width, drop = q.limit - p.limit, p.J_r - q.J_r
     if not q.lam > p.lam:
         return 0.0, p.limit

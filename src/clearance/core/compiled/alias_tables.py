@@ -125,7 +125,7 @@ def wins(word, threshold, fine):
 
 @piece
 def alias_mask(A):
-    """Return a mask of the low bits in which a packed word stores an action number in 0..A−1."""
+    """Return a mask of the low bits in which a packed word stores the index of an action, 0..A−1."""
     mask = U(1)
     while mask < U(A):
         mask = mask << U(1)
@@ -200,7 +200,7 @@ def vose(p, row, n, threshold, alias, small):
 def threshold_of(q):
     """Return the first 32 bits of a probability q in [0, 1] as a whole number.
 
-    For q = 1 the result is 2³²−1. The draw stays exact, since the alias of such a cell is the cell itself.
+    For q = 1 the result is 2³²−1. Draws stay exact: a cell of an alias table with q = 1 is its own alias.
     """
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
@@ -215,7 +215,7 @@ def fine_of(q):
 def packed_of(q, alias, mask):
     """Return one 64-bit word of a packed policy: a draw takes its own action with probability q, else the alias action.
 
-    The low bits, given by `mask`, hold the number of the alias action; the bits above them are the first bits of q.
+    The low bits, given by `mask`, hold the index of the alias action; the bits above them are the first bits of q.
     """
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 

@@ -42,7 +42,7 @@ def _pick_evenly(word, first, n, cells):
 
 @piece
 def _slot(word, first, n, cells):
-    """Draw like `_pick`; return 2·cell if the draw takes the cell's own entry, and 2·cell + 1 if it takes the alias."""
+    """Draw an alias cell i as `_pick` does; return 2·i if the cell's own entry is drawn, 2·i + 1 if its alias is."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -199,7 +199,7 @@ def wander(key, model, pol, N, hits, starts):
 
 @kernel
 def nexts(key, row, N, model, count):
-    """Draw N next states of the pair `row` = s·A + a, and count them in `count` [S]."""
+    """Draw N next states of the state-action pair `row` = s·A + a of `model`, and count them in `count` [S]."""
     cells, indptr, width, _, _, _, _, _, _ = model
     first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
     x = fold(key, row)

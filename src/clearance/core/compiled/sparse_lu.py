@@ -1,4 +1,4 @@
-"""Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
+"""Sparse LU of I − γM for models with local structure, in the order found by `dissection`; M is a policy's transitions.
 
 The positions of the entries are known. So for each policy only the values of the entries are computed, and only in the
 rows that a change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs

@@ -212,7 +212,7 @@ class TableEpisodes:
         return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw the episodes with the numbers `begin` to `begin` + n − 1 of the random stream `key`.
+        """Draw the episodes with the indices `begin` to `begin` + n − 1 of the random stream `key`.
 
         Return their estimates of J [n, 1+I], the mixture component of each, and the environment steps taken. Raise an
         error if a signal or a sum is out of its declared bounds.

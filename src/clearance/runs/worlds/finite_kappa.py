@@ -71,8 +71,8 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
     """Return Λ, the upper bound of λ while learning.
 
-    It is the method's `lam_max` or, if that is not set, follows from the Slater margin. κ must be below the Slater
-    margin `slater`. If it is not, raise InputError, or only warn if `lam_max` was given.
+    It is the method's `lam_max`. If that is not set, Λ follows from the Slater margin `slater`. If the margin κ of the
+    method is not below the Slater margin, raise InputError; if `lam_max` is set, only warn.
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf

@@ -117,7 +117,7 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+        """Return `sampler`; if it is None, return the sampler that the method needs. `policy` is the policy class.
 
         Raise InputError if method, policy class and sampler do not fit together.
         """

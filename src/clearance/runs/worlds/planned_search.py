@@ -139,7 +139,9 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence on how much reward a tested policy loses, by the estimated model; "" if it is no plan.
+        """Return a sentence on how much reward a tested policy loses against the best policy on the estimated model.
+
+        Return "" if that best policy cannot be computed, or if there are no limits.
 
         The loss has two parts: the price of the slack that the certificate needs, and the rest, which better learning
         could avoid.
@@ -205,7 +207,7 @@ class PlannedSearch:
     def _next(self, j: int, delta: float, left: float) -> bool:
         """Plan and test one more policy, and return True. If another test is not promising, return False without one.
 
-        j  the number of the test;  delta: its level;  left: the environment steps that are left
+        j  the index of the test;  delta: its level;  left: the environment steps that are left
         """
         part, self.passing = (1.0, BOLD[1]) if self.certified else LATER[j]
         model = self.explored.model()
@@ -323,7 +325,7 @@ class PlannedSearch:
 
         Half of the budget is used first. The rest is used only if the test can still pass.
 
-        j        the number of the test;  delta: its level
+        j        the index of the test;  delta: its level
         planned  the plan that gave the policy; None for the fallback, which always gets the whole budget
         """
         if planned is None:

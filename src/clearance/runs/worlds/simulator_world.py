@@ -246,7 +246,10 @@ class SimulatorWorld(World):
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """Return the mixture of candidates whose smallest slack is largest; without exact values, all candidates."""
+        """Return the mixture of candidates whose smallest slack is largest, by their exact values.
+
+        Without exact values, return the mixture of all candidates.
+        """
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:

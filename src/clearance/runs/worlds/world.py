@@ -129,7 +129,7 @@ class Choice(NamedTuple):
 class ExactValues(NamedTuple):
     """Exact values J [n, 1+I] of n candidate policies.
 
-    error  bounds on the errors of J;  size: the scale of each J_g [I], by which limits are tightened
+    error  bounds on the errors of J;  size: the scale of each J_g [I]; limits are tightened by a share of it
     """
 
     J: Array
@@ -182,7 +182,7 @@ class World(Protocol):
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+        """Return `sampler`; if it is None, return the sampler that the method needs. `policy` is the policy class.
 
         Raise InputError if method, policy class and sampler do not fit together.
         """
@@ -214,7 +214,7 @@ class World(Protocol):
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
-        """Return how many environment steps are left for choice and certificate, after `spent` steps were used."""
+        """Return how many environment steps are left to choose and certify a policy, after `spent` steps were used."""
         ...
 
     def exact_choice(self, settled: Settled, run: Run, margin: Any) -> tuple[Any, ExactValues]:
@@ -238,14 +238,21 @@ class World(Protocol):
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return a search by samples for the best certified policy, by default among those of `sampled_choice`."""
+        """Return an object whose method `run` searches for the best certified policy, by testing policies on samples.
+
+        This default searches among the candidates of `sampled_choice`; an adapter may override it.
+
+        settled, run, margin  the settings of the run, its iterates, and the measured Slater margin (None: not measured)
+        key, budget, delta    random key, environment steps and error probability of the search
+        single                whether a single policy may or must replace a mixture, as in `solve`
+        """
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
         return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
-        """Return a single policy of the class that has exactly the values of a mixture; None if none is known."""
+        """Return a single policy of the policy class with exactly the values of `mixture`; None if none is known."""
         return None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:

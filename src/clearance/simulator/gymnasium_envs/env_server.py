@@ -156,7 +156,7 @@ def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
-    """Return the error `e` as JSON data: the number of the environment, a description and the wrong value."""
+    """Return the error `e` as JSON data: the index of the environment, a description and the wrong value."""
     if isinstance(e, lane_module.Fault):
         value = None if e.value is None else repr(e.value)[:200]
         return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}

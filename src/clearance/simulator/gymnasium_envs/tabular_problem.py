@@ -39,7 +39,7 @@ class TableShape:
         return int(np.prod(self.sizes))
 
     def row(self, obs: Any) -> int:
-        """Return the row number of an observation; raise InputError if the observation is not in its space."""
+        """Return the index of an observation's row; raise InputError if the observation is not in its space."""
         at = 0
         parts = (obs,) if len(self.sizes) == 1 and np.ndim(obs) == 0 else obs
         for x, n, first in zip(parts, self.sizes, self.first, strict=True):
@@ -128,7 +128,7 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`; None if it is None.
+    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`; None for None.
 
     Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
     """

@@ -203,11 +203,11 @@ class NetworkPolicy(NetworkForm):
         return self._ravelled[0].copy()
 
     def constants(self) -> dict[str, Array]:
-        """Return θ of nearly constant policies, by name.
+        """Return the parameters θ of policies that take nearly the same action in every state, by name.
 
-        For bounded real actions they do nothing, or always take the lowest or the highest action. For a few discrete
-        actions each policy always takes one of them. The dict is empty if σ is no part of θ, if real actions are not
-        bounded, or if there are more discrete actions than a few.
+        For bounded real actions, this action is 0, the lowest or the highest one. For discrete actions, there is one
+        policy for each action. The dict is empty if σ is no part of θ, if real actions are not bounded, or if there
+        are many discrete actions.
         """
         head, d = self.head, self.design
         if isinstance(head, Gaussian):

@@ -327,7 +327,9 @@ class Practical(Sampler):
         return jax.jit(fit)
 
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
-        """Return the memory with updated `size`, `spread` and `miss`: running averages over about 1/MEMORY batches.
+        """Return the memory after updating its running averages over about 1/MEMORY batches.
+
+        They are `size` (of advantages), `spread` (of episode sums) and `miss` (distance from limits), as in `Memory`.
 
         weight, A  the weights [N] and advantages [N, 1+I] of the rows
         X          the sums of the signals [n, 1+I] over the first episode of each parallel environment

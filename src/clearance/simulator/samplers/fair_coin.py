@@ -93,7 +93,7 @@ def geometric_returns(
 
 
 def streams(seed: int, k: int, n: int) -> tuple[list[int], np.random.Generator]:
-    """Return the seeds of n environments, and a generator for the sampler, for the round number k.
+    """Return the seeds of n environments, and a random generator for the sampler, for round k.
 
     Seeds and generator come from two independent random streams.
     """

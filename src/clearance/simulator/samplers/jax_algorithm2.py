@@ -188,7 +188,7 @@ class Unbiased(Algorithm2):
 
         z, X, valid  observations at drawn states s, sums [N, 1+I] of walks from there, and whether a row is used
         start, X_J   initial states, and sums [N, 1+I] of walks from there
-        order        the row numbers for each step of Adam
+        order        the indices of the rows for each step of Adam
         """
         if not self.control:
             return memory

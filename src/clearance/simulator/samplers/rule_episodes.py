@@ -107,9 +107,9 @@ class RuleMixtureEpisodes(NetworkEpisodes):
         return X, self._numbered(component), steps
 
     def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the policy that acted in each episode [n], counted among the policies that can be drawn.
+        """Return the index of the policy that acted in each episode [n], counted among the policies that can be drawn.
 
-        If the rule has probability 1, it is the only such policy, and all numbers are 0. Otherwise `component` is
+        If the rule has probability 1, it is the only such policy, and all indices are 0. Otherwise `component` is
         returned unchanged.
         """
         return component if self.mixture.share < 1 else np.zeros_like(component)
