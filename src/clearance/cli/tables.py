@@ -94,7 +94,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """Return the fields of a command's answer about infeasible limits: which conflict, and what to relax.
 
-    With `relaxed`, also the best reward after relaxing.
+    With `relaxed`, the best reward after relaxing is included.
     """
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}

@@ -198,7 +198,7 @@ def _labels(entries: list[_Entry], kind: str) -> tuple[tuple[str, ...] | None, i
 
 
 def _index(names: Sequence[str] | None, n: int) -> dict[str, int]:
-    """Return a dict from each name to its index 0..n−1; without names, the names are the numbers as text.
+    """Return a dict from each name to its index 0..n−1; if `names` is None, the names are the indices as text.
 
     A name with control characters is also found in its escaped form, which tables contain.
     """

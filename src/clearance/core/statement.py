@@ -68,7 +68,7 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most the largest |h| times this sum."""
+        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most this sum times the largest |signal|."""
         return self.full_criterion.length
 
     @property
@@ -100,8 +100,8 @@ class Statement:
     def offset(self) -> Array:
         """The constants [1+I] to add to an episode's summed signals.
 
-        The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in `tail_limits`), and 0 for the reward and
-        for limits on means.
+        For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
+        episode's cost C. For the reward and for limits on means it is 0.
         """
         return tail_offsets(self.tails)
 

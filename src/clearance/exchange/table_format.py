@@ -87,7 +87,7 @@ class _Opened(NamedTuple):
 
 
 def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
-    """Return the columns that have limits; raise InputError for limits that are not by name."""
+    """Return the columns that have limits; raise InputError for limits that are not given by name."""
     try:
         return [*check_limits("limits", limits), *check_limits("b", b)]
     except InputError as e:

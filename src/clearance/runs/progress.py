@@ -29,7 +29,7 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 def drawing() -> Iterator[None]:
     """Ignore OSError in the `with` block, since a closed terminal must not end the run.
 
-    If a KeyboardInterrupt is the cause of the OSError, it is raised again.
+    If a KeyboardInterrupt caused the OSError, KeyboardInterrupt is raised instead.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def drawing() -> Iterator[None]:
 
 
 class Progress:
-    """A progress bar on standard error, drawn by the package rich; off if this is no terminal, or with --json.
+    """A progress bar on standard error, drawn by the package rich; off with --json, or if there is no terminal.
 
     args  the parsed command line;  total: number of units;  what: the word in front of the bar
     b     the limits [I], needed to show the smallest slack
@@ -204,7 +204,7 @@ def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, floa
 
 
 def all_of(*watchers: Callable[..., None]) -> Callable[..., None]:
-    """Return one callback that calls all `watchers` with its arguments."""
+    """Return one callback that calls all `watchers` with the arguments that it gets."""
 
     def update(*what: Any) -> None:
         for watcher in watchers:

@@ -237,7 +237,7 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWr
 
 
 def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
-    """Return the solution with its run time in seconds; a selection that was made already is carried over."""
+    """Return a copy of the solution with this run time and this flag `recalled`; a selection made already is kept."""
     timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection

@@ -60,7 +60,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with the given noise, and the price λ."""
+    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the price λ."""
 
     K: Array
     J: Array

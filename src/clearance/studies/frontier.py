@@ -342,7 +342,7 @@ def _largest(cmdp: CMDP, i: int) -> float:
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     """Return the value at which limit i starts to bind.
 
-    It is the largest J_gi among the policies that are best without limit i, under the other limits.
+    It is the largest J_gi among the optimal policies of the problem without limit i.
     """
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))

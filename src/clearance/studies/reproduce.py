@@ -30,7 +30,7 @@ FEASIBLE_KAPPA = 0.01  # a quarter of the Slater margin 0.0411 of the class
 
 
 class Setting(NamedTuple):
-    """One row of the table: a margin κ, and a variant of the SGD that estimates the update direction ω."""
+    """One setting of the experiment: a margin κ, and a variant of the SGD that estimates the update direction ω."""
 
     label: str
     kappa: float

@@ -1,4 +1,4 @@
-"""The table of a grid, as CSV and JSON: one row for each point that has ended, read from its run folder."""
+"""The table of a sweep's results, as CSV and JSON, with one row for each run of the grid that has ended."""
 
 from __future__ import annotations
 

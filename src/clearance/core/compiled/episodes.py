@@ -1,6 +1,6 @@
 """Compiled episodes on a finite model used as a simulator: walks that train a critic, and bounded estimates of J.
 
-Streams, alias tables and horizons are those of `alias_tables`. Every episode has a stream of its own, so results do not
+Random streams, alias tables and horizons come from `alias_tables`. Every episode has its own stream, so results do not
 depend on chunks or threads.
 """
 
@@ -210,15 +210,15 @@ def nexts(key, row, N, model, count):
 
 @kernel
 def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
-    """Draw episodes begin .. begin + N − 1 of a mixture; write a bounded unbiased estimate X of J for every signal.
+    """Draw the episodes begin .. begin + N − 1 of a mixture, and compute a bounded unbiased estimate X of J from each.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
-    Fills X [N, 1+I] and `component` [N], the policy that each episode follows; it is drawn from the alias cells
-    `choice`. `pols` [M, S·A] are the M packed policies. `model` has the horizon tables of q, not of γ. `base` is V̂:
-    [M, S, 1+I], or [1, S, 1+I] if all policies share it; X is unbiased for any V̂. Unless `hits` [2·cells] is empty, it
-    counts transitions, and `starts` the start states. Returns (steps made, episode, step): the episode and step at
-    which a pair first has signals outside their bounds (`inside` [S·A] is false), or −1 and −1.
+    h are the signals; the control variate V̂ is `base` [M, S, 1+I], or [1, S, 1+I] if all policies share it. Write X
+    [N, 1+I], and to `component` [N] the policy of each episode. `pols` [M, S·A] are the packed policies, and `choice`
+    the alias cells of their weights. `model` has tables of γ^t with q in place of γ. Transitions are counted in `hits`
+    [2·cells], and start states in `starts`, unless `hits` is empty. Return (steps made, episode, step). The last two
+    say where signals are first out of bounds (`inside` [S·A] is false for the state-action pair); −1 and −1: nowhere.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape

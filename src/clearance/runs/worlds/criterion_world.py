@@ -140,8 +140,8 @@ class CriterionWorld(FiniteWorld):
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """Return the stationary policy with the mixture's averaged occupancy, if it has the same values; else None.
 
-        The result is also None if the policy class is not tabular softmax, which alone contains this policy. A mixture
-        of one component is returned unchanged.
+        The result is also None if the policy class is not tabular softmax, because no other class contains this policy.
+        A mixture of one policy is returned unchanged.
         """
         if mixture.M == 1:
             return mixture

@@ -44,8 +44,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
     """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
 
     With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
-    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. A tenth is enough, because the
-    choice among the iterates then uses exact values, and only some iterates must meet the limits.
+    Without `delta` (exact evidence), it is a tenth of the range of J_g, divided by √samples. A tenth is enough, because
+    the choice among the iterates then uses exact values, and only some iterates must meet the limits.
     """
     if delta is None or margin.sd is None:
         noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)

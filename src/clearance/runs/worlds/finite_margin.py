@@ -210,7 +210,7 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
 
 
 def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
-    """Measure the slack of a policy a second time, by a test against tighter limits.
+    """Measure the slack of a policy a second time, by a test against tighter limits; return the test's `Evidence`.
 
     The limits are tightened by 90 % of the smallest mean slack in `before`, the first test. That test stopped once
     every limit was shown to be met, so its bounds on the slack may be barely positive.

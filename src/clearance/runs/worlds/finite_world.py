@@ -277,7 +277,7 @@ class FiniteWorld(World):
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
         """Return other policies of the run by name: π̄, the uniform mixture of the iterates.
 
-        With exact evidence, also the averaged-occupancy policy and the best certified iterate.
+        With exact evidence, the averaged-occupancy policy and the best certified iterate are returned too.
         """
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"

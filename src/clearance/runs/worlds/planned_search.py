@@ -312,7 +312,7 @@ class PlannedSearch:
         """Return the slack [I] that a policy needs to pass a test of `steps` steps at level `delta`.
 
         seen     the policy's estimate on the model;  how: the estimator;  lam: the prices of the limits
-        smaller  a factor on the standard error of the model
+        smaller  the factor by which the standard error of the model is multiplied
         """
         source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)

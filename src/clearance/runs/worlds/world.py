@@ -113,7 +113,7 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The candidate policies among which samples decide.
+    """The candidate policies from which one is chosen by samples.
 
     fallback  weights of a safe mixture of the candidates, tested last; None if there is none
     reserve   environment steps reserved for testing the fallback
@@ -129,7 +129,8 @@ class Choice(NamedTuple):
 class ExactValues(NamedTuple):
     """Exact values J [n, 1+I] of n candidate policies.
 
-    error  bounds on the errors of J;  size: the scale of each J_g [I]; limits are tightened by a share of it
+    error  bounds on the errors of J
+    size   the scale of each J_g [I]; limits are tightened by a share of this scale
     """
 
     J: Array

@@ -101,7 +101,8 @@ class TabularProblem(TableProblem):
 def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **settings: Any) -> TabularProblem:
     """Return a finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
 
-    The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
+    The settings are those of `clearance.gymnasium`, without a horizon. Some have a special meaning here:
+
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
     bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each
     totals  (low, high) of the undiscounted sums of reward and constraints from the start of an episode to any of its
@@ -128,7 +129,7 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`; None for None.
+    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`, or None.
 
     Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
     """

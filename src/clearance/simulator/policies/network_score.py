@@ -1,4 +1,4 @@
-"""The scores of a network policy as a linear operator, with products with its Fisher matrix and KL divergences."""
+"""The scores of a network policy as a linear operator, products with the policy's Fisher matrix, and KL divergences."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Digest(NamedTuple):
     """A batch after advantages are computed: its rows, the sums of the signals, and the first error in the data.
 
     X      the sums [n, 1+I] over the first episode of each parallel environment
-    wrong  the first row with an observation or signal that is not finite or out of bounds, −1 if there is none
+    wrong  the index of the first row with wrong data (not finite, or out of bounds); −1 if there is none
     h      the signals in that row
     """
 

@@ -117,7 +117,8 @@ class NetworkEpisodes:
     def _rounding(self) -> float:
         """A bound on the rounding error of an episode's estimate of J in float64, relative to the largest sum.
 
-        Each weight and each addition contributes its own rounding error, for all terms that matter (e⁻³⁷ < 2⁻⁵³).
+        Each weight and each addition contributes its own rounding error. Without a horizon, terms with negligible
+        weights are not counted.
         """
         terms = min(self.statement.horizon or np.inf, 40 / max(1 - self.factor, 2.0**-53))
         return (2 * terms + 16) * 2.0**-53
