@@ -38,7 +38,7 @@ class Statement:
     bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
     costs    which constraints the user wrote as costs [I]; they are shown as costs
     tails    the `Chance` or `CVaR` limit of each constraint [I], or None if the constraint limits a mean. With such a
-             limit, the signals of the constraint are the increments of φ (see `tail_limits`), and its name is a formula
+             limit, the signals of the constraint are the increments of the limited quantity, and its name is a formula
     """
 
     name: str
@@ -87,8 +87,9 @@ class Statement:
         """Return the smallest and the largest possible sums (low [1+I], high [1+I]) of the signals over an episode.
 
         The signals of one step lie in [low, high], and the weights of all steps sum to `weight`. Episodes may end
-        early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit has instead the range of −φ (see
-        `tail_limits`). This range is widened by its size times `slip`, the largest relative rounding error.
+        early, so every range contains 0. For a constraint with a `Chance` or `CVaR` limit, the range of −φ is
+        returned, where φ is the quantity whose mean is limited. This range is widened by its size times `slip`, the
+        largest relative rounding error.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):

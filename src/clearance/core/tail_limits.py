@@ -139,7 +139,7 @@ class CVaR:
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return (C − ν)₊/(1 − level) for episode costs C (any shape): the limited quantity φ(C) without its constant ν.
+        """Return (C − ν)₊/(1 − level) for costs C of episodes: the limited quantity φ(C) without the constant ν.
 
         The attribute `offset` holds ν. xp is the array module of C, numpy or jax.numpy; `slip` is not used.
         """
@@ -154,7 +154,7 @@ class CVaR:
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the change of φ (see `sum_range`) in one step whose cost lies between low and high."""
+        """Return the range of the change of the limited quantity φ in one step whose cost lies between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
@@ -273,7 +273,7 @@ def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
     """Return the constants [1+I] to add to an episode's summed signals.
 
     For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
-    episode's cost C. For the reward and for limits on means it is 0.
+    episode's cost C. For the reward and for limits on means (None in `tails`) it is 0.
     """
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 

@@ -188,7 +188,10 @@ def from_quantecon(
 
 
 def _pairs(ddp: Any, R: Array, Q: Any) -> tuple[Any, Any, Any]:
-    """Return the state and the action of each of the L state-action pairs, and Q as a sparse matrix [L, S]."""
+    """Return the state and the action of each of the L state-action pairs, and Q as a sparse matrix [L, S].
+
+    R and Q are the rewards and the transition probabilities of the model `ddp`.
+    """
     s, a = getattr(ddp, "s_indices", None), getattr(ddp, "a_indices", None)
     if s is not None and a is not None:
         return np.asarray(s, np.int64), np.asarray(a, np.int64), sparse.csr_array(Q)

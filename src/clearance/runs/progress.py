@@ -117,7 +117,7 @@ class Rate:
 
 
 def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
-    """Return one line with steps per second, the reward Ĵ_r, the smallest slack Ĵ_gi − b_i, and the multipliers λ."""
+    """Return one line with steps per second, estimated reward, smallest estimated slack, and the multipliers λ."""
     parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
     parts.append(f"J_r {J_hat[0]:.4g}")
     if len(b):
@@ -128,7 +128,7 @@ def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
 
 
 class Board:
-    """A writer of TensorBoard event files with the curves of Ĵ, slacks, λ, the norm of the direction ω, and steps."""
+    """A writer of TensorBoard files with curves of estimated values, slacks, λ, the norm of the update, and steps."""
 
     def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
         try:

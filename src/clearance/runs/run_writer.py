@@ -105,7 +105,9 @@ class RunWriter:
             return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
-        """Write the Slater margin, if one was measured, and the method with its final settings K, N, κ and Λ.
+        """Write the Slater margin, if one was measured, and the method with its final settings.
+
+        The final settings are K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
 
         Raise InputError if the folder of a resumed run holds other settings.
         """

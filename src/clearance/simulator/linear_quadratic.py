@@ -133,9 +133,9 @@ class LQR:
         return Regulator(K, self.enclose(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
 
     def _effort(self, lam: float, Sigma: Array) -> float:
-        """Return the effort J_u = E Σγ^t u'Ru of the regulator for the cost x'Qx + λu'Ru, where λ is `lam`.
+        """Return the effort J_u = E Σγ^t u'Ru of the regulator for the cost x'Qx + λu'Ru, with action noise N(0, Σ).
 
-        It is computed in floating point, since it only serves the search for λ and is no proof.
+        λ is `lam`, and Σ is `Sigma`. The effort is computed in floating point, since it is only used to search for λ.
         """
         K = self.gain(lam)
         N = self.X0 + self.gamma / (1 - self.gamma) * (self.W + self.B @ Sigma @ self.B.T)

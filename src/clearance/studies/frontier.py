@@ -169,7 +169,8 @@ def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> A
     For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the other
     at the limits `at`, and each run starts from the previous one; the result is a `LearnedFrontier`.
 
-    how  the other arguments of `model_frontier` or `simulator_frontier`
+    constraint  which limit varies, by index or name
+    how         the other arguments of `model_frontier` or `simulator_frontier`
     """
     if isinstance(problem, Simulator):
         return simulator_frontier(problem, constraint, **how)
@@ -232,7 +233,7 @@ def check_arguments(
 ) -> int | None:
     """Return the index of the limit that varies, or None if `over` is "kappa".
 
-    Raise InputError if an argument is wrong; the error names the argument.
+    The arguments are those of `model_frontier`. Raise InputError if one of them is wrong; the error names it.
     """
     if over not in get_args(Over):
         raise InputError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}")
@@ -271,7 +272,7 @@ class _Curve:
     def scale(self) -> float:
         """The scale (largest possible absolute value) of J_gi, for the constraint i whose limit varies.
 
-        If κ varies, the smallest scale of all constraints.
+        If the margin κ varies, it is the smallest scale of all constraints.
         """
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)

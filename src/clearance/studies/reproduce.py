@@ -184,11 +184,12 @@ def run_bai2023(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Study:
-    """Run the experiment of Bai et al. 2023 on its single instance, with η₁ = η₂ = 0.1.
+    """Run the experiment of Bai et al. 2023 on its single instance, with step sizes η₁ = η₂ = 0.1.
 
     Algorithm 1 is used in the form for which the theorem is proven.
 
-    seeds, K, N  number of seeds, iterations, and samples per iteration;  settings: the rows of the table
+    seeds, K, N  number of seeds, iterations, and samples per iteration
+    settings     the margins κ and the variants of SGD to run
     """
     if seeds < 1:
         raise InputError(f"seeds must be a whole number ≥ 1, got {seeds}")

@@ -81,6 +81,7 @@ def sweep(
     grid      the axes {name: values}; a name is "problem" or a flag of `clearance solve`
     settings  flags that are the same at every point: method="cnpgpd", K=500
     executor  where the points are solved: threads of this process (default), or `clearance.Ray(…)`
+    progress  a callback progress(points done, points in all);  checkpoint_every: as in `solve`
 
     A call with `out` alone resumes an earlier sweep: finished points are not computed again. If the grid names user
     code (a factory, constraints, your own method), the call must name this code again.

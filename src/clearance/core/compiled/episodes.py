@@ -119,8 +119,8 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
 def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
     """Continue one trajectory from state s for N steps; train the critic Q, V of π as in `td`, with step size `beta`.
 
-    The packed policy `pol` acts. The trajectory starts again from ρ if s < 0 and after states that end an episode
-    (`ends` [S]). Returns the last state.
+    The packed policy `pol` acts, and `visits` [S] counts states. The trajectory starts again from ρ if s < 0, and after
+    states that end an episode (`ends` [S]). Return the last state.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
     H, mask, x = h.shape[1], alias_mask(A), key

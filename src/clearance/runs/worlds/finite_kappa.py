@@ -1,4 +1,7 @@
-"""Settings that follow from the Slater margin of a finite model: K and N, the margin κ, and the bound Λ of λ."""
+"""Settings of a run on a finite model that follow from its budget and its Slater margin.
+
+They are K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,25 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 
 
 class ConservatismWarning(UserWarning):
-    """A warning that κ is not below the Slater margin: then no policy meets the tightened limits, and λ grows to Λ."""
+    """A warning that the margin κ is not below the Slater margin.
+
+    Then no policy meets the tightened limits, and λ grows to its upper bound Λ.
+    """
 
 
 def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
-    """Return the method with K and N chosen for the budget, if it is `RegularisedCNPGPD`; else unchanged."""
+    """Return the method with its numbers K of iterations and N of samples chosen for the budget.
+
+    Methods other than `RegularisedCNPGPD` are returned unchanged.
+    """
     return method.fitted(cmdp.gamma, budget) if isinstance(method, RegularisedCNPGPD) else method
 
 
 def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
-    """Return the method with its margin κ computed by `kappa_of`, if its κ is "auto"; else unchanged."""
+    """Return the method with its margin κ computed by `kappa_of`, if its κ is "auto"; else unchanged.
+
+    The other arguments are those of `kappa_of`.
+    """
     if getattr(method, "kappa", 0.0) != "auto":
         return method
     if not cmdp.I:
@@ -41,7 +53,7 @@ def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, de
 
 
 def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
-    """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
+    """Return the margin κ [I]: the noise of an estimate of J_g, but at most half of the Slater margin in `margin`.
 
     With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
     Without `delta` (exact evidence), it is a tenth of the range of J_g, divided by √samples. A tenth is enough, because
@@ -72,7 +84,8 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
     """Return Λ, the upper bound of λ while learning.
 
     It is the method's `lam_max`. If that is not set, Λ follows from the Slater margin `slater`. If the margin κ of the
-    method is not below the Slater margin, raise InputError; if `lam_max` is set, only warn.
+    method is not below the Slater margin, raise InputError; if `lam_max` is set, only warn. `exact` says whether the
+    Slater margin may be computed from the model.
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf

@@ -223,9 +223,10 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Return a search for the best certified policy, which plans policies on an estimated model and tests them.
+        """Return an object whose method `run` plans policies on an estimated model and tests them on samples.
 
-        If policies of the class cannot be planned by a linear program, the search tests iterates instead.
+        If policies of the class cannot be planned by a linear program, iterates are tested instead. The arguments are
+        those of `World.search`.
         """
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):

@@ -343,9 +343,10 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Draw episodes by a plan π [S, A] and by the exploring policy `curious` [S, A]; return the steps taken.
+    """Draw episodes of `explored` by a plan π [S, A] and by the exploring policy `curious` [S, A].
 
-    Each policy is mixed with a few uniform actions. The two together get about `steps` environment steps.
+    Each policy is mixed with a few uniform actions. The two together get about `steps` environment steps. Return the
+    steps taken.
     """
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0

@@ -205,7 +205,11 @@ class World(Protocol):
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Decide the settings that the user left open: K, N, κ, Λ and the learning budget; return all settings."""
+        """Decide the settings that the user left open, and return all settings.
+
+        These are the number K of iterations, the number N of samples per iteration, the margin κ, the upper bound Λ of
+        λ, and the budget for learning.
+        """
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning

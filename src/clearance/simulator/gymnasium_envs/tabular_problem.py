@@ -129,9 +129,9 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`, or None.
+    """Return the bounds (low, high) of the summed reward and utilities [1+I] that the user gave as `totals`.
 
-    Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
+    Return None if `totals` is None. Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
     """
     found = read_signal_bounds(totals, I, sign)
     if found is not None and not (np.all(found[0] <= 0) and np.all(found[1] >= 0)):

@@ -2,9 +2,9 @@
 
 There is one critic per signal. Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside
 the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages are then computed as if episodes
-continued past the horizon. For problems with a horizon, Ĵ is unbiased: it is the mean over whole first episodes, with
-the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on long tasks
-(docs/research/gymnasium_log.md); many short steps of learning reduce it.
+continued past the horizon. For problems with a horizon, the estimate of J is unbiased: it is the mean over whole first
+episodes, with the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on
+long tasks (docs/research/gymnasium_log.md); many short steps of learning reduce it.
 """
 
 from __future__ import annotations
