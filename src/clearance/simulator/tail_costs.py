@@ -43,7 +43,7 @@ class TailCosts(NamedTuple):
 
     @property
     def remembered(self) -> list[int]:
-        """The costs that a policy sees as sums over the episode so far, as indices of the plain problem's costs."""
+        """The costs that a policy sees as sums over the episode so far, as indices into the costs of `plain`."""
         return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
 
     @property

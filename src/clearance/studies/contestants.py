@@ -71,7 +71,7 @@ def _regularised(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _tolerance(at: Budget, y: float) -> float:
-    """Return CRPO's tolerance η in the units of J, for the budget `at`: proportional to 1/√K and to the setting y."""
+    """Return CRPO's tolerance η in the units of J: proportional to the setting y and to 1/√K, for K iterations."""
     return 0.1 * y / (at.u * np.sqrt(at.K))
 
 
@@ -136,7 +136,7 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
     """Make an instance of a user's class `kind` with its defaults; x and y are not used.
 
-    If the class has fields K and N, they are set from the budget `at`.
+    If the class has fields K (iterations) and N (samples per iteration), they are set from the budget `at`.
     """
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}

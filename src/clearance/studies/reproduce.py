@@ -50,7 +50,7 @@ SETTINGS = (
 class Runs:
     """The runs of one setting with all seeds.
 
-    J        exact values [seeds, K, 2] of the iterates: reward and constraint
+    J        exact values [seeds, K, 2] of the K iterates of each run: reward and constraint
     lam      the last multiplier λ [seeds];  steps, seconds: environment steps and seconds of each run
     """
 

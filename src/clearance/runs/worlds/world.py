@@ -94,8 +94,9 @@ class Task(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The settings of a run that are decided once the Slater margin is known: K, N and κ of the method, Λ and budget.
+    """The settings of a run that are decided once the Slater margin is known.
 
+    method   the method with its final number K of iterations, number N of samples per iteration, and margin κ
     lam_max  the upper bound Λ of λ;  stream: the random key of learning;  budget: the steps for learning
     d_sum    zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
     extra    θ [m, d] of further candidates beside the iterates, if the run began from a policy
