@@ -114,7 +114,7 @@ def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np
     """Return the vectors [n, features] that the convolutions `front` give for flat observations z [n, inputs].
 
     `parameters` lists (kernels, biases) of each layer; `xp` is the array library, NumPy or JAX. Each convolution is
-    computed as one matrix product of patches and kernels: on a CPU, inside the loop that trains the critics, compiled
+    computed as one matrix product of patches and kernels. On a CPU, inside the loop that trains the critics, JAX's own
     convolutions take a hundred times as long.
     """
     x, rest = split_image(z, front.image, xp)

@@ -100,8 +100,8 @@ class CriterionWorld(FiniteWorld):
     def _room_besides(self, slater: float) -> float:
         """Return the Slater margin of all limits except cost limits of 0, which no policy can meet with a margin.
 
-        `slater` is the margin of all limits together. The result is at most the slack that the surrogate model gives to
-        the limits of 0.
+        `slater` is the margin of all limits together. On the surrogate model, the limits of 0 are loosened; the result
+        is at most the amount by which they are loosened.
         """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]

@@ -69,8 +69,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
     """Return the Slater margin of the problem with the tightened limits J_g ≥ b + κ.
 
-    It is φ − max κ, where φ = `slater`. If this is not positive and κ differs between the constraints, the true margin
-    may still be positive. If `exact` is true, it is then computed from the model.
+    The result is `slater` − max κ, which is a lower bound if κ differs between the constraints. If this bound is not
+    positive and `exact` is true, the margin is computed from the model instead.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")

@@ -254,8 +254,8 @@ class PlannedSearch:
     def _merit(self, planned: Planned) -> tuple[float, float]:
         """Return a sort key of a plan; a larger key is better.
 
-        The first entry is minus the share of the needed slack that the plan lacks, or 0 if it lacks at most a tenth.
-        The second entry is the reward minus one standard error.
+        The first entry is minus the missing share of the slack that the test needs; it is 0 if at most a tenth is
+        missing. The second entry is the reward minus one standard error.
         """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
