@@ -113,7 +113,7 @@ class TablePolicy(RunningPolicy):
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
 
     def _table(self, components: Components, rows: NDArray[Any]) -> Array:
-        """Return the probabilities of the actions [n, A] in the states `rows` [n], from the policies `components`."""
+        """Return the probabilities [n, A] of the actions in the states `rows` [n], by the policies `components` [n]."""
         return self.pi[components, rows]
 
     def _one(self, actions: NDArray[Any]) -> int:

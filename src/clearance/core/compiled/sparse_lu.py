@@ -122,7 +122,7 @@ class Factor:
         self.act: NDArray[np.int64] | None = None
 
     def update(self, M: sparse.csr_array, A: int = 1, act: NDArray[np.int64] | None = None) -> Factor:
-        """Compute the factors for another policy `act` [S] in the model M, and return this object.
+        """Compute the factors for another policy `act` [S] in a model with transitions M [S·A, S]; return this object.
 
         Only rows whose action changed, and rows that depend on them, are computed again. Without `act`, M is a matrix
         [S, S], and all rows are computed.

@@ -29,7 +29,7 @@ from clearance.simulator.simulator import Simulator
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
     """Raise InputError unless policies on the simulator see the same costs so far as this policy expects.
 
-    Otherwise the certified policy would see other inputs than the saved one.
+    Otherwise the policy would get other inputs when it is certified than when it is used.
     """
     if policy.memory != simulator.memory:
         kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]

@@ -208,8 +208,8 @@ class World(Protocol):
     def settle(self, task: Task, margin: Any) -> Settled:
         """Decide the settings that the user left open, and return all settings.
 
-        These are the number K of iterations, the number N of samples per iteration, the margin κ, the upper bound Λ of
-        λ, and the budget for learning.
+        The settings are the number K of iterations, the number N of samples per iteration, the margin κ, the upper
+        bound Λ of λ, and the budget for learning.
         """
         ...
 
@@ -277,7 +277,7 @@ class World(Protocol):
         ...
 
     def identify(self, policy: Any) -> str | None:
-        """Return a digest of problem and policy, by which the ledger recognises a repeated test; None if unknown."""
+        """Return a digest of problem and policy, by which the ledger recognises a repeated test; None: no digest."""
         return None
 
     def scope(self, policy: Any) -> str:

@@ -152,8 +152,8 @@ class Practical(Sampler):
     def smallest_batch(self) -> int:
         """The smallest number of steps in a batch.
 
-        On a JAX environment, a batch may consist of T steps in a single lane. Any other simulator steps all of its
-        lanes (parallel environments).
+        On a JAX environment, a batch may consist of the steps of a single lane (environment). Any other simulator
+        always steps all of its lanes.
         """
         return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
 

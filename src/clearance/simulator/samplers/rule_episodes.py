@@ -142,8 +142,8 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
     """Return a source of independent samples of a mixture's episodes, even if lanes depend on each other.
 
     A lane is one of the simulator's parallel environments. If lanes are independent, all are used. If not, only the
-    first lane is used. If lanes cannot run alone, or lanes with the same seed differ, the mean over all lanes is one
-    sample.
+    first lane is used. If this is not possible, because lanes cannot run alone or lanes with the same seed differ, the
+    mean over all lanes is one sample.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:
