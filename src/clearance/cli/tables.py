@@ -51,6 +51,7 @@ IN_SENTENCES = (
     "policy_words",
     "scope",
     "worst_component_slack",
+    "nu",
     "greedy_verdict",
     "path_bound",
     "runs",
@@ -78,6 +79,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
         "lam",
         "complementarity",
         "worst_component_slack",
+        "nu",
         "greedy_verdict",
         "evidence",
         "delta",
@@ -305,7 +307,7 @@ def with_flags(message: str) -> str:
     'give --criterion average, or --horizon H for the first H steps'
     """
     message = re.sub(r"\bgive gamma below 1\b", "give --gamma below 1", message)
-    message = re.sub(r"\bcriterion='(\w+)'", r"--criterion \1", message)
+    message = re.sub(r"\b(criterion|evidence)='(\w+)'", r"--\1 \2", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 
 
