@@ -287,7 +287,7 @@ class PlannedSearch:
     ) -> Planned:
         """Return the policy π as `Planned`, with the slack that a test of `steps` steps at level `delta` will need.
 
-        lam   the prices of the limits; None: those of `like`, or 0
+        lam   the prices of the limits; None: those of `like`, or 0 if there is no `like`
         like  an earlier plan, whose kind of estimator is used; None: use the estimator that needs the least slack
         """
         seen = model.evaluate(pi)

@@ -54,7 +54,7 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def compare_early_and_late(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """Return the source of episodes, extended by a check that its early and late episodes agree.
+    """Return a source of the same episodes that also warns if early and late episodes differ.
 
     Network policies on JAX environments need no check; for them the source is returned unchanged.
     """

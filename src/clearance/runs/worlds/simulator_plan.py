@@ -1,4 +1,4 @@
-"""Plan the budget of a run on a simulator: the share for learning, the margin κ, and the critics' number of batches."""
+"""Plan a run on a simulator: the budget for learning, the margin κ, and how many batches the critics learn from."""
 
 from __future__ import annotations
 
