@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 def _check_stored(args: argparse.Namespace) -> int:
     """Check and show the certificate of a run folder; return the exit status.
 
-    The status is 0 if the certificate was computed again and is CERTIFIED.
+    The status is 0 if the certificate was computed again and is CERTIFIED, and 4 if not.
     """
     stored = load(args.check)
     found = check_certificate(stored)

@@ -73,7 +73,7 @@ def _check_model(args: argparse.Namespace, cmdp: CMDP) -> int:
 
 
 def _range(cmdp: CMDP, signal: Array) -> list[float]:
-    """Return the smallest and the largest step of a signal [S, A], over the actions that exist."""
+    """Return the smallest and the largest value of a signal [S, A] in one step, over the actions that exist."""
     steps = signal[cmdp.available]
     return [float(steps.min()), float(steps.max())]
 

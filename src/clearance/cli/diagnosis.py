@@ -11,9 +11,10 @@ from clearance.exact.infeasibility import diagnose
 
 
 def explain_infeasible(result: dict[str, Any], cmdp: Any, *, relaxed: bool = False) -> dict[str, Any]:
-    """Return an answer about infeasible limits with their diagnosis, whose advice then ends the message.
+    """Return `result`, a command's answer about infeasible limits, with a diagnosis of the model `cmdp` added.
 
-    With `relaxed`, the best reward after relaxing is included.
+    The diagnosis says which limits conflict. Its advice is put at the end of the message. With `relaxed`, the best
+    reward after relaxing is included.
     """
     found = _diagnosis_of(cmdp, relaxed=relaxed)
     advice, message = found.pop("advice", None), result["message"]

@@ -71,7 +71,10 @@ def _relaxed(b: float, *, cost: bool) -> str:
 
 
 def _price(lam: float, low: float, high: float) -> str:
-    """Return a multiplier λ between `low` and `high` as text, with its accuracy if this is visible in six digits."""
+    """Return a multiplier λ as text with six digits, such as "1.25 ± 0.003".
+
+    The error, from the bounds `low` and `high` of λ, is left out if it does not change the six digits or is infinite.
+    """
     off = max(high - lam, lam - low)
     return f"{lam:.6g}" if off <= 5e-7 * lam or not math.isfinite(off) else f"{lam:.6g} ± {round_up(off, 1):.1g}"
 

@@ -264,7 +264,7 @@ def _answer(args: argparse.Namespace, solution: Any, folder: str | None) -> int:
 
 
 def _about_path_bound(bound: Any) -> list[str]:
-    """Return a list with a sentence that explains a negative `path_bound`; [] if no entry of the bound is negative."""
+    """Return a list with one sentence that explains a negative `Solution.path_bound`; [] if no entry is negative."""
     if bound is None or all(x >= 0 for x in bound):
         return []
     return ["path_bound is about the mean of the iterates while learning, not about this policy."]

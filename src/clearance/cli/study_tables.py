@@ -43,7 +43,7 @@ def grid(titled: list[tuple[str, list[dict[str, Any]]]], shown: dict[str, str], 
 
 
 def study(study: Study, paths: list[Path]) -> None:
-    """Print the table of a reproduction, the finding about κ, and the paths of the written files."""
+    """Print the table of a reproduction, the finding about the margin κ, and the paths of the written files."""
     columns = study.table() + study.published_columns()
     rows = []
     for c in columns:

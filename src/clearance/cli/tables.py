@@ -96,7 +96,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
 def diagnosis(found: Infeasibility, *, relaxed: bool = False) -> dict[str, Any]:
     """Return the fields of a command's answer about infeasible limits: which conflict, and what to relax.
 
-    With `relaxed`, also the best reward after relaxing.
+    With `relaxed`, the best reward after relaxing is included.
     """
     keys = {"conflict": list(found.names), "relax_all": found.relax_all, "relax_each": list(found.relax_each)}
     keys |= {"b": found.cmdp.b, "names": list(found.cmdp.names), "costs": list(found.cmdp.costs)}
@@ -221,7 +221,7 @@ def _plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Print a text to standard output.
 
-    If the reader has gone (`clearance … | head`), the exit status stays the same.
+    If the reader of a pipe has gone (`clearance … | head`), the text is dropped without an error.
     """
     with _standard_output():
         print(text, end="", flush=True)

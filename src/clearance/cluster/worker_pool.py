@@ -180,7 +180,7 @@ class _Round:
     def again(self, job: int | None, why: str) -> None:
         """Count the loss of a worker, and put its job back into the queue; raise SolverError after LIVES losses.
 
-        job  the index of the job that the worker was running; None if it was still starting
+        job  the index of the job that the worker was running; None if the worker was still starting
         why  what happened to the worker, for the error message
         """
         self.losses[job] += 1

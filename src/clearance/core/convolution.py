@@ -103,7 +103,7 @@ def find_image(shape: tuple[int, ...]) -> Image:
 def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
     """Split observations z [n, inputs] into images [n, height, width, channels] and the numbers after them [n, rest].
 
-    `xp` is the array library: NumPy or JAX.
+    `image` says which axes are height, width and channels. `xp` is the array library: NumPy or JAX.
     """
     x = z[..., : image.size].reshape(-1, *image.shape)
     x = xp.transpose(x, (0, *(a + 1 for a in image.axes)))
@@ -111,10 +111,10 @@ def split_image(z: Any, image: Image, xp: Any) -> tuple[Any, Any]:
 
 
 def apply_convolutions(z: Any, front: Front, parameters: list[Any], xp: Any = np) -> Any:
-    """Return the vectors [n, features] that the convolutions give for flat observations z [n, inputs].
+    """Return the vectors [n, features] that the convolutions `front` give for flat observations z [n, inputs].
 
     `parameters` lists (kernels, biases) of each layer; `xp` is the array library, NumPy or JAX. Each convolution is
-    computed as one matrix product of patches and kernels: on a CPU, inside the loop that trains the critics, compiled
+    computed as one matrix product of patches and kernels. On a CPU, inside the loop that trains the critics, JAX's own
     convolutions take a hundred times as long.
     """
     x, rest = split_image(z, front.image, xp)

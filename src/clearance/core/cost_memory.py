@@ -3,7 +3,7 @@
 Whether an episode will exceed its budget depends on the cost it has spent, which observations need not show. The inputs
 of such a policy are the observation as a vector, then each cost so far divided by its scale, then the time:
 
-    (obs, C_1/scale_1, …, C_k/scale_k, 2t/H − 1)
+    (obs, C_1/scale_1, …, C_k/scale_k, 2t/H − 1)             C_i: cost so far,  t: time,  H: horizon
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Criterion(NamedTuple):
 
     @property
     def length(self) -> float:
-        """The sum of the weights of all steps; |J| is at most the largest |h| times this sum.
+        """The sum of the weights of all steps; |J| is at most this sum times the largest |signal| of a step.
 
         For "total" it is 1, since the number of steps is not known.
         """
@@ -133,7 +133,7 @@ def check_horizon(H: Any) -> int | None:
 
 
 def sum_words(c: Criterion, of: str = "each cost or utility") -> str:
-    """Return what the criterion defines in words, such as "long-run mean of each cost or utility per step".
+    """Return in words which quantity the criterion defines, such as "long-run mean of each cost or utility per step".
 
     of  the signal that is summed
     """

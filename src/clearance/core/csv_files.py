@@ -50,7 +50,7 @@ def plain_cell(value: Any) -> Any:
 
 
 def other_separator(header: Sequence[str], needed: str) -> str:
-    """Return the separator that a file seems to have in place of the comma, as text; "" if it is none.
+    """Return the separator that a file seems to have in place of the comma, as text; "" if there is none.
 
     header  the first row, split at commas;  needed: a column that every such file has
 

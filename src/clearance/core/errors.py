@@ -90,7 +90,7 @@ def _remade(kind: type[Exception], args: tuple[Any, ...], content: dict[str, Any
 
 
 class SolverError(RuntimeError):
-    """Raised when a solver gives up or an iteration leaves the finite numbers. The message says what to change."""
+    """Raised when a solver gives up or gets numbers that are not finite. The message says what to change."""
 
 
 # How an infeasible message ends if there are several limits: a common amount mixes their units.

@@ -231,7 +231,7 @@ def explain_missing_rule(name: str, share: float) -> str:
 def most_numbers(shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """Return the largest allowed number of entries of each array in a policy file, by name.
 
-    The numbers follow from the shape of the array "theta" in `shapes`.
+    These limits follow from the shape of the array "theta"; `shapes` holds the shapes of the arrays by name.
     """
     inputs, M = math.prod(shapes.get("theta", (0,))[-1:]), (shapes.get("theta") or (0,))[0]
     return {"obs_mean": inputs, "obs_var": inputs, "obs_count": 1, "weights": M + 1, "policy": 1, RULE_NAME: 1}

@@ -37,7 +37,7 @@ class PolicyTable(NamedTuple):
     """A policy that was read from a table: a mixture of M policies `pi` [M, S, A], or [M, H, S, A] with a horizon.
 
     weights          the weights [M] of the mixture
-    states, actions  the names of states and actions; None if the file has numbers instead of names
+    states, actions  the names of states and actions; None if the file has indices instead of names
     certificate      the certificate of the policy in the file, as JSON data, or None
     """
 
@@ -198,7 +198,7 @@ def _labels(entries: list[_Entry], kind: str) -> tuple[tuple[str, ...] | None, i
 
 
 def _index(names: Sequence[str] | None, n: int) -> dict[str, int]:
-    """Return a dict from each name to its index 0..n−1; without names, the names are the numbers as text.
+    """Return a dict from each name to its index 0..n−1; if `names` is None, the names are the indices as text.
 
     A name with control characters is also found in its escaped form, which tables contain.
     """

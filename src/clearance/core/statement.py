@@ -38,7 +38,7 @@ class Statement:
     bounds   declared (low, high) of the signals h [1+I] in one step; without them (None) samples cannot certify
     costs    which constraints the user wrote as costs [I]; they are shown as costs
     tails    the `Chance` or `CVaR` limit of each constraint [I], or None if the constraint limits a mean. With such a
-             limit, the signals of the constraint are the increments of φ (see `tail_limits`), and its name is a formula
+             limit, the signals of the constraint are the increments of the limited quantity, and its name is a formula
     """
 
     name: str
@@ -68,7 +68,7 @@ class Statement:
 
     @property
     def length(self) -> float:
-        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most the largest |h| times this sum."""
+        """The sum Σ_t γ^t over an episode that never terminates; |J| is at most this sum times the largest |signal|."""
         return self.full_criterion.length
 
     @property
@@ -87,8 +87,9 @@ class Statement:
         """Return the smallest and the largest possible sums (low [1+I], high [1+I]) of the signals over an episode.
 
         The signals of one step lie in [low, high], and the weights of all steps sum to `weight`. Episodes may end
-        early, so every range contains 0. A constraint with a `Chance` or `CVaR` limit has instead the range of −φ (see
-        `tail_limits`). This range is widened by its size times `slip`, the largest relative rounding error.
+        early, so every range contains 0. For a constraint with a `Chance` or `CVaR` limit, the range of −φ is
+        returned, where φ is the quantity whose mean is limited. This range is widened by its size times `slip`, the
+        largest relative rounding error.
         """
         least, most = weight * np.minimum(low, 0.0), weight * np.maximum(high, 0.0)
         for i, tail in enumerate(self.tails, 1):
@@ -100,8 +101,8 @@ class Statement:
     def offset(self) -> Array:
         """The constants [1+I] to add to an episode's summed signals.
 
-        The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in `tail_limits`), and 0 for the reward and
-        for limits on means.
+        For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
+        episode's cost C. For the reward and for limits on means it is 0.
         """
         return tail_offsets(self.tails)
 

@@ -139,7 +139,7 @@ class CVaR:
         return f"{self.label(name)} is the mean of the sum of {name} over {worst}"
 
     def value(self, C: Any, xp: Any, slip: float = 0.0) -> Any:
-        """Return (C − ν)₊/(1 − level) for episode costs C (any shape): φ of the module's head without its constant ν.
+        """Return (C − ν)₊/(1 − level) for costs C of episodes: the limited quantity φ(C) without the constant ν.
 
         The attribute `offset` holds ν. xp is the array module of C, numpy or jax.numpy; `slip` is not used.
         """
@@ -154,7 +154,7 @@ class CVaR:
         return least, most
 
     def step_range(self, low: float, high: float) -> tuple[float, float]:
-        """Return the range of the change of φ (see `sum_range`) in one step whose cost lies between low and high."""
+        """Return the range of the change of the limited quantity φ in one step whose cost lies between low and high."""
         return min(low, 0.0) / (1 - self.level), max(high, 0.0) / (1 - self.level)
 
     @property
@@ -169,7 +169,7 @@ Rule = Chance | CVaR
 class TailLimit(NamedTuple):
     """A `Chance` or `CVaR` limit (`rule`) on the cost named `cost`.
 
-    low, high  bounds on φ of an episode, the limited quantity that the module's head defines
+    low, high  bounds on an episode's φ, the quantity whose mean is limited
     """
 
     cost: str
@@ -183,7 +183,7 @@ class TailLimit(NamedTuple):
 
     @property
     def start(self) -> float:
-        """The value of φ (defined in the module's head) before the first step, when the cost is 0."""
+        """The value of φ, the quantity whose mean is limited, before the first step, when the cost is 0."""
         return self.rule.offset + float(self.rule.value(np.float64(0.0), np))
 
 
@@ -222,7 +222,7 @@ def plain_limits(limits: Any) -> Any:
 
 
 def parse_tail(text: str) -> tuple[str, Rule] | None:
-    """Return (cost, limit) from a text that states a chance or a tail; None if it states neither.
+    """Return (cost, limit) from the text of a `Chance` or `CVaR` limit; None if the text is neither.
 
     >>> parse_tail("P(energy>40)<=0.05")
     ('energy', Chance(above=40.0, at_most=0.05))
@@ -257,7 +257,7 @@ def describe_tail(tail: TailLimit | None) -> dict[str, Any] | None:
 
 
 def restore_tail(data: Any) -> TailLimit | None:
-    """Return the limit whose JSON data `describe_tail` has returned; null bounds become infinite."""
+    """Rebuild a limit from the JSON data that `describe_tail` returned; a bound of null becomes infinite."""
     if data is None:
         return None
     if not isinstance(data, Mapping) or data.get("kind") not in KINDS or not isinstance(data.get("cost"), str):
@@ -272,8 +272,8 @@ def restore_tail(data: Any) -> TailLimit | None:
 def tail_offsets(tails: tuple[TailLimit | None, ...]) -> Array:
     """Return the constants [1+I] to add to an episode's summed signals.
 
-    The constant is −φ(0) for a `Chance` or `CVaR` limit (φ is defined in the module's head), and 0 for the reward and
-    for limits on means.
+    For a `Chance` or `CVaR` limit the constant is −φ(0), where φ(C) is the quantity whose mean is limited, at the
+    episode's cost C. For the reward and for limits on means (None in `tails`) it is 0.
     """
     return np.array([0.0, *(0.0 if tail is None else -tail.start for tail in tails)])
 

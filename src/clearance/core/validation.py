@@ -245,10 +245,10 @@ def order_rows(P: Any, S: int, A: int, order: str | None) -> Any:
 
 
 def _fits_action_order(P: Any, S: int, A: int) -> bool:
-    """Return whether rows a·S + s fit P clearly better than rows s·A + a.
+    """Return whether the rows of P [S·A, S] seem to be in the order a·S + s instead of s·A + a.
 
-    They fit better if the mean distance |s' − s| is shorter by a quarter and by four standard errors. In models without
-    structure this happens by chance in fewer than one of a hundred cases, whatever their size.
+    They do if this order makes the mean distance |s' − s| of transitions shorter by a quarter and by four standard
+    errors. In models without structure this happens by chance in fewer than one of a hundred cases.
     """
     from scipy import sparse
 

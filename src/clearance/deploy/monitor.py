@@ -41,9 +41,9 @@ class Monitor:
     fallback     a rule, observation → action, that acts after an alarm; without it, `LimitAlarm` is raised
     state        a JSON file, written atomically after every episode and read at the start, to continue after a restart
 
-    Theorem (`clearance.deploy.change_test`). If the expected sum of every episode, given all episodes before it, meets
-    its limit, the probability of an alarm at any time is at most δ: each of the I limits is tested at level δ/I. A
-    change is noticed after a delay that grows with the logarithm of the number of good episodes before it.
+    Theorem (`clearance.deploy.change_test`). Let the expected cost of every episode, given all episodes before it, meet
+    its limit. Then the probability that an alarm is ever raised is at most δ: each of the I limits is tested at level
+    δ/I. A change is noticed after a delay that grows with the logarithm of the number of good episodes before it.
     """
 
     def __init__(

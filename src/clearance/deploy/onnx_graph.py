@@ -1,6 +1,6 @@
 """Build ONNX graphs of policies: normaliser, network, action distribution and action in one file.
 
-Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n], the number of the policy for each row. Outputs are
+Inputs are `obs` [n, …], `noise` and, for mixtures, `component` [n], the index of the policy for each row. Outputs are
 `action` [n, …] in the environment's form, and the parameters of the action distribution. The graph is deterministic:
 the caller draws the noise and the component.
 """
@@ -167,7 +167,7 @@ def _convolved(graph: Graph, front: Front, z: str, parameters: list[Parameters],
 def _linear(graph: Graph, z: str, weight: Any, bias: Any, component: str | None) -> str:
     """Add a linear layer, z [n, in] times weight [M, in, out] plus bias [M, out]; return the name of its output.
 
-    component  the input that holds each row's number among the M policies of a mixture; None for a single policy
+    component  the input that holds each row's index among the M policies of a mixture; None for a single policy
     """
     if component is None:
         return graph.node("Add", graph.node("MatMul", z, graph.constant(weight[0])), graph.constant(bias[0]))
@@ -204,7 +204,7 @@ def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, compo
 
     y          the output of the last layer: the mean and, if σ depends on the state, log σ
     log_std    log σ [M, m] if it is learned and the same in all states; else None
-    component  the input that holds each row's number among the M policies of a mixture; None for a single policy
+    component  the input that holds each row's index among the M policies of a mixture; None for a single policy
     """
     head, design = policy.form.head, policy.form.design
     noise = graph.input("noise", TensorProto.FLOAT, head.m)

@@ -121,7 +121,7 @@ class RunningPolicy(ABC):
     ) -> tuple[Any, tuple[Any, ...]]:
         """Return (actions, state), with the signature of Stable-Baselines3; pass the state to the next call.
 
-        `state` holds, for every row, the number of the policy in the mixture. A new policy is drawn if there is no
+        `state` holds, for every row, the index of the policy in the mixture. A new policy is drawn if there is no
         state yet, or if `episode_start` is true for the row. So `reset` is not needed.
         """
         if self.memory is not None:
@@ -189,7 +189,7 @@ class RunningPolicy(ABC):
 
     @abstractmethod
     def _actions(self, components: Components, rows: NDArray[Any], rng: Rng | None) -> NDArray[Any]:
-        """Return actions [n, …] in the environment's form; row i follows the policy number `components[i]`.
+        """Return actions [n, …] in the environment's form; row i follows the policy with index `components[i]`.
 
         If `rng` is None, return the most likely actions.
         """

@@ -1,4 +1,4 @@
-"""Policies of finite models that act: an observation is the number of a state, or its name."""
+"""Loaded policies of finite models, which choose actions; an observation is the index of a state, or its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clearance.deploy.running_policy import Components, Rng, RunningPolicy
 
 
 class TablePolicy(RunningPolicy):
-    """A mixture of M policy tables pi [M, S, A] of a finite model; an observation is the number of a state.
+    """A mixture of M policy tables pi [M, S, A] of a finite model; an observation is the index of a state.
 
     states, actions  the names of states and actions, or None. If an observation is a name, the action is a name too
     """
@@ -51,9 +51,10 @@ class TablePolicy(RunningPolicy):
     def act(
         self, obs: Any, deterministic: bool = False, rng: Rng | None = None, *, cost_so_far: Any = None, t: Any = None
     ) -> Any:
-        """Return an action for a state, which is given by number or by name; for a name, return the action's name.
+        """Return an action for a state, which is given by index or by name.
 
-        If the actions have no names, return a number. The arguments are those of `RunningPolicy.act`.
+        The action is returned by index. If the state is given by name, or if the policy was read from a table of names,
+        the action is returned by name, if it has one. The arguments are those of `RunningPolicy.act`.
         """
         named = _is_named(obs)
         self._check_naming(named)
@@ -62,9 +63,9 @@ class TablePolicy(RunningPolicy):
         return self._name(actions) if (named or self.names_only) and self.actions is not None else actions
 
     def actions_at(self, state: Any, t: int = 0) -> dict[Any, float]:
-        """Return {action: probability} for the actions of the policy in a state; actions are names or numbers.
+        """Return {action: probability} for the actions of the policy in a state; actions are names or indices.
 
-        For a mixture, it is the policy that `reset` has drawn. `t` is the step, if the policy depends on it.
+        For a mixture, the policy is the one that `reset` has drawn. `t` is the step, if the policy depends on it.
         """
         if self.components is None or self.components.ndim:
             raise InputError(f"this policy is a mixture of {self.M}: call reset() first, which draws one of them")
@@ -112,7 +113,7 @@ class TablePolicy(RunningPolicy):
         return np.sum(cdf / cdf[:, -1:] <= rng.random(len(rows))[:, None], -1)
 
     def _table(self, components: Components, rows: NDArray[Any]) -> Array:
-        """Return the probabilities of the actions [n, A] in the states `rows` [n], from the policies `components`."""
+        """Return the probabilities [n, A] of the actions in the states `rows` [n], by the policies `components` [n]."""
         return self.pi[components, rows]
 
     def _one(self, actions: NDArray[Any]) -> int:

@@ -46,7 +46,7 @@ class TimedTablePolicy(TablePolicy):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state) like `RunningPolicy.predict`; `state` holds policy number and step of every row."""
+        """Return (actions, state) like `RunningPolicy.predict`; `state` holds policy index and step of each row."""
         kept = self.step
         began = np.broadcast_to(
             False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)

@@ -2,7 +2,7 @@
 
 A CMDP has one list of actions for all states, so labels become actions. If a state has the same label twice, its
 actions are `label` and `label#2`. If no choice has a label, choices are numbered within their state. If only some
-choices have none, these are called "unlabelled".
+choices have no label, these choices are called "unlabelled".
 """
 
 from __future__ import annotations

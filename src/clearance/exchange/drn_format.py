@@ -202,7 +202,7 @@ def write_drn(cmdp: CMDP, path: str | Path) -> None:
 
 
 def _without_units(rewards: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the rewards by names that DRN can hold: `energy` for `energy [kWh]`, unless that is another one."""
+    """Return the rewards by names without units (`energy` for `energy [kWh]`), unless two names would then be equal."""
     short = [split_unit(name)[0] for name in rewards]
     named = zip(rewards, short, rewards.values(), strict=True)
     return {bare if short.count(bare) == 1 else name: values for name, bare, values in named}

@@ -118,7 +118,10 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
 
 
 def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> None:
-    """Raise InputError that names `source` if no criterion is given, or a wrong one: before a long file is read."""
+    """Raise InputError, which names `source`, if the criterion is missing or wrong.
+
+    This is called before a long file is read, so that the error comes early.
+    """
     if criterion is None or isinstance(criterion, str):
         try:
             read_criterion(criterion, gamma, horizon)

@@ -1,4 +1,8 @@
-"""Models given as one matrix per action, [P_0, …, P_A−1] or [A, S, S], as in MDPtoolbox, and QuantEcon's DiscreteDP."""
+"""Convert models of other libraries to a `CMDP`.
+
+There are two functions: `from_matrices` takes one transition matrix per action, as MDPtoolbox does, and
+`from_quantecon` takes QuantEcon's `DiscreteDP`.
+"""
 
 from __future__ import annotations
 
@@ -80,9 +84,9 @@ def _is_list_of_matrices(P: Any) -> bool:
 
 
 def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
-    """Read an array [A, S, S] or [S, A, S]; return it as in `_stack`.
+    """Return an array P, [A, S, S] or [S, A, S], as a sparse matrix [S·A, S] with rows s·A + a, and the number A.
 
-    `order` is needed if S = A and the two readings differ.
+    `order` names the first axis of P: "action" or "state". It is needed if S = A and the two readings differ.
     """
     n, m, S = P.shape
     if S == 0 or (m != S and n != S):
@@ -100,9 +104,10 @@ def _read_array(P: Array, order: str | None) -> tuple[Any, int]:
 
 
 def _read_stack(P: Any, order: str | None) -> tuple[Any, int]:
-    """Read a sparse matrix [S·A, S]; return it as in `_stack`.
+    """Return a sparse matrix P [S·A, S] with its rows in the order s·A + a, and the number of actions A.
 
-    `order` is needed unless reading its rows as s·A + a and as a·S + s gives the same model.
+    `order` says how the rows of P are ordered: "state" (s·A + a) or "action" (a·S + s). It may be None only if both
+    orders give the same model.
     """
     n, S = P.shape
     if S == 0 or n % S:
@@ -183,7 +188,10 @@ def from_quantecon(
 
 
 def _pairs(ddp: Any, R: Array, Q: Any) -> tuple[Any, Any, Any]:
-    """Return the state and the action of each of the L state-action pairs, and Q as a sparse matrix [L, S]."""
+    """Return the state and the action of each of the L state-action pairs, and Q as a sparse matrix [L, S].
+
+    R and Q are the rewards and the transition probabilities of the model `ddp`.
+    """
     s, a = getattr(ddp, "s_indices", None), getattr(ddp, "a_indices", None)
     if s is not None and a is not None:
         return np.asarray(s, np.int64), np.asarray(a, np.int64), sparse.csr_array(Q)

@@ -73,7 +73,10 @@ def load_model(
 
 
 def _check_limits_fit(model: CMDP, other: CMDP) -> None:
-    """Raise InputError if limits on sums become limits on long-run means, or the reverse: 3/(1 − γ) is no mean of 3."""
+    """Raise InputError if limits on sums would become limits on long-run means, or the reverse.
+
+    A limit of 3 on a sum does not mean the same as a limit of 3 on a mean.
+    """
     if "average" in {model.kind, other.kind} and model.kind != other.kind and model.b.any():
         one, two = ("a sum", "long-run means per step") if other.kind == "average" else ("a long-run mean", "sums")
         stated = ", ".join(model.limits_in_words)
@@ -96,7 +99,7 @@ def restate_model(
 
     limits   upper limits of the costs, by name or in order
     b        lower limits of the utilities, by name or in order
-    initial  a state, by name or number, or {state: probability}
+    initial  a state, by name or index, or {state: probability}
     reward   must be None, since a model has only one reward
     """
     if reward is not None:

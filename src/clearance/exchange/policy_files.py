@@ -31,7 +31,7 @@ SUFFIXES = (".npz", ".csv", ".json")
 def save_policy(
     policy: Any, path: str | Path, model: CMDP | None = None, *, certificate: Certificate | None = None
 ) -> None:
-    """Write a policy of a finite model with the names of its states and actions, or with their numbers.
+    """Write a policy of a finite model with the names of its states and actions, or with their indices.
 
     policy   probabilities [S, A], an action for each state [S] or by name {state: action}, a Mixture, an Optimum or a
              Solution
@@ -86,12 +86,12 @@ def actions_at(
 ) -> dict[Any, float]:
     """Return {action: probability} for the actions that a policy takes in a state.
 
-    Actions are called by their names if they have names, otherwise by their numbers.
+    The keys are the names of the actions or, if they have no names, their indices.
 
     policy     as for `save_policy`, or the path of a file
-    state      the name or the number of the state
+    state      the name or the index of the state
     t          the step, if the model has a horizon
-    component  the number of the policy in a mixture, from 0
+    component  the index of the policy in a mixture, from 0
 
     >>> import clearance as cl
     >>> model = cl.zoo.two_state()

@@ -155,7 +155,7 @@ def _reward_files(path: Path) -> list[tuple[Path, str]]:
 def _read_entries(file: Path, tra: _Transitions) -> tuple[str, list[tuple[int, float]]]:
     """Return the name of the reward structure in a file ("" if it has none), and its entries.
 
-    An entry is (state, reward) in a .srew file, and (number of the transition, reward) in a .trew file.
+    An entry is (state, reward) in a .srew file, and (index of the transition, reward) in a .trew file.
     """
     text = TextFile(file)
     name, head, entries = "", None, []

@@ -75,7 +75,10 @@ def from_table(
 
 
 class _Opened(NamedTuple):
-    """A table before its rows are read: the name of the source, the word for its rows, its header and its rows."""
+    """A table before its rows are read: the name of its source, its header, and an iterator over its rows.
+
+    `places` is the word for a row in error messages: "line" or "row".
+    """
 
     source: str
     places: str  # "line" or "row"
@@ -84,7 +87,7 @@ class _Opened(NamedTuple):
 
 
 def _limited_columns(table: _Opened, limits: Any, b: Any) -> list[str]:
-    """Return the columns that have limits; raise InputError for limits that are not by name."""
+    """Return the columns that have limits; raise InputError for limits that are not given by name."""
     try:
         return [*check_limits("limits", limits), *check_limits("b", b)]
     except InputError as e:
@@ -153,9 +156,9 @@ def _start(source: str, places: str, S: int, s: Any, values: list[float], lines:
 
 
 def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:
-    """Return the index of each needed column; raise InputError if one is missing or occurs twice.
+    """Return {name: index} of the columns that every table needs and of those in `wanted`.
 
-    wanted  the names of further columns
+    Raise InputError, which names the table `source`, if a column is missing or occurs twice in `header`.
     """
     for name in (*KEYS, *wanted):
         if name not in header:

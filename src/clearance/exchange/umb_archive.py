@@ -120,7 +120,7 @@ class Archive:
     # ----------------------------------------------------------------------------------------------------- its arrays
 
     def _bytes(self, file: str, size: int | None = None, most: int = 2**40) -> bytes:
-        """Return the content of a file; raise InputError if its bytes are not `size` many, or more than `most`."""
+        """Return the content of a file; raise InputError if its size is not `size` bytes, or more than `most`."""
         member = self._members.get(file)
         if member is None:
             raise self.error("is missing in the archive", file)
@@ -237,7 +237,9 @@ def _refuse_constant(text: str) -> None:
 
 
 def _layout(fields: list[Any]) -> list[tuple[int, int, str, str, int]] | None:
-    """Return (first bit, end, name, type, offset) of each variable in the bits of a state.
+    """Return (first bit, last bit + 1, name, type, offset) of each variable in the bits of a state.
+
+    `offset` is the number that is added to the stored integer.
 
     Return None if a variable is not of a plain type (boolean or integer).
     """

@@ -152,7 +152,10 @@ def _asked(model: CMDP, limits: Mapping[str, Any]) -> list[tuple[str, float | Ru
 
 
 def _counter(model: CMDP, name: str, rules: list[Rule]) -> Counter:
-    """Return the counter of the cost `name`, with a cap large enough for all limits on it (`rules`)."""
+    """Return the `Counter` that counts the cost `name` along an episode, up to a cap.
+
+    rules  the `Chance` and `CVaR` limits on this cost; the cap is large enough to decide all of them
+    """
     cost = np.where(model.available, -model.h[1 + model.names.index(name)], 0.0)
     if cost.min() < 0:
         raise InputError(f"limits: {name} has negative costs; sums so far are counted upwards: add a constant to it")

@@ -124,7 +124,7 @@ class Trace:
 
 
 class StoredTrace(Trace):
-    """The trace of a run folder, which reads each column from its files when it is accessed.
+    """The trace of a run folder. Each access to a column reads this column from the trace files.
 
     Columns do not stay in memory.
     """

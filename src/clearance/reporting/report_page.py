@@ -286,8 +286,8 @@ def _about(view: View) -> list[tuple[str, str]]:
 def _command_line(view: View) -> Element:
     """Return an element with the stored command, quoted for a shell.
 
-    For a run started in Python it is a sentence about how to repeat the run. The command is read from the folder, which
-    may come from a stranger: it is shown only if it is a `clearance` command.
+    For a run started in Python, the element has a sentence on how to repeat the run. The command is read from the
+    folder, which may come from a stranger: it is shown only if it is a `clearance` command.
     """
     command = view.settings["asked"].get("command")
     if not command:

@@ -22,7 +22,7 @@ def problem_name(view: View) -> str:
 
 
 def problem_words(view: View) -> list[str]:
-    """Return two texts: the task with its limits, and a sentence that says which sum the limits are on."""
+    """Return two texts: the task with its limits, and a sentence that says which sums are limited."""
     if view.cmdp is not None:
         size = f"a finite model with {view.cmdp.S:,} states and {view.cmdp.A:,} actions"
         what = f"the {sum_words(view.cmdp.full_criterion)}"

@@ -164,7 +164,7 @@ def _values_differ(cmdp: CMDP, said: Certificate, again: Certificate) -> Field:
 
 
 def _size(cmdp: CMDP, h: int) -> float:
-    """Return the scale of J for the signal number h (0 is the reward).
+    """Return the scale of J for the signal with index h (0 is the reward).
 
     It is the largest absolute value of the signal in one step, times the length of an episode.
     """

@@ -37,7 +37,7 @@ def certify(
     problem   a finite model, or a simulator
     policy    an `Optimum` or a `Solution`, whose policy is used; or the path of a run folder or policy file (.npz; for
               a finite model also .csv and .json, by the names of states and actions).
-              Finite model: a table [S, A], an action for each state, by number [S] or by name {state: action}, a
+              Finite model: a table [S, A], an action for each state, by index [S] or by name {state: action}, a
               `Mixture`, or any rule `state -> action`. A rule can be tested by samples only; its method `reset`, if it
               has one, is called at the start of every episode.
               Simulator: a `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are

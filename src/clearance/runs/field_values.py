@@ -40,7 +40,11 @@ def parse_whole(text: str) -> int:
 
 
 def _with_exponent(text: str) -> int:
-    """Parse a whole number with an exponent exactly; return 2**63 if its absolute value is 2**64 or more."""
+    """Parse a whole number with an exponent, such as 2.5e6, without rounding.
+
+    If the absolute value is 2**64 or more, return 2**63 instead: the caller refuses both numbers as too large, and a
+    text such as 1e999999999 is not expanded to its digits.
+    """
     if not abs(float(text)) < 2.0**64:
         return 2**63  # which `parse_whole` refuses
     value = Decimal(text)

@@ -36,7 +36,7 @@ def import_name(what: str, text: str, *, call: bool = False, rule: ImportRule | 
 
 
 def _hint(e: BaseException, rule: ImportRule) -> str:
-    """Return a hint for the user: name the module's folder by --allow-import.
+    """Return a hint that tells the user to name the module's folder with --allow-import.
 
     Return "" if the error `e` is not about a missing module, or if `rule` searches the current folder already.
     """

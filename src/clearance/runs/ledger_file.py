@@ -35,7 +35,8 @@ def write_ledger(path: Inside, ledger: Ledger) -> None:
 def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
     """Read a ledger; raise InputError if it is not the one that the manifest of the folder lists.
 
-    entry  the manifest's entry with a sha256: that of this ledger, or of the ledger it replaced. None: no check
+    entry  the manifest's entry for the ledger; its sha256 must be that of this ledger, or of the ledger that this one
+           replaced. None: no check
     """
     try:
         data = load_json(path, SCHEMAS["ledger"])

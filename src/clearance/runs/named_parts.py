@@ -53,7 +53,7 @@ def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
 def make_direction(
     text: str | None, *, sampler: str | None, tabular: bool, alpha: float | None, printed: bool, ridge: float | None
 ) -> Any:
-    """Return the estimator of the update direction ω in Algorithm 1; None means the default of the method.
+    """Return the estimator of the update direction ω in Algorithm 1; None if the method's default is to be used.
 
     text     the value of --direction, or None;  sampler: the value of --sampler
     tabular  whether the policy is tabular softmax on a finite model

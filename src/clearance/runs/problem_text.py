@@ -121,7 +121,7 @@ def _limit_reach(model: CMDP, asked: Mapping[str, Any]) -> CMDP:
 
 
 def _states(model: CMDP, text: str) -> list[str | int]:
-    """Return the states in `text` by name or number. Semicolons separate them, since names may contain commas."""
+    """Return the states in `text`, as names or indices. Semicolons separate them, since names may contain commas."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
     return [int(part) if part.isdecimal() and part not in (model.states or ()) else part for part in parts]
 

@@ -29,7 +29,7 @@ POINTS = 100  # events of one chunk of iterations, at most: a long run must not 
 def drawing() -> Iterator[None]:
     """Ignore OSError in the `with` block, since a closed terminal must not end the run.
 
-    If a KeyboardInterrupt is the cause of the OSError, it is raised again.
+    If a KeyboardInterrupt caused the OSError, KeyboardInterrupt is raised instead.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def drawing() -> Iterator[None]:
 
 
 class Progress:
-    """A progress bar on standard error, drawn by the package rich; off if this is no terminal, or with --json.
+    """A progress bar on standard error, drawn by the package rich; off with --json, or if there is no terminal.
 
     args  the parsed command line;  total: number of units;  what: the word in front of the bar
     b     the limits [I], needed to show the smallest slack
@@ -117,7 +117,7 @@ class Rate:
 
 
 def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
-    """Return one line with steps per second, the reward Ĵ_r, the smallest slack Ĵ_gi − b_i, and the multipliers λ."""
+    """Return one line with steps per second, estimated reward, smallest estimated slack, and the multipliers λ."""
     parts = [f"{rate:.3g} steps/s"] if rate > 0 else []
     parts.append(f"J_r {J_hat[0]:.4g}")
     if len(b):
@@ -128,7 +128,7 @@ def describe_progress(J_hat: Any, b: Any, lam: Any, rate: float) -> str:
 
 
 class Board:
-    """A writer of TensorBoard event files with the curves of Ĵ, slacks, λ, the norm of the direction ω, and steps."""
+    """A writer of TensorBoard files with curves of estimated values, slacks, λ, the norm of the update, and steps."""
 
     def __init__(self, folder: str | Path, names: Sequence[str], b: Sequence[float]) -> None:
         try:
@@ -204,7 +204,7 @@ def scalars(part: Trace, i: int, names: Sequence[str], b: Any) -> dict[str, floa
 
 
 def all_of(*watchers: Callable[..., None]) -> Callable[..., None]:
-    """Return one callback that calls all `watchers` with its arguments."""
+    """Return one callback that calls all `watchers` with the arguments that it gets."""
 
     def update(*what: Any) -> None:
         for watcher in watchers:

@@ -37,7 +37,7 @@ def resume(
     versions.
 
     problem  the problem of the run. A finite model is stored in the folder and may be left out; a simulator is code and
-             must be given. If it is not deterministic given its seed, the result is not bit-identical
+             must be given. If the simulator is not deterministic given its seed, the result is not bit-identical
     method   the class or instance of your own method, if the run used one; it is code and must be given again
     init     the rule that learning began from, if there was one; it is code and must be given again
     progress, tensorboard, checkpoint_every  as in `solve`

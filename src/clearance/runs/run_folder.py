@@ -162,10 +162,11 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
 
 
 def refuse_other_version(folder: Path) -> None:
-    """Raise InputError if a run was begun with another minor version of clearance, before its folder is changed.
+    """Raise InputError if a run was begun with another minor version of clearance.
 
-    Random streams, checkpoints and decisions may differ between minor versions. So a run made by two versions could not
-    be reproduced by either of them, and a finished run would lose its certificate.
+    This is checked before the folder is changed. Random streams, checkpoints and decisions may differ between minor
+    versions. So a run made by two versions could not be reproduced by either of them, and a finished run would lose its
+    certificate.
     """
     try:
         manifest = run_reader.read_manifest(Inside(folder, "manifest.json"))

@@ -84,7 +84,10 @@ class RunFolder:
 
     @cached_property
     def method(self) -> dict[str, Any] | None:
-        """The method and its settings, with the final K, N, κ and Λ; None if these are not decided yet."""
+        """The method with its final settings; None if these are not decided yet.
+
+        They include K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
+        """
         return load_json(self._good("method.json"), SCHEMAS["method"]) if self.has("method.json") else None
 
     @cached_property

@@ -342,7 +342,7 @@ def _parser(name: str, kind: Any) -> Parser:
 
 
 def has_direction(kind: Any) -> bool:
-    """Return whether the method has a field `direction` that --direction can set."""
+    """Return whether the method class `kind` has a field `direction` that --direction can set."""
     return any(f.name == "direction" and str(f.type).endswith("Direction") for f in fields(kind))
 
 

@@ -63,7 +63,7 @@ class Every(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The iterations from number `begin` on, which are in memory because no trace file holds them yet.
+    """The iterations from index `begin` on, which are in memory because no trace file holds them yet.
 
     parts  the traces of these iterations;  at: the state of the learning loop after the last of them
     """
@@ -105,7 +105,9 @@ class RunWriter:
             return world.read_margin(self.path("margin.npz")) if self.is_good("margin.npz") else None
 
     def decide(self, margin: Margin | None, method: dict[str, Any], K: int) -> None:
-        """Write the Slater margin, if one was measured, and the method with its final settings K, N, κ and Λ.
+        """Write the Slater margin, if one was measured, and the method with its final settings.
+
+        The final settings are K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
 
         Raise InputError if the folder of a resumed run holds other settings.
         """

@@ -1,7 +1,7 @@
 """Check the JSON files of a run folder field by field, since a file and its hash may have been altered together.
 
-Certificates are checked strictly, because people act on them. Any other wrong file raises an InputError of one line
-that names the file.
+Certificates are checked most strictly, because people act on them. A wrong file raises an InputError of one line that
+names the file.
 """
 
 from __future__ import annotations

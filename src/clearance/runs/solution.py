@@ -169,7 +169,9 @@ class Solution:
 
     @property
     def path_bound(self) -> Array | None:
-        """A lower bound [I] on the mean of Ĵ_g − b over the iterations, which follows from the values of λ alone.
+        """A lower bound [I] on the mean of Ĵ_g − b over the iterations, where Ĵ_g is the estimate of J_g.
+
+        The bound follows from the values of λ alone.
 
         It is None if λ reached its upper bound Λ, or if the run learned on a discounted surrogate of the model.
         """

@@ -82,7 +82,7 @@ def solve(
     progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
               has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
-    exact_J   whether to record the exact J of every iterate beside Ĵ; default: for models of up to 300 states
+    exact_J   whether to record the exact J of each iterate beside its estimate; default: for models of up to 300 states
     out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often to write a checkpoint: a time such as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
@@ -177,7 +177,10 @@ def _first_position(task: Task, settled: Settled) -> Position | None:
 
 
 def describe_settled(task: Task, settled: Settled, margin: Any) -> dict[str, Any]:
-    """Return the content of method.json: the method with final K, N and κ, and Λ, Slater margin, seed and evidence."""
+    """Return the content of method.json: the method with its final settings, Slater margin, seed and evidence.
+
+    The settings include K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
+    """
     slater = None if margin is None or margin.slater == float("inf") else margin.slater
     lam_max = None if settled.lam_max == float("inf") else settled.lam_max
     facts = {"lam_max": lam_max, "slater": slater, "seed": task.seed, "evidence": task.evidence}
@@ -237,7 +240,7 @@ def _solution(task: Task, settled: Settled, run: Run, margin: Any, writer: RunWr
 
 
 def _timed(solution: Solution, seconds: float, *, recalled: bool = False) -> Solution:
-    """Return the solution with its run time in seconds; a selection that was made already is carried over."""
+    """Return a copy of the solution with this run time and this flag `recalled`; a selection made already is kept."""
     timed = replace(solution, seconds=seconds, recalled=recalled)
     if "selection" in solution.__dict__:
         timed.__dict__["selection"] = solution.selection

@@ -1,10 +1,10 @@
 """The discounted linear-quadratic regulator with a limit on effort: a continuous problem with a known optimum.
 
-    minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,        x' = Ax + Bu + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
+    minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,   x_{t+1} = Ax_t + Bu_t + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
 There is no duality gap, so the optimum is the regulator of Q + λR (Riccati) with the λ at which the budget is just
 used up: a search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1)
-moves by z' = Fz + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
+moves by z_{t+1} = Fz_t + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
 
     F = | A − BK  Bc |    V = | W + BΣB'  0 |    N = | X0  0 | + γ/(1−γ) V
         |   0      1 |        |    0      0 |        | 0   1 |
@@ -60,7 +60,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with the given noise, and the price λ."""
+    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the price λ."""
 
     K: Array
     J: Array
@@ -69,9 +69,10 @@ class Regulator(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LQR:
-    """A linear-quadratic regulator: minimise E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget, with x' = Ax + Bu + w.
+    """A linear-quadratic regulator: minimise E Σγ^t x'Qx subject to E Σγ^t u'Ru ≤ budget.
 
-    W and X0 are the covariances of the noise w and of the initial state. Exact values hold for the numbers as stored.
+    After the state x and the action u, the next state is Ax + Bu + w. W and X0 are the covariances of the noise w and
+    of the initial state. Exact values hold for the numbers as stored.
     """
 
     A: Array
@@ -132,9 +133,9 @@ class LQR:
         return Regulator(K, self.enclose(LinearPolicy(K, np.zeros(len(K)), Sigma)).J, float(np.exp(high)))
 
     def _effort(self, lam: float, Sigma: Array) -> float:
-        """Return the effort J_u = E Σγ^t u'Ru of the regulator for the cost x'Qx + λu'Ru, where λ is `lam`.
+        """Return the effort J_u = E Σγ^t u'Ru of the regulator for the cost x'Qx + λu'Ru, with action noise N(0, Σ).
 
-        It is computed in floating point, since it only serves the search for λ and is no proof.
+        λ is `lam`, and Σ is `Sigma`. The effort is computed in floating point, since it is only used to search for λ.
         """
         K = self.gain(lam)
         N = self.X0 + self.gamma / (1 - self.gamma) * (self.W + self.B @ Sigma @ self.B.T)
@@ -146,8 +147,8 @@ class LQR:
     def enclose(self, policy: LinearPolicy) -> Values:
         """Return the values (J_x, J_u) of a linear policy with proven bounds, for the numbers as stored.
 
-        J increases with Σ, so the values at the smallest and the largest Σ bound it. The bounds do not cover the
-        rounding of actions to float32.
+        The values increase with the noise covariance Σ of the policy. So the values at the smallest and the largest
+        possible Σ are bounds. They do not cover the rounding of actions to float32.
         """
         self._check(policy)
         if not all(np.isfinite(x).all() for x in policy if x is not None):

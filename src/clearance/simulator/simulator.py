@@ -111,9 +111,10 @@ class Simulator:
         return self.plain.restate(*slope_chances(self.statement, costs, SLOPE))
 
     def restate(self, told: Statement, costs: TailCosts) -> Any:
-        """Return this problem with the new statement `told`; the rules `costs` compute its signals from costs.
+        """Return a copy of this problem with other limits and signals, as the statement `told` describes them.
 
-        This problem must be a plain problem, i.e. it has no limits on single episodes (`Chance`, `CVaR`) yet.
+        `costs` holds the rules that compute these signals from the costs of each step. This problem must not have
+        limits on single episodes (`Chance`, `CVaR`) yet. This default, which only a fleet uses, raises InputError.
         """
         raise InputError(f"{self.statement.name}: state the limits of a fleet's simulator, then make the fleet")
 

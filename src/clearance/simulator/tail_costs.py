@@ -43,7 +43,7 @@ class TailCosts(NamedTuple):
 
     @property
     def remembered(self) -> list[int]:
-        """The costs that a policy sees as sums over the episode so far, as indices of the plain problem's costs."""
+        """The costs that a policy sees as sums over the episode so far, as indices into the costs of `plain`."""
         return [] if self.memory is None else [self.plain.names.index(name) for name in self.memory.names]
 
     @property
@@ -107,7 +107,10 @@ class TailCosts(NamedTuple):
         return xp.where(flat, xp.where(X < -0.5, -1.0, 0.0), X)
 
     def wrong(self, cost: Any, xp: Any) -> Any:
-        """Return a mask of the costs in `cost` that are not finite or out of bounds; xp is numpy or jax.numpy."""
+        """Return a mask that is true for each entry of `cost` that is not finite, or is outside the declared bounds.
+
+        xp is the array module of `cost`: numpy or jax.numpy.
+        """
         fine = xp.isfinite(cost)
         if self.bounds is not None:
             fine &= (cost >= self.bounds[0].astype(cost.dtype)) & (cost <= self.bounds[1].astype(cost.dtype))
@@ -161,9 +164,9 @@ def slope_chances(told: Statement, costs: TailCosts, slope: float) -> tuple[Stat
 
 
 def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
-    """Return a list with (name of the cost, limit) for each constraint, in the order of the costs.
+    """Return a list with (name of the cost, limit) for each constraint, in the order of the costs of `plain`.
 
-    Costs that `limits` does not name keep their limit.
+    `plain` is the problem without limits on single episodes. Costs that `limits` does not name keep their limit.
     """
     if not isinstance(limits, Mapping):
         values = list(limits) if isinstance(limits, list | tuple) else [limits]
@@ -184,7 +187,7 @@ def _in_order(plain: Statement, limits: Any) -> list[tuple[str, float | Rule]]:
 
 
 def _step_bounds(plain: Statement) -> Bounds:
-    """Return (low, high) of the costs of one step, with one entry for each cost; infinite if not declared."""
+    """Return the bounds (low, high) of the costs of `plain` in one step [I each]; they are infinite if not declared."""
     if plain.bounds is None:
         return np.full(plain.I, -np.inf), np.full(plain.I, np.inf)
     return -plain.bounds[1][1:], -plain.bounds[0][1:]
@@ -203,7 +206,7 @@ def _signal_bounds(
 ) -> Bounds:
     """Return bounds (low, high) of the signals [1+I] in one step: the reward, then the constraints.
 
-    low, high       bounds of the costs in one step
+    plain           the problem without limits on single episodes;  low, high: bounds of its costs in one step
     columns, rules  for each constraint, the index of its cost and its `Chance` or `CVaR` (None: a limit on the mean)
     """
     reward = (-np.inf, np.inf) if plain.bounds is None else (plain.bounds[0][0], plain.bounds[1][0])

@@ -232,7 +232,7 @@ def run(
 ) -> Result:
     """Run one method once and return the result.
 
-    The method sees the problem in units of range 1. The result is in the problem's own units.
+    The method sees the problem in units in which every signal has range 1. The result is in the problem's own units.
 
     setting     the pair (x, y) of hyper-parameters, which the module's head explains
     contestant  the method, if it is not one of `CONTESTANTS`

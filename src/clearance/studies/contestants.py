@@ -71,7 +71,7 @@ def _regularised(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _tolerance(at: Budget, y: float) -> float:
-    """Return CRPO's tolerance η in the units of J; it is proportional to 1/√K and to the setting y."""
+    """Return CRPO's tolerance η in the units of J: proportional to the setting y and to 1/√K, for K iterations."""
     return 0.1 * y / (at.u * np.sqrt(at.K))
 
 
@@ -90,7 +90,7 @@ def _pmdpd(cmdp: CMDP, at: Budget, x: float, y: float, kappa: Any = 0.0) -> Made
 
 
 def _pdnac(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
-    """Make the method PD-NAC and its sampler; x and y scale the steps of the logits and of λ.
+    """Make the method PD-NAC and its sampler for the budget `at`; x and y scale the steps of the logits and of λ.
 
     As in the paper, the critic's step size is β ~ T^(−1/2) and the exploration is ε ~ T^(−1/6), where T is the number
     of steps of the trajectory.
@@ -109,7 +109,7 @@ def _rpgpd(cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
 
 
 def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidean") -> Made:
-    """Make the method OPG-PD, or OMWU-PD with the geometry "entropic", and its sampler.
+    """Make the method OPG-PD, or OMWU-PD if the geometry is "entropic", and its sampler, for the budget `at`.
 
     Both have a single step size η for π and λ. It is computed from x and y, so that the fifteen pairs (x, y) that are
     tried give fifteen values. With the geometry "euclidean", where π is a table of probabilities, η is ten times
@@ -120,7 +120,11 @@ def _opgpd(cmdp: CMDP, at: Budget, x: float, y: float, geometry: Any = "euclidea
 
 
 def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "primal-dual") -> Made:
-    """Make the model-based method and its sampler; x scales κ relative to the sampling noise, y the step of λ."""
+    """Make the model-based method and its sampler for the budget `at`.
+
+    x scales the margin κ relative to the sampling noise, and y scales the step of λ. `solver` is the planner on the
+    estimated model.
+    """
     pairs = int(cmdp.available.sum())
     N = max(1, int(at.steps / pairs))
     kappa = 0.02 * x / (at.u * np.sqrt(N))
@@ -132,7 +136,7 @@ def _model_based(cmdp: CMDP, at: Budget, x: float, y: float, solver: Any = "prim
 def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Made:
     """Make an instance of a user's class `kind` with its defaults; x and y are not used.
 
-    If the class has fields K and N, they are set from the budget `at`.
+    If the class has fields K (iterations) and N (samples per iteration), they are set from the budget `at`.
     """
     pairs = int(cmdp.available.sum())
     samples = {"walks": at.walks(4), "trajectory": int(at.steps / at.K), "generative": int(at.steps / pairs)}
@@ -143,8 +147,9 @@ def _with_defaults(kind: Any, cmdp: CMDP, at: Budget, x: float, y: float) -> Mad
 class Contestant(NamedTuple):
     """A method in a comparison.
 
-    make    function (model, budget, x, y) that makes the method and its sampler
-    output  the iterate that the method is judged by;  label: its name in tables;  tuned: whether x and y are tuned
+    make    function (model, budget, x, y) that makes the method and its sampler; x and y are its two main settings
+    output  the iterate that the method is judged by;  label: the method's name in tables
+    tuned   whether x and y are tuned
     """
 
     make: Callable[[CMDP, Budget, float, float], Made]

@@ -169,7 +169,8 @@ def frontier(problem: Any, constraint: int | str | None = None, **how: Any) -> A
     For a finite model this is the exact curve, a `Frontier`. For a simulator, policies are learned one after the other
     at the limits `at`, and each run starts from the previous one; the result is a `LearnedFrontier`.
 
-    how  the other arguments of `model_frontier` or `simulator_frontier`
+    constraint  which limit varies, by index or name
+    how         the other arguments of `model_frontier` or `simulator_frontier`
     """
     if isinstance(problem, Simulator):
         return simulator_frontier(problem, constraint, **how)
@@ -232,7 +233,7 @@ def check_arguments(
 ) -> int | None:
     """Return the index of the limit that varies, or None if `over` is "kappa".
 
-    Raise InputError if an argument is wrong; the error names the argument.
+    The arguments are those of `model_frontier`. Raise InputError if one of them is wrong; the error names it.
     """
     if over not in get_args(Over):
         raise InputError(f"over must be one of {', '.join(get_args(Over))}, got {over!r}")
@@ -269,8 +270,9 @@ class _Curve:
 
     @property
     def scale(self) -> float:
-        """The scale (largest possible absolute value) of J_gi for the constraint that varies; over κ, the smallest
-        scale.
+        """The scale (largest possible absolute value) of J_gi, for the constraint i whose limit varies.
+
+        If the margin κ varies, it is the smallest scale of all constraints.
         """
         g = Scaled.of(self.cmdp).g
         return float(g.min() if self.i is None else g[self.i]) * scale_of(self.cmdp)
@@ -318,7 +320,10 @@ def _most_telling(done: list[Point]) -> float:
 
 
 def _crossing(p: Point, q: Point) -> tuple[float, float]:
-    """Return how far above their chord the tangents at the points p and q cross, and the limit at which they cross."""
+    """Return where the frontier's tangents at p and q cross: the height above the chord from p to q, and the limit.
+
+    The height is 0 if the tangents do not cross clearly between the two points.
+    """
     width, drop = q.limit - p.limit, p.J_r - q.J_r
     if not q.lam > p.lam:
         return 0.0, p.limit
@@ -338,7 +343,7 @@ def _largest(cmdp: CMDP, i: int) -> float:
 def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     """Return the value at which limit i starts to bind.
 
-    It is the largest J_gi among the policies that are best without limit i, under the other limits.
+    It is the largest J_gi among the optimal policies of the problem without limit i.
     """
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))

@@ -54,9 +54,9 @@ def _rewards(ax: Any, curve: Any) -> None:
 
 
 def _prices(ax: Any, curve: Any) -> None:
-    """Draw the prices λ as points, and minus the slope between neighbouring points as steps.
+    """Draw the prices λ as points, and minus the slope of the curve between neighbouring points as a step function.
 
-    On straight pieces of the curve, points and steps agree.
+    On straight pieces of the curve, points and step function agree.
     """
     slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
     if len(slopes):

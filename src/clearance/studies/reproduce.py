@@ -30,7 +30,7 @@ FEASIBLE_KAPPA = 0.01  # a quarter of the Slater margin 0.0411 of the class
 
 
 class Setting(NamedTuple):
-    """One row of the table: a margin κ, and a variant of the SGD that estimates the update direction ω."""
+    """One setting of the experiment: a margin κ, and a variant of the SGD that estimates the update direction ω."""
 
     label: str
     kappa: float
@@ -50,7 +50,7 @@ SETTINGS = (
 class Runs:
     """The runs of one setting with all seeds.
 
-    J        exact values [seeds, K, 2] of the iterates: reward and constraint
+    J        exact values [seeds, K, 2] of the K iterates of each run: reward and constraint
     lam      the last multiplier λ [seeds];  steps, seconds: environment steps and seconds of each run
     """
 
@@ -184,11 +184,12 @@ def run_bai2023(
     progress: Callable[[int, int], None] | None = None,
     executor: Executor | None = None,
 ) -> Study:
-    """Run the experiment of Bai et al. 2023 on its single instance, with η₁ = η₂ = 0.1.
+    """Run the experiment of Bai et al. 2023 on its single instance, with step sizes η₁ = η₂ = 0.1.
 
     Algorithm 1 is used in the form for which the theorem is proven.
 
-    seeds, K, N  number of seeds, iterations, and samples per iteration;  settings: the rows of the table
+    seeds, K, N  number of seeds, iterations, and samples per iteration
+    settings     the margins κ and the variants of SGD to run
     """
     if seeds < 1:
         raise InputError(f"seeds must be a whole number ≥ 1, got {seeds}")

@@ -78,9 +78,10 @@ def sweep(
     """Solve every point of a grid, each in its own run folder in `out`, and write `table.csv` and `table.json` there.
 
     problem   a model, or a text as on the command line: a zoo name, a file, gym:ENV_ID, module:factory
-    grid      axes: {name: values}; a name is a flag of `clearance solve` or `problem`, with its values
+    grid      the axes {name: values}; a name is "problem" or a flag of `clearance solve`
     settings  flags that are the same at every point: method="cnpgpd", K=500
     executor  where the points are solved: threads of this process (default), or `clearance.Ray(…)`
+    progress  a callback progress(points done, points in all);  checkpoint_every: as in `solve`
 
     A call with `out` alone resumes an earlier sweep: finished points are not computed again. If the grid names user
     code (a factory, constraints, your own method), the call must name this code again.
@@ -160,9 +161,9 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """A function that solves one point of the grid in the folder `home`, on any worker.
+    """A callable object that solves one point of a grid of runs, on any worker.
 
-    token     identifies the grid's folder;  problems: the finite models by key
+    home      the folder of the grid;  token: identifies this folder;  problems: the finite models by key
     every     how often a run writes a checkpoint;  imports: folders from which user code may be imported
     """
 
@@ -201,7 +202,7 @@ class Work:
     def _solved(self, point: Point, folder: Path) -> Found:
         """Start or resume a point of the grid in its folder, and return the result.
 
-        If another worker, which was considered dead, still holds the folder, wait until it releases it.
+        If the folder is still locked by another worker, which was considered dead, wait until the lock is released.
         """
         deadline = time.monotonic() + WAIT
         while True:

@@ -1,4 +1,7 @@
-"""The folder of a grid: `grid.json`, hashes of its models (`problems.json`), and one run folder for each point."""
+"""The folder of a sweep over a grid of settings.
+
+It contains the grid (`grid.json`), hashes of the grid's models (`problems.json`), and one run folder for each point.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SCHEMA, PROBLEMS = "clearance/grid/1", "clearance/problems/1"
 
 @contextlib.contextmanager
 def opened(out: Path, asked: Grid | None, cmdp: CMDP | None = None) -> Iterator[tuple[Grid, str]]:
-    """Yield the grid of the folder `out` and its token; the folder stays locked inside the `with` block.
+    """Yield the grid of the folder `out`, and a token that identifies the folder; it stays locked in the `with` block.
 
     If the folder has a grid already, that grid is used, and `asked` must agree with it. If not, the folder is made for
     the grid `asked`, and the model `cmdp`, if given, is stored in it.

@@ -30,7 +30,7 @@ RANGE = re.compile(r"(-?\d+):(-?\d+)(?::(\d+))?")
 
 
 class Point(NamedTuple):
-    """One run of a grid: its number, the name of its folder, its values on the axes, and all its settings.
+    """One run of a grid: its index (`number`), the name of its folder, its values on the axes, and all its settings.
 
     The settings include the problem.
     """

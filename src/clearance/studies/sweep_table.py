@@ -1,4 +1,4 @@
-"""The table of a grid, as CSV and JSON: one row for each point that has ended, read from its run folder."""
+"""The table of a sweep's results, as CSV and JSON, with one row for each run of the grid that has ended."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def row(out: Path, point: Point, status: str, message: str = "") -> dict[str, An
 
 
 def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, dict[str, Any]]:
-    """Return the rows of points that were finished earlier, by number; only these points are not run again.
+    """Return {index of the point: table row} for the points that were finished earlier and are not run again.
 
-    A row is taken from the run folder if the run is done, else from the old table if its status is in `final`.
+    If the run of a point is done, its row is read from the run folder. If not, its row in the old table is used,
+    provided that the status in this row is in `final`.
     """
     rows = {i: r for i, r in _old(out).items() if r["status"] in final and r["status"] != "done" and i < len(points)}
     for point in points:
@@ -53,7 +54,7 @@ def kept(out: Path, points: list[Point], final: tuple[str, ...]) -> dict[int, di
 
 
 def _old(out: Path) -> dict[int, dict[str, Any]]:
-    """Return the rows of the table on disk by number; {} if the table cannot be read.
+    """Return {index of the point: row} for the table on disk; {} if the table cannot be read.
 
     For points without a run folder, this table is the only record.
     """

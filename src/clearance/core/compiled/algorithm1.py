@@ -51,7 +51,8 @@ def run(root, k0, model, rows, lam, b, resets, N, eta1, eta2, kappa, lam_max, sc
     The parameters θ (in `rows`) and the multipliers λ (`lam`) are updated in place. `out` receives for each iteration:
     θ and λ before it, the estimates of J, the norm of the update direction ω, and the number of environment steps.
     `root` is the random key of the run and N the number of samples per iteration. eta1 and eta2 are the step sizes of θ
-    and λ, and `kappa` is the margin added to the limits b. `scales` holds the step size of SGD, the scale of its
+    and λ, `lam_max` is the upper bound of λ, and `kappa` is the margin added to the limits b. `resets` says whether the
+    model may be put back into a chosen state. `scales` holds the step size of SGD, the scale of its
     scores, and a factor for ω. `lanes` are the scratch arrays from `workspace`.
     """
     theta_out, lam_out, J_out, norm_out, steps_out = out

@@ -71,10 +71,9 @@ def geometric(word, tail, guide, inv_log_gamma):
 def geometric_tables(gamma: float) -> tuple[Array, NDArray[np.int64], float]:
     """Return the tables that `geometric` needs: the powers γ^t, the guide table, and 1 / log γ.
 
-    The table of powers γ^t, t = 0, 1, …, ends where no random number u with 53 bits can be smaller, or after 10⁵
-    entries. `geometric` searches the first t with u ≥ γ^t. The guide table [256] says for each value of the highest
-    byte of u at which t to start: at the t that the largest u with this byte needs. So the search never starts too
-    late.
+    `geometric` draws a random number u with 53 bits and searches the first t with u ≥ γ^t. The table of powers ends
+    where γ^t is below every possible u, or after 10⁵ entries. The guide table [256] says where the search starts: for
+    each value of the highest byte of u, at a t that is not too late for any u with this byte.
     """
     longest = int(min(1e5, np.ceil(55 * np.log(2) / -np.log(gamma)))) + 1
     tail = gamma ** np.arange(longest, dtype=float)
@@ -125,7 +124,7 @@ def wins(word, threshold, fine):
 
 @piece
 def alias_mask(A):
-    """Return a mask of the low bits in which a packed word stores an action number in 0..A−1."""
+    """Return a mask of the low bits in which a packed word stores the index of an action, 0..A−1."""
     mask = U(1)
     while mask < U(A):
         mask = mask << U(1)
@@ -200,7 +199,7 @@ def vose(p, row, n, threshold, alias, small):
 def threshold_of(q):
     """Return the first 32 bits of a probability q in [0, 1] as a whole number.
 
-    For q = 1 the result is 2³²−1. The draw stays exact, since the alias of such a cell is the cell itself.
+    For q = 1 the result is 2³²−1. Draws stay exact: a cell of an alias table with q = 1 is its own alias.
     """
     return U(4294967295) if q >= 1.0 else U(q * 4294967296.0)
 
@@ -215,7 +214,7 @@ def fine_of(q):
 def packed_of(q, alias, mask):
     """Return one 64-bit word of a packed policy: a draw takes its own action with probability q, else the alias action.
 
-    The low bits, given by `mask`, hold the number of the alias action; the bits above them are the first bits of q.
+    The low bits, given by `mask`, hold the index of the alias action; the bits above them are the first bits of q.
     """
     return (threshold_of(q) << U(32)) | (fine_of(q) & ~mask) | U(alias)
 
@@ -224,8 +223,8 @@ def draw_error(sums: Array, n: int) -> float:
     """Return a bound on the total variation distance between stored probabilities and those that are drawn.
 
     The rows of stored probabilities sum to `sums` and have at most n entries each. The bound covers alias tables and
-    NumPy's `choice`. An alias table rounds the sum (n·2⁻⁵³), the shares (2·2⁻⁵³) and n subtractions from numbers up to
-    n, each counted twice. `choice` rounds n sums and n draws. Cutting bits off adds at most 2⁻⁵³.
+    NumPy's `choice`. It adds up two errors: the distance of `sums` from 1, and at most 4n + 8 rounding errors of 2⁻⁵³,
+    mainly from sums and subtractions of n numbers.
     """
     return float(np.abs(1 - np.asarray(sums)).max(initial=0.0)) + (4 * n + 8) * 2.0**-53
 

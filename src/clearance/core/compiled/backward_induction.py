@@ -2,7 +2,8 @@
 
     V_t(s) = max_a h(s, a) + γ Σ_s' P(s'|s, a) V_{t+1}(s'),   V_H = 0
 
-One pass over the transitions per step finds the best actions; the values of all signals follow the chosen rows alone.
+One pass over all transitions per step finds the best actions for one signal. The values of all signals are then
+computed from the rows of the chosen actions alone.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ U = np.uint64
 
 @kernel
 def induct(indptr, indices, data, h, mixed, gamma, allowed, act, V):
-    """Write the best actions for the signal mixed [S·A] to act [H, S], and their values to V [H, S].
+    """Write the best actions for the signal `mixed` [S·A] to act [H, S], and their values to V [H, S].
 
-    Return the values [S, n] at step 0 of the signals h [S·A, n] under this policy. allowed [H or 1, S·A] says which
-    rows a policy may take; a single line holds for every step.
+    Return the values [S, n] at step 0 of the n signals h [S·A, n] under this policy. The mask `allowed` [H, S·A] says
+    which state-action pairs may be taken at each step; [1, S·A] means the same pairs at every step. The transitions are
+    CSR (indptr, indices, data).
     """
     H, S = act.shape
     n = h.shape[1]
@@ -55,9 +57,10 @@ def induct(indptr, indices, data, h, mixed, gamma, allowed, act, V):
 
 @kernel
 def follow(indptr, indices, data, h, gamma, pi, later, now, size):
-    """Write one step of a policy pi [S, A] to now [S, n]: Σ_a π(a|s) (h + γ Σ_s' P(s'|s, a) later(s')).
+    """Evaluate one step of a policy π [S, A]: now(s) = Σ_a π(a|s) (h(s, a) + γ Σ_s' P(s'|s, a) later(s')).
 
-    To size [S, n] the same of the absolute values, which bounds the rounding error. h is [S·A, n], later [S, n].
+    h [S·A, n] are n signals, `later` [S, n] their values at the next step, and `now` [S, n] those at this step. The
+    same sum of absolute values is written to `size` [S, n]; it bounds the rounding error.
     """
     S, A = pi.shape
     n = later.shape[1]

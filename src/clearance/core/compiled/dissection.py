@@ -205,9 +205,9 @@ def dissection(ptr, idx, hub):
 def fill(ptr, idx, order, work):
     """Return where the factors L U = I − γM have entries: (uptr, uidx) of U, (lptr, lidx) of L, and each row's parent.
 
-    The graph is (ptr, idx), and states are eliminated in this `order`. Row i of U has an entry for each neighbour of
-    state i that is eliminated later, and for each entry of the rows whose first entry is i. The first entry of a row is
-    its parent in the elimination tree. If a factorisation needs more than `work` operations, parent[0] is −2.
+    The states form the CSR graph (ptr, idx) and are eliminated in this `order`. Row i of U has an entry for each
+    neighbour of state i that is eliminated later. It also takes over the entries of each row whose parent is i. The
+    parent of a row is its first entry. If a factorisation needs more than `work` operations, parent[0] is −2.
     """
     S = len(order)
     place = np.empty(S, np.int64)

@@ -1,6 +1,6 @@
 """Compiled episodes on a finite model used as a simulator: walks that train a critic, and bounded estimates of J.
 
-Streams, alias tables and horizons are those of `alias_tables`. Every episode has a stream of its own, so results do not
+Random streams, alias tables and horizons come from `alias_tables`. Every episode has its own stream, so results do not
 depend on chunks or threads.
 """
 
@@ -42,7 +42,7 @@ def _pick_evenly(word, first, n, cells):
 
 @piece
 def _slot(word, first, n, cells):
-    """Draw like `_pick`; return 2·cell if the draw takes the cell's own entry, and 2·cell + 1 if it takes the alias."""
+    """Draw an alias cell i as `_pick` does; return 2·i if the cell's own entry is drawn, 2·i + 1 if its alias is."""
     i, coin = first + U(below(word, n)), word & LOW
     threshold = U(cells[i, 0])
     if may_be_uneven(word, n) | (coin == threshold):
@@ -119,8 +119,8 @@ def td(key, model, pol, pi, gamma, gain, N, Q, V, count, visits, starts, hits):
 def follow(key, s, model, pol, pi, gamma, beta, ends, N, Q, V, visits):
     """Continue one trajectory from state s for N steps; train the critic Q, V of π as in `td`, with step size `beta`.
 
-    The packed policy `pol` acts. The trajectory starts again from ρ if s < 0 and after states that end an episode
-    (`ends` [S]). Returns the last state.
+    The packed policy `pol` acts, and `visits` [S] counts states. The trajectory starts again from ρ if s < 0, and after
+    states that end an episode (`ends` [S]). Return the last state.
     """
     cells, indptr, width, origin, h, A, _, _, _ = model
     H, mask, x = h.shape[1], alias_mask(A), key
@@ -199,7 +199,7 @@ def wander(key, model, pol, N, hits, starts):
 
 @kernel
 def nexts(key, row, N, model, count):
-    """Draw N next states of the pair `row` = s·A + a, and count them in `count` [S]."""
+    """Draw N next states of the state-action pair `row` = s·A + a of `model`, and count them in `count` [S]."""
     cells, indptr, width, _, _, _, _, _, _ = model
     first, k = (row * width, width) if width > 0 else (indptr[row], indptr[row + 1] - indptr[row])
     x = fold(key, row)
@@ -210,15 +210,15 @@ def nexts(key, row, N, model, count):
 
 @kernel
 def returns(key, begin, model, gamma, ratio, pols, choice, base, inside, X, component, hits, starts):
-    """Draw episodes begin .. begin + N − 1 of a mixture; write a bounded unbiased estimate X of J for every signal.
+    """Draw the episodes begin .. begin + N − 1 of a mixture, and compute a bounded unbiased estimate X of J from each.
 
         X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),    P(T > t) = q^t,    ratio = γ/q
 
-    Fills X [N, 1+I] and `component` [N], the policy that each episode follows; it is drawn from the alias cells
-    `choice`. `pols` [M, S·A] are the M packed policies. `model` has the horizon tables of q, not of γ. `base` is V̂:
-    [M, S, 1+I], or [1, S, 1+I] if all policies share it; X is unbiased for any V̂. Unless `hits` [2·cells] is empty, it
-    counts transitions, and `starts` the start states. Returns (steps made, episode, step): the episode and step at
-    which a pair first has signals outside their bounds (`inside` [S·A] is false), or −1 and −1.
+    h are the signals; the control variate V̂ is `base` [M, S, 1+I], or [1, S, 1+I] if all policies share it. Write X
+    [N, 1+I], and to `component` [N] the policy of each episode. `pols` [M, S·A] are the packed policies, and `choice`
+    the alias cells of their weights. `model` has tables of γ^t with q in place of γ. Transitions are counted in `hits`
+    [2·cells], and start states in `starts`, unless `hits` is empty. Return (steps made, episode, step). The last two
+    say where signals are first out of bounds (`inside` [S·A] is false for the state-action pair); −1 and −1: nowhere.
     """
     cells, indptr, width, origin, h, A, tail, guide, inv_log_q = model
     N, H = X.shape

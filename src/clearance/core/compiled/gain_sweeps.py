@@ -2,9 +2,10 @@
 
     v(s) ← max_a h(s, a) − g(s) + Σ_s' P(s'|s, a) v(s')
 
-From the bias v of a policy with gain g, each update can only raise v, and v ≤ T v stays true. So the actions of the
-last updates form a policy whose gain is at least g. A sweep in place, forward and backward in turn, carries what is
-found at one state through the whole model, where a step of policy iteration reaches its neighbours only.
+From the bias v of a policy with gain g, each update can only raise v, and v ≤ T v stays true, where T v is the
+right-hand side. So the actions of the last updates form a policy whose gain is at least g. Sweeps update v in place and
+alternate between forward and backward order. So an improvement at one state reaches the whole model, whereas a step of
+policy iteration reaches the neighbours of that state only.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ U = np.uint64
 
 @kernel
 def gain_sweeps(indptr, indices, data, h, gain, v, act, over, least, sweeps):
-    """Improve the policy act [S] in place by a number of sweeps from its bias v [S] and gain [S].
+    """Improve the policy act [S] in place by at most `sweeps` sweeps, from its bias v [S] and its gain [S].
 
-    Write max_a h + P v − v − gain, before the sweeps, to over [S]. Rows [S·A] without entries do not exist. An action
-    is taken instead of another only if it gains more than `least` of the sizes of the numbers. Return whether an action
-    has changed.
+    Write max_a h + P v − v − gain, computed before the sweeps, to `over` [S]. A state-action pair without transitions
+    is not available. An action is replaced only if the improvement is more than rounding: larger than `least` times the
+    size of the numbers involved. Return whether an action has changed.
     """
     S = len(v)
     A = len(h) // S

@@ -217,7 +217,7 @@ def _solve(mptr, midx, mval, gamma, y, x, tol):
 def policy_iteration(indptr, indices, data, h, gamma, V, act, tol):
     """Improve V and the policy `act` until TV − V varies by at most tol over states, or no longer shrinks.
 
-    Return max(TV − V), with the Bellman operator T and the arguments of `sweep`. Each policy is evaluated up to a
+    T is the Bellman operator. Return max(TV − V). The arguments are those of `sweep`. Each policy is evaluated up to a
     residual of a thousandth of the present variation: early policies need no more.
     """
     S = len(V)

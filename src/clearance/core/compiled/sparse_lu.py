@@ -1,8 +1,8 @@
 """Sparse LU of I − γM for models with local structure, in the order found by `dissection`.
 
-The positions of the entries are known. So for each policy only the values of the entries are computed, and only in the
-rows that a change of the policy affects. I − γM is diagonally dominant in each row, so elimination in any order needs
-no pivots (Higham 2002, section 9.5).
+M [S, S] is the transition matrix of a policy. The positions of the entries are known. So for each policy only the
+values of the entries are computed, and only in the rows that a change of the policy affects. I − γM is diagonally
+dominant in each row, so elimination in any order needs no pivots (Higham 2002, section 9.5).
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _forward_back_T(order, uptr, uidx, lptr, lidx, L, Uv, D, y, x):
 class Factor:
     """The LU factors of I − γM, which are updated when rows of M change.
 
-    M is the transition matrix of a deterministic policy in a model with rows s·A + a. With A = 1, M is any matrix [S,
-    S] whose entries are all at positions that the `Elimination` `places` contains.
+    M [S, S] is the transition matrix of a deterministic policy, or any other matrix whose entries are at positions that
+    `places`, an `Elimination`, contains.
     """
 
     def __init__(self, places: Elimination, gamma: float) -> None:
@@ -122,7 +122,7 @@ class Factor:
         self.act: NDArray[np.int64] | None = None
 
     def update(self, M: sparse.csr_array, A: int = 1, act: NDArray[np.int64] | None = None) -> Factor:
-        """Compute the factors for another policy `act` [S] in the model M, and return this object.
+        """Compute the factors for another policy `act` [S] in a model with transitions M [S·A, S]; return this object.
 
         Only rows whose action changed, and rows that depend on them, are computed again. Without `act`, M is a matrix
         [S, S], and all rows are computed.

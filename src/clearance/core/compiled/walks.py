@@ -110,7 +110,7 @@ def look_evenly(lane_cell, lane_coin, lane_x, lane_at, active, indptr, width):
 def walks(key, model, rows, tick, start, sums, last, lanes):
     """Run the geometric rollouts n = 0..N−1 on the random streams fold(key, n); return the number of environment steps.
 
-    tick      the number of the iteration, or READY (see `Rows`)
+    tick      the index of the iteration, or READY (see `Rows`)
     start[n]  −1: from ρ;  −2−s: from state s with a new action;  s·A + a: from that state-action pair
     sums      [N, 1+I] becomes the sum of the signals over each walk
     last      [N] becomes the pair s·A + a of the last step, a draw of the occupancy d_ρ^π if the walk starts from ρ

@@ -100,8 +100,8 @@ class CriterionWorld(FiniteWorld):
     def _room_besides(self, slater: float) -> float:
         """Return the Slater margin of all limits except cost limits of 0, which no policy can meet with a margin.
 
-        `slater` is the margin of all limits together. The result is at most the slack that the surrogate model gives to
-        the limits of 0.
+        `slater` is the margin of all limits together. On the surrogate model, the limits of 0 are loosened; the result
+        is at most the amount by which they are loosened.
         """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]
@@ -140,8 +140,8 @@ class CriterionWorld(FiniteWorld):
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """Return the stationary policy with the mixture's averaged occupancy, if it has the same values; else None.
 
-        The result is also None if the policy class is not tabular softmax, which alone contains this policy. A mixture
-        of one component is returned unchanged.
+        The result is also None if the policy class is not tabular softmax, because no other class contains this policy.
+        A mixture of one policy is returned unchanged.
         """
         if mixture.M == 1:
             return mixture

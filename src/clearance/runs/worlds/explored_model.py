@@ -23,7 +23,7 @@ MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
 
 @dataclass(frozen=True, eq=False)
 class FiniteExplored:
-    """A finite model with counts of its sampled transitions. Its true P and ρ are only used to draw samples."""
+    """A finite model with counts of its sampled transitions. Its probabilities are only used to draw samples."""
 
     cmdp: CMDP
     policy: Policy

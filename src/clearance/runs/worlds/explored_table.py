@@ -178,9 +178,9 @@ class TableEpisodes:
     def bounds(self) -> tuple[Array, Array]:
         """The bounds (low, high) of an episode's estimate X of J [1+I], as in `finite_episodes`.
 
-        If the user declared bounds of the summed signals, they are used too: Σ_t w_t h_t lies within these bounds for
-        all decreasing weights with w_0 = 1. The rest of X consists of values of the control variate, weighted as in
-        `finite_episodes`.
+        If the user declared bounds of the summed signals h, they are used too: for weights w_t that decrease from
+        w_0 = 1, the weighted sum Σ_t w_t h_t lies within the declared bounds. The rest of X consists of values of the
+        control variate, weighted as in `finite_episodes`.
         """
         (low, high), totals, like = self._like.bounds, self.explored.problem.totals, self._like
         if totals is None:
@@ -212,7 +212,7 @@ class TableEpisodes:
         return float(min(1.1 * (self.mixture.weights @ alive) + 1.0, like.episode_steps))
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw the episodes with the numbers `begin` to `begin` + n − 1 of the random stream `key`.
+        """Draw the episodes with the indices `begin` to `begin` + n − 1 of the random stream `key`.
 
         Return their estimates of J [n, 1+I], the mixture component of each, and the environment steps taken. Raise an
         error if a signal or a sum is out of its declared bounds.

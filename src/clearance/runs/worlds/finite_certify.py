@@ -165,8 +165,8 @@ def _certify_by_samples(
 ) -> Certificate:
     """Test the policy on fresh samples and return its certificate.
 
-    If the policy is certified, its greedy policy is tested too. With a ledger the greedy policy is not tested, because
-    this would use a further share of δ.
+    Without a ledger, the greedy policy of a certified policy is tested too. With a ledger it is not, because this test
+    would use a further share of δ.
 
     mixture  the policy; None if it is a rule
     sources  the sources of episodes of the policy and of its greedy policy

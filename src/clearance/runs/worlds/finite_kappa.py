@@ -1,4 +1,7 @@
-"""Settings that follow from the Slater margin of a finite model: K and N, the margin κ, and the bound Λ of λ."""
+"""Settings of a run on a finite model that follow from its budget and its Slater margin.
+
+They are K iterations, N samples per iteration, the margin κ, and the upper bound Λ of λ.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,25 @@ from clearance.runs.worlds.finite_margin import FiniteMargin
 
 
 class ConservatismWarning(UserWarning):
-    """A warning that κ is not below the Slater margin: then no policy meets the tightened limits, and λ grows to Λ."""
+    """A warning that the margin κ is not below the Slater margin.
+
+    Then no policy meets the tightened limits, and λ grows to its upper bound Λ.
+    """
 
 
 def fit_to_budget(method: Any, cmdp: CMDP, budget: float) -> Any:
-    """Return the method with K and N chosen for the budget, if it is `RegularisedCNPGPD`; else unchanged."""
+    """Return the method with its numbers K of iterations and N of samples chosen for the budget.
+
+    Methods other than `RegularisedCNPGPD` are returned unchanged.
+    """
     return method.fitted(cmdp.gamma, budget) if isinstance(method, RegularisedCNPGPD) else method
 
 
 def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> Any:
-    """Return the method with its margin κ computed by `kappa_of`, if its κ is "auto"; else unchanged."""
+    """Return the method with its margin κ computed by `kappa_of`, if its κ is "auto"; else unchanged.
+
+    The other arguments are those of `kappa_of`.
+    """
     if getattr(method, "kappa", 0.0) != "auto":
         return method
     if not cmdp.I:
@@ -41,11 +53,11 @@ def with_kappa(method: Any, cmdp: CMDP, margin: FiniteMargin, samples: float, de
 
 
 def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | None = None) -> tuple[float, ...]:
-    """Return the margin κ [I]: the noise of Ĵ_g over `samples` samples, but at most half of the Slater margin φ.
+    """Return the margin κ [I]: the noise of an estimate of J_g, but at most half of the Slater margin in `margin`.
 
     With `delta` (evidence from samples), the noise is the slack that a certificate from `samples` episodes needs.
-    Without `delta` (exact evidence), it is a tenth of the range of J_g over √samples. A tenth is enough, because the
-    choice among the iterates then uses exact values, and only some iterates must meet the limits.
+    Without `delta` (exact evidence), it is a tenth of the range of J_g, divided by √samples. A tenth is enough, because
+    the choice among the iterates then uses exact values, and only some iterates must meet the limits.
     """
     if delta is None or margin.sd is None:
         noise = 0.1 * cmdp.signal_ranges[1] / (1 - cmdp.gamma) / np.sqrt(samples)
@@ -57,8 +69,8 @@ def kappa_of(cmdp: CMDP, margin: FiniteMargin, samples: float, delta: float | No
 def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exact: bool) -> float:
     """Return the Slater margin of the problem with the tightened limits J_g ≥ b + κ.
 
-    It is φ − max κ, where φ = `slater`. If this is not positive and κ differs between the constraints, the true margin
-    may still be positive. If `exact` is true, it is then computed from the model.
+    The result is `slater` − max κ, which is a lower bound if κ differs between the constraints. If this bound is not
+    positive and `exact` is true, the margin is computed from the model instead.
     """
     if np.ndim(kappa) and np.shape(kappa) != (cmdp.I,):
         raise InputError(f"kappa has {np.size(kappa)} entries for {cmdp.I} constraints; give one number, or one each")
@@ -71,8 +83,9 @@ def conservative_margin(cmdp: CMDP, kappa: float | Array, slater: float, *, exac
 def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool) -> float:
     """Return Λ, the upper bound of λ while learning.
 
-    It is the method's `lam_max` or, if that is not set, follows from the Slater margin. κ must be below the Slater
-    margin `slater`. If it is not, raise InputError, or only warn if `lam_max` was given.
+    It is the method's `lam_max`. If that is not set, Λ follows from the Slater margin `slater`. If the margin κ of the
+    method is not below the Slater margin, raise InputError; if `lam_max` is set, only warn. `exact` says whether the
+    Slater margin may be computed from the model.
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf

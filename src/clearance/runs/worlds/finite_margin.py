@@ -210,7 +210,7 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
 
 
 def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
-    """Measure the slack of a policy a second time, by a test against tighter limits.
+    """Measure the slack of a policy a second time, by a test against tighter limits; return the test's `Evidence`.
 
     The limits are tightened by 90 % of the smallest mean slack in `before`, the first test. That test stopped once
     every limit was shown to be met, so its bounds on the slack may be barely positive.
@@ -226,10 +226,10 @@ def least_violation(
 
     μ [I] are weights of the limits that sum to 1, so this is also an upper bound of the Slater margin φ. For any V:
 
-        max_π J ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ)
+        max_π μ·J_g ≤ ρ·V + max_{s,a} E[μ·g(s, a) + γV(s') − V(s)] / (1−γ)
 
-    V is taken from the critic. Two terms are bounded from above by samples: the mean at each pair (s, a), from n draws
-    of the next state, at level δ/(2·pairs), and ρ·V, at level δ/2.
+    V is taken from the critic. Upper confidence bounds from samples replace two terms: the mean E at each pair (s, a),
+    at level δ/(2·number of pairs), and ρ·V, the mean of V over start states, at level δ/2.
     """
     cmdp = critic.cmdp
     S, A, gamma = cmdp.S, cmdp.A, cmdp.gamma

@@ -30,7 +30,12 @@ KINDS = "a run folder, a policy file, a Solution, an Optimum, a Mixture or a tab
 
 @dataclass(frozen=True, eq=False)
 class FiniteSource:
-    """The content of `init`: a policy, λ by the names of the constraints, and the run or solution it comes from."""
+    """The start that the user gave to `solve` as `init`: a policy or an earlier run.
+
+    mixture  the policy;  origin: a description for the certificate
+    lam      the multipliers of the earlier run, by the names of the constraints
+    run      the earlier run; None if only a policy was given
+    """
 
     mixture: Mixture
     origin: str
@@ -40,7 +45,7 @@ class FiniteSource:
 
 
 def read_finite_source(init: Any, cmdp: CMDP) -> FiniteSource:
-    """Return the content of `init`, an argument of `solve`: a run, a policy or the path of a file."""
+    """Read `init`, an argument of `solve`: a run, a policy or the path of a file."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         init = run_reader.load(init)
     if isinstance(init, RunFolder):

@@ -117,7 +117,7 @@ class FiniteWorld(World):
         return RegularisedCNPGPD()
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> FiniteSampler:
-        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+        """Return `sampler`; if it is None, return the sampler that the method needs. `policy` is the policy class.
 
         Raise InputError if method, policy class and sampler do not fit together.
         """
@@ -223,9 +223,10 @@ class FiniteWorld(World):
         delta: float,
         single: Single,
     ) -> Search:
-        """Return a search for the best certified policy, which plans policies on an estimated model and tests them.
+        """Return an object whose method `run` plans policies on an estimated model and tests them on samples.
 
-        If policies of the class cannot be planned by a linear program, the search tests iterates instead.
+        If policies of the class cannot be planned by a linear program, iterates are tested instead. The arguments are
+        those of `World.search`.
         """
         cmdp, policy = self.problem, settled.sampler.policy
         if not can_plan(cmdp, policy):
@@ -277,7 +278,7 @@ class FiniteWorld(World):
     def alternatives(self, solution: Any) -> dict[str, Alternative]:
         """Return other policies of the run by name: π̄, the uniform mixture of the iterates.
 
-        With exact evidence, also the averaged-occupancy policy and the best certified iterate.
+        With exact evidence, the averaged-occupancy policy and the best certified iterate are returned too.
         """
         cmdp, policy, trace = self.model, solution.policy_class, solution.trace
         theorem = "Theorem 1: meets the limits in expectation, if κ and K are as it asks"

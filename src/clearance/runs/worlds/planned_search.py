@@ -139,7 +139,9 @@ class PlannedSearch:
         return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
 
     def explain(self, attempt: Attempt) -> str:
-        """Return a sentence on how much reward a tested policy loses, by the estimated model; "" if it is no plan.
+        """Return a sentence on how much reward a tested policy loses against the best policy on the estimated model.
+
+        Return "" if that best policy cannot be computed, or if there are no limits.
 
         The loss has two parts: the price of the slack that the certificate needs, and the rest, which better learning
         could avoid.
@@ -205,7 +207,7 @@ class PlannedSearch:
     def _next(self, j: int, delta: float, left: float) -> bool:
         """Plan and test one more policy, and return True. If another test is not promising, return False without one.
 
-        j  the number of the test;  delta: its level;  left: the environment steps that are left
+        j  the index of the test;  delta: its level;  left: the environment steps that are left
         """
         part, self.passing = (1.0, BOLD[1]) if self.certified else LATER[j]
         model = self.explored.model()
@@ -252,8 +254,8 @@ class PlannedSearch:
     def _merit(self, planned: Planned) -> tuple[float, float]:
         """Return a sort key of a plan; a larger key is better.
 
-        The first entry is minus the share of the needed slack that the plan lacks, or 0 if it lacks at most a tenth.
-        The second entry is the reward minus one standard error.
+        The first entry is minus the missing share of the slack that the test needs; it is 0 if at most a tenth is
+        missing. The second entry is the reward minus one standard error.
         """
         seen = planned.seen
         lacking = np.min((seen.J[1:] - self.b - planned.need) / np.maximum(planned.need, 1e-300), initial=0.0)
@@ -285,7 +287,7 @@ class PlannedSearch:
     ) -> Planned:
         """Return the policy π as `Planned`, with the slack that a test of `steps` steps at level `delta` will need.
 
-        lam   the prices of the limits; None: those of `like`, or 0
+        lam   the prices of the limits; None: those of `like`, or 0 if there is no `like`
         like  an earlier plan, whose kind of estimator is used; None: use the estimator that needs the least slack
         """
         seen = model.evaluate(pi)
@@ -310,7 +312,7 @@ class PlannedSearch:
         """Return the slack [I] that a policy needs to pass a test of `steps` steps at level `delta`.
 
         seen     the policy's estimate on the model;  how: the estimator;  lam: the prices of the limits
-        smaller  a factor on the standard error of the model
+        smaller  the factor by which the standard error of the model is multiplied
         """
         source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
@@ -323,7 +325,7 @@ class PlannedSearch:
 
         Half of the budget is used first. The rest is used only if the test can still pass.
 
-        j        the number of the test;  delta: its level
+        j        the index of the test;  delta: its level
         planned  the plan that gave the policy; None for the fallback, which always gets the whole budget
         """
         if planned is None:
@@ -341,9 +343,10 @@ class PlannedSearch:
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:
-    """Draw episodes by a plan π [S, A] and by the exploring policy `curious` [S, A]; return the steps taken.
+    """Draw episodes of `explored` by a plan π [S, A] and by the exploring policy `curious` [S, A].
 
-    Each policy is mixed with a few uniform actions. The two together get about `steps` environment steps.
+    Each policy is mixed with a few uniform actions. The two together get about `steps` environment steps. Return the
+    steps taken.
     """
     can = explored.available
     uniform, taken = can / can.sum(1, keepdims=True), 0

@@ -82,11 +82,11 @@ def _safest(run: Run) -> dict[str, Array]:
 
 
 def promising(J_hat: Array, first: int, b: Array, margins: Sequence[Array | float] = (0.0,)) -> NDArray[np.int64]:
-    """Return the numbers of promising iterates, from number `first` on, by their estimates Ĵ [K, 1+I].
+    """Return the indices of the most promising iterates, by their estimated values `J_hat` [K, 1+I].
 
-    For each margin in `margins`, they form the best mixture that meets the limits b by this margin. If there is none,
-    they form the safest mixture. A mixture has at most I + 1 iterates. Ĵ is replaced by running means, which are less
-    noisy.
+    Iterates before index `first` are ignored. For each margin in `margins`, the best mixture that meets the limits b by
+    this margin is computed, or the safest mixture if no mixture does so. The result contains the iterates of all these
+    mixtures, which have at most I + 1 iterates each. Running means of `J_hat` are used, because they are less noisy.
     """
     width = min(SMOOTH, len(J_hat) - first)
     if width < 1 or not len(b):

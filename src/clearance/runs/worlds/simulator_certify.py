@@ -29,7 +29,7 @@ from clearance.simulator.simulator import Simulator
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
     """Raise InputError unless policies on the simulator see the same costs so far as this policy expects.
 
-    Otherwise the certified policy would see other inputs than the saved one.
+    Otherwise the policy would get other inputs when it is certified than when it is used.
     """
     if policy.memory != simulator.memory:
         kinds = ["observations alone" if x is None else f"{x.describe()}" for x in (policy.memory, simulator.memory)]
@@ -54,7 +54,7 @@ def check_fits(simulator: Simulator, mixture: Any) -> NetworkMixture:
 
 
 def compare_early_and_late(simulator: Simulator, source: NetworkEpisodes) -> Episodes:
-    """Return the source of episodes, extended by a check that its early and late episodes agree.
+    """Return a source of the same episodes that also warns if early and late episodes differ.
 
     Network policies on JAX environments need no check; for them the source is returned unchanged.
     """

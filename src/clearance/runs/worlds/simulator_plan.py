@@ -1,4 +1,4 @@
-"""Plan the budget of a run on a simulator: the share for learning, the margin κ, and the critics' number of batches."""
+"""Plan a run on a simulator: the budget for learning, the margin κ, and how many batches the critics learn from."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def learning_share(s: Statement, budget: float, delta: float) -> float:
 def rarity(s: Statement) -> float:
     """Return a measure of how rare violations must be; it is 1 if no bounds are declared.
 
-    For each limit it is the largest possible slack divided by the range of an episode's sum. The smallest of these
-    ratios is returned; a small ratio means that violations must be rare.
+    For each limit, the largest possible slack is divided by the range of an episode's sum. The smallest of these ratios
+    is returned. A small ratio means that violations must be rare.
     """
     if not _bounded(s):
         return 1.0

@@ -39,9 +39,11 @@ KINDS = "a run folder, a policy file, a Solution, a NetworkMixture, a policy by 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The content of `init`: a policy or a rule, λ by the names of the constraints, and the state of the earlier run.
+    """The start that the user gave to `solve` as `init`: a policy, a rule, or an earlier run.
 
-    state  function from a sampler to the last state of the earlier run, or None
+    mixture, rule  the policy or the rule; None if there is none;  origin: a description for the certificate
+    lam            the multipliers of the earlier run, by the names of the constraints
+    state          function from a sampler to the last state of the earlier run, or None
     """
 
     mixture: NetworkMixture | None
@@ -56,7 +58,7 @@ class Source:
 
 
 def read_source(init: Any) -> Source:
-    """Return the content of `init`, an argument of `solve`: a run, a policy, the path of a file, or a rule."""
+    """Read `init`, an argument of `solve`: a run, a policy, the path of a file, or a rule."""
     if isinstance(init, str | Path) and os.path.isdir(init):
         return _from_run(run_reader.load(init))
     if isinstance(init, RunFolder):

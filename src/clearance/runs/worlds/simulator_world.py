@@ -111,7 +111,7 @@ class SimulatorWorld(World):
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
         """Return "exact" if the simulator can compute its exact values, else "samples".
 
-        Raise InputError if the user asked for the other kind.
+        Raise InputError if the user asked for the other kind, or gave `exact_J`, which is for finite models only.
         """
         kind: EvidenceKind = "samples" if self.problem.exact is None else "exact"
         if asked not in (None, kind):
@@ -162,7 +162,7 @@ class SimulatorWorld(World):
         return begin_at(source, sampler, self.statement.names)
 
     def settle(self, task: Task, margin: None) -> Settled:
-        """Return the final settings: K, N, κ, and the share of the budget for learning. No margin is measured here."""
+        """Return the final settings: iterations K, samples N, margin κ and learning budget. `margin` is not used."""
         sampler: Any = task.sampler
         budget, s = BUDGET if task.budget is None else task.budget, self.statement
         share = learning_share(s, budget, share_of(1) * task.delta)
@@ -246,7 +246,10 @@ class SimulatorWorld(World):
         return first | {name: search.J[m].tolist() for name, m in search.candidates.named.items()}
 
     def uncertified(self, settled: Settled, run: Run, candidates: LateIterates, exact: ExactValues) -> NetworkMixture:
-        """Return the mixture of candidates whose smallest slack is largest; without exact values, all candidates."""
+        """Return the mixture of candidates whose smallest slack is largest, by their exact values.
+
+        Without exact values, return the mixture of all candidates.
+        """
         return candidates.late if not len(exact.J) else candidates.late.part(safest_weights(exact.J, self.statement.b))
 
     def certify(self, policy: NetworkMixture, lam: Array | None = None, *, compare: bool = True) -> Certificate:

@@ -1,4 +1,4 @@
-"""The adapter for environments with finitely many observations. Policies are tables, and samples test them."""
+"""The adapter for environments with finitely many observations. Policies are tables, and they are tested by samples."""
 
 from __future__ import annotations
 

@@ -94,8 +94,9 @@ class Task(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The settings of a run that are decided once the Slater margin is known: K, N and κ of the method, Λ and budget.
+    """The settings of a run that are decided once the Slater margin is known.
 
+    method   the method with its final number K of iterations, number N of samples per iteration, and margin κ
     lam_max  the upper bound Λ of λ;  stream: the random key of learning;  budget: the steps for learning
     d_sum    zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
     extra    θ [m, d] of further candidates beside the iterates, if the run began from a policy
@@ -113,7 +114,7 @@ class Settled(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The candidate policies among which samples decide.
+    """The candidate policies from which one is chosen by samples.
 
     fallback  weights of a safe mixture of the candidates, tested last; None if there is none
     reserve   environment steps reserved for testing the fallback
@@ -129,7 +130,8 @@ class Choice(NamedTuple):
 class ExactValues(NamedTuple):
     """Exact values J [n, 1+I] of n candidate policies.
 
-    error  bounds on the errors of J;  size: the scale of each J_g [I], by which limits are tightened
+    error  bounds on the errors of J
+    size   the scale of each J_g [I]; limits are tightened by a share of this scale
     """
 
     J: Array
@@ -182,7 +184,7 @@ class World(Protocol):
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
-        """Return `sampler`, or the sampler that the method needs if it is None; `policy` is the policy class.
+        """Return `sampler`; if it is None, return the sampler that the method needs. `policy` is the policy class.
 
         Raise InputError if method, policy class and sampler do not fit together.
         """
@@ -204,7 +206,11 @@ class World(Protocol):
         return None
 
     def settle(self, task: Task, margin: Any) -> Settled:
-        """Decide the settings that the user left open: K, N, κ, Λ and the learning budget; return all settings."""
+        """Decide the settings that the user left open, and return all settings.
+
+        The settings are the number K of iterations, the number N of samples per iteration, the margin κ, the upper
+        bound Λ of λ, and the budget for learning.
+        """
         ...
 
     # ------------------------------------------------------------------------------------------------ after learning
@@ -214,7 +220,7 @@ class World(Protocol):
         return 0 if margin is None else margin.steps
 
     def search_budget(self, task: Task, spent: int) -> float:
-        """Return how many environment steps are left for choice and certificate, after `spent` steps were used."""
+        """Return how many environment steps are left to choose and certify a policy, after `spent` steps were used."""
         ...
 
     def exact_choice(self, settled: Settled, run: Run, margin: Any) -> tuple[Any, ExactValues]:
@@ -238,14 +244,21 @@ class World(Protocol):
     def search(
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
-        """Return a search by samples for the best certified policy, by default among those of `sampled_choice`."""
+        """Return an object whose method `run` searches for the best certified policy, by testing policies on samples.
+
+        This default searches among the candidates of `sampled_choice`; an adapter may override it.
+
+        settled, run, margin  the settings of the run, its iterates, and the measured Slater margin (None: not measured)
+        key, budget, delta    random key, environment steps and error probability of the search
+        single                whether a single policy may or must replace a mixture, as in `solve`
+        """
         choice = self.sampled_choice(settled, run, margin, budget)
         safe = {"fallback": choice.fallback, "reserve": choice.reserve, "spent": choice.spent}
         left = budget - choice.spent
         return CandidateSearch(choice.candidates, self.statement.b, key, left, delta, **safe, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Any) -> Any:
-        """Return a single policy of the class that has exactly the values of a mixture; None if none is known."""
+        """Return a single policy of the policy class with exactly the values of `mixture`; None if none is known."""
         return None
 
     def uncertified(self, settled: Settled, run: Run, candidates: Any, exact: ExactValues) -> Any:
@@ -264,7 +277,7 @@ class World(Protocol):
         ...
 
     def identify(self, policy: Any) -> str | None:
-        """Return a digest of problem and policy, by which the ledger recognises a repeated test; None if unknown."""
+        """Return a digest of problem and policy, by which the ledger recognises a repeated test; None: no digest."""
         return None
 
     def scope(self, policy: Any) -> str:

@@ -76,7 +76,8 @@ class Declared(NamedTuple):
 class _End:
     """The connection to one side process, which runs n lanes (parallel environments).
 
-    The lanes of all side processes are numbered together; `first` is the number of this connection's first lane.
+    The lanes of all side processes together have the indices 0, 1, …; `first` is the index of this connection's first
+    lane.
     """
 
     def __init__(self, asked: SideProcess, first: int, n: int, names: Sequence[str], least: float) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Fault(Exception):
-    """An error of an environment: the number of its lane (parallel environment), a description, and the wrong value."""
+    """An error of an environment: the index of its lane (parallel environment), a description, and the wrong value."""
 
     def __init__(self, lane: int, what: str, value: Any = None) -> None:
         super().__init__(what)
@@ -176,7 +176,7 @@ def describe_error(e: BaseException) -> str:
 def speaks_six(lane: int, out: Any) -> bool:
     """Return True if the result `out` of a step has Safety-Gymnasium's six values, and False for Gymnasium's five.
 
-    Raise Fault for any other result. `lane` is the number of the environment, for the error message.
+    Raise Fault for any other result. `lane` is the index of the environment, for the error message.
     """
     if isinstance(out, tuple) and len(out) in (5, 6) and isinstance(out[-1], Mapping):
         kinds = [np.asarray(x).dtype.kind for x in out[1:-1]]
@@ -192,7 +192,7 @@ def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> An
     """Call the user's cost function `own` with copies of its arguments, and return its result.
 
     `a` is the action, `obs` the observation before it, and `after` the observation after it. An exception in the
-    function becomes a Fault of the environment number `lane`.
+    function becomes a Fault of the environment with index `lane`.
     """
     try:
         return own(*(copy_data(x) for x in (obs, a, after, info)))
@@ -224,7 +224,7 @@ def from_info(lane: int, info: Any) -> Any:
 def vector(lane: int, cost: Any, names: Any) -> Any:
     """Convert a cost (a number, a vector or a dict) to a vector [I] in the order of `names`.
 
-    Raise Fault, with the number `lane` of the environment, if the cost does not fit.
+    Raise Fault, with the index `lane` of the environment, if the cost does not fit.
     """
     if isinstance(cost, Mapping):
         missing = [name for name in names if name not in cost]

@@ -100,8 +100,9 @@ def answer_first(lane_module: Any, lanes: Any, kind: bytes, asked: dict[str, Any
 
     Observations and actions are in the environment's own form.
 
-    kind   RESET_FIRST or STEP_FIRST
-    asked  the request: {"seed": …} for a reset, {"action": …} for a step
+    lane_module, lanes  the loaded module `env_lanes.py`, and the environments
+    kind                RESET_FIRST or STEP_FIRST
+    asked               the request: {"seed": …} for a reset, {"action": …} for a step
     """
     raw = _sibling("raw_values")
     try:
@@ -144,7 +145,8 @@ def text_frame(data: Any) -> bytes:
 def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
     """Read a JSON text from the socket `link` and return it as data.
 
-    Raise ValueError if the text is not JSON, or is too long. The length is checked before memory is allocated.
+    Raise ValueError if the text is not JSON, or is too long. The length is checked before memory is allocated. Raise
+    TimeoutError if the text does not arrive within `seconds` (None: wait without limit).
     """
     size = struct.unpack("<I", receive(link, 4, seconds))[0]
     if size > LONGEST:
@@ -156,7 +158,10 @@ def receive_text(link: socket.socket, seconds: float | None = None) -> Any:
 
 
 def fault_text(lane_module: Any, e: Any) -> dict[str, Any]:
-    """Return the error `e` as JSON data: the number of the environment, a description and the wrong value."""
+    """Return the error `e` as JSON data: the index of the environment, a description and the wrong value.
+
+    `lane_module` is the loaded module `env_lanes.py`.
+    """
     if isinstance(e, lane_module.Fault):
         value = None if e.value is None else repr(e.value)[:200]
         return {"lane": e.lane, "what": e.what[:MOST_SAID], "value": value}

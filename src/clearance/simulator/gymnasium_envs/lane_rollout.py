@@ -161,7 +161,7 @@ class Clock:
     def watched(self, call: Callable[[], Any]) -> Any:
         """Call `call`, a function without arguments that uses the environments, and return its result.
 
-        An error of an environment is raised again with the number of the environment and the step.
+        An error of an environment is raised again with the index of the environment and the step.
         """
         try:
             return call()

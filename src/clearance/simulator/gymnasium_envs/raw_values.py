@@ -1,6 +1,7 @@
 """Convert observations and actions to JSON data and back, with the same types and the same bits.
 
-This file stands alone, like `env_lanes.py`: both sides of a side process use it. Nothing received is executed.
+Environments may run in a separate process under another Python interpreter, in which clearance is not installed. Both
+processes use this file, so it imports nothing of clearance. Nothing received is executed.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class TableShape:
         return int(np.prod(self.sizes))
 
     def row(self, obs: Any) -> int:
-        """Return the row number of an observation; raise InputError if the observation is not in its space."""
+        """Return the index of an observation's row; raise InputError if the observation is not in its space."""
         at = 0
         parts = (obs,) if len(self.sizes) == 1 and np.ndim(obs) == 0 else obs
         for x, n, first in zip(parts, self.sizes, self.first, strict=True):
@@ -101,7 +101,8 @@ class TabularProblem(TableProblem):
 def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **settings: Any) -> TabularProblem:
     """Return a finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
 
-    The settings are those of `clearance.gymnasium`: constraints, limits or b, names, and
+    The settings are those of `clearance.gymnasium`, without a horizon. Some have a special meaning here:
+
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
     bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each
     totals  (low, high) of the undiscounted sums of reward and constraints from the start of an episode to any of its
@@ -128,9 +129,9 @@ def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **se
 
 
 def _read_totals(totals: Any, I: int, sign: float) -> Bounds | None:
-    """Return bounds (low, high) of the summed reward and utilities [1+I] from the user's `totals`; None if it is None.
+    """Return the bounds (low, high) of the summed reward and utilities [1+I] that the user gave as `totals`.
 
-    Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
+    Return None if `totals` is None. Raise InputError unless low ≤ 0 ≤ high. `sign` is −1 if the constraints are costs.
     """
     found = read_signal_bounds(totals, I, sign)
     if found is not None and not (np.all(found[0] <= 0) and np.all(found[1] >= 0)):

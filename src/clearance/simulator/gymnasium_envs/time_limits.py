@@ -1,6 +1,7 @@
 """Find and remove TimeLimit wrappers around an environment.
 
-This file stands alone, like `env_lanes.py`, because the interpreter of a side process runs it too.
+This file imports nothing of clearance, because environments may run in a separate process under another Python
+interpreter, in which clearance is not installed.
 """
 
 from __future__ import annotations

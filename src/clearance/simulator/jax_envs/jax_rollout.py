@@ -46,7 +46,7 @@ def rollout(
 def _step(
     env: Environment, policy: NetworkPolicy, net: Net, normaliser: Normaliser, state: Any, t: Any, noise: Any, key: Any
 ) -> Any:
-    """Run step number t of an episode in one environment; return the next state, and the recorded step with its latent.
+    """Run step t of an episode in one environment; return the next state, and the recorded step with its latent.
 
     The latent is the value that the policy draws. `noise` is the random part of that draw.
     """

@@ -73,9 +73,9 @@ class Gaussian(NormalDraws):
         return jax.random.normal(key, (*shape, self.m))
 
     def log_prob(self, out: Any, u: Any) -> Any:
-        """Return log N(u; mean, σ²) of a latent u, the normal value before it is squashed into the box of actions.
+        """Return the log density of N(mean, σ²) at a latent u, the value before it is squashed into the box of actions.
 
-        The density of the squashing function is left out, since it does not depend on θ.
+        The derivative of the squashing function is left out, since it does not depend on θ.
         """
         mean, log_std = out[: self.m], out[self.m :]
         return jnp.sum(-0.5 * ((u - mean) / jnp.exp(log_std)) ** 2 - log_std - 0.5 * LOG_2PI)

@@ -79,7 +79,7 @@ class NetworkMixture:
         return [self.policy.plain(theta, self.normaliser) for theta in self.theta]
 
     def components(self, rng: np.random.Generator, n: int) -> NDArray[np.int64]:
-        """Draw the policies of n episodes; return their numbers in the mixture [n]."""
+        """Draw the policies of n episodes; return their indices in the mixture [n]."""
         return rng.choice(self.M, size=n, p=self.weights / self.weights.sum())
 
     def reset(self, rng: np.random.Generator) -> NetworkActor:

@@ -203,11 +203,11 @@ class NetworkPolicy(NetworkForm):
         return self._ravelled[0].copy()
 
     def constants(self) -> dict[str, Array]:
-        """Return θ of nearly constant policies, by name.
+        """Return the parameters θ of policies that take nearly the same action in every state, by name.
 
-        For bounded real actions they do nothing, or always take the lowest or the highest action. For a few discrete
-        actions each policy always takes one of them. The dict is empty if σ is no part of θ, if real actions are not
-        bounded, or if there are more discrete actions than a few.
+        For bounded real actions, this action is 0, the lowest or the highest one. For discrete actions, there is one
+        policy for each action. The dict is empty if the standard deviation σ is no part of θ, if real actions are
+        not bounded, or if there are many discrete actions.
         """
         head, d = self.head, self.design
         if isinstance(head, Gaussian):
@@ -221,7 +221,7 @@ class NetworkPolicy(NetworkForm):
         return {f"always action {a}": self._constant(SURE * np.eye(n)[a]) for a in range(n)} if n <= FEW else {}
 
     def _constant(self, bias: Array) -> Array:
-        """Return θ of a policy whose network outputs are `bias` in every state, with σ near 0 if σ is learned."""
+        """Return θ of a policy with network outputs `bias` in every state; a learned standard deviation is near 0."""
         net = self.net(self.init())
         last = net.layers[-1]
         net = eqx.tree_at(
@@ -244,7 +244,7 @@ class NetworkPolicy(NetworkForm):
         return np.asarray(ravel_pytree(net)[0], float)
 
     def with_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with σ clipped to [least, most] times its initial value.
+        """Return θ with the standard deviation σ of actions clipped to [least, most] times its initial value.
 
         If σ is fixed or depends on the state, or if actions are discrete, θ is returned unchanged.
         """

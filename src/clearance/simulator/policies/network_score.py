@@ -1,4 +1,4 @@
-"""The scores of a network policy as a linear operator, with products with its Fisher matrix and KL divergences."""
+"""The scores of a network policy as a linear operator, products with the policy's Fisher matrix, and KL divergences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NetworkScore(LinearOperator):
         return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
 
     def bound_noise(self, theta: Array, least: float, most: float) -> Array:
-        """Return θ with a learned σ clipped to [least, most] times its initial value.
+        """Return θ with the standard deviation σ of actions clipped to [least, most] times its initial value.
 
         If σ is fixed or depends on the state, θ is returned unchanged.
         """

@@ -2,9 +2,9 @@
 
 There is one critic per signal. Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside
 the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages are then computed as if episodes
-continued past the horizon. For problems with a horizon, Ĵ is unbiased: it is the mean over whole first episodes, with
-the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on long tasks
-(docs/research/gymnasium_log.md); many short steps of learning reduce it.
+continued past the horizon. For problems with a horizon, the estimate of J is unbiased: it is the mean over whole first
+episodes, with the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on
+long tasks (docs/research/gymnasium_log.md); many short steps of learning reduce it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Digest(NamedTuple):
     """A batch after advantages are computed: its rows, the sums of the signals, and the first error in the data.
 
     X      the sums [n, 1+I] over the first episode of each parallel environment
-    wrong  the first row with an observation or signal that is not finite or out of bounds, −1 if there is none
+    wrong  the index of the first row with wrong data (not finite, or out of bounds); −1 if there is none
     h      the signals in that row
     """
 
@@ -152,8 +152,8 @@ class Practical(Sampler):
     def smallest_batch(self) -> int:
         """The smallest number of steps in a batch.
 
-        On a JAX environment, a batch may consist of T steps in a single lane. Any other simulator steps all of its
-        lanes (parallel environments).
+        On a JAX environment, a batch may consist of the steps of a single lane (environment). Any other simulator
+        always steps all of its lanes.
         """
         return self.steps_per_lane * (1 if isinstance(self.simulator, Environment) else self.simulator.n)
 
@@ -327,7 +327,9 @@ class Practical(Sampler):
         return jax.jit(fit)
 
     def _measure(self, memory: Memory, weight: Any, A: Any, X: Any) -> Memory:
-        """Return the memory with updated `size`, `spread` and `miss`: running averages over about 1/MEMORY batches.
+        """Return the memory after updating its running averages over about 1/MEMORY batches.
+
+        They are `size` (of advantages), `spread` (of episode sums) and `miss` (distance from limits), as in `Memory`.
 
         weight, A  the weights [N] and advantages [N, 1+I] of the rows
         X          the sums of the signals [n, 1+I] over the first episode of each parallel environment

@@ -4,9 +4,10 @@
     toss a coin there, and draw T ~ Geo(1−γ) on {1, 2, …}.   Heads: continue from (s, a),   Â = +2 Σ_{t<T} h
                                    tails: take a fresh action at s instead of a,         Â = −2 Σ_{t<T} h
 
-Here h are the signals (reward and utilities), and Â estimates the advantage: E Â = Q(s, a) − V(s) = A(s, a). This also
-holds with h_t + γ V(s_{t+1}) − V(s_t) in place of h_t, for any function V that does not depend on these episodes. Such
-a V is a control variate. Every episode begins with `reset(seed)`; no other reset is needed.
+Here ρ is the start distribution, d_ρ^π the discounted occupancy, and h are the signals (reward and utilities). Â
+estimates the advantage: E Â = Q(s, a) − V(s) = A(s, a). This also holds with h_t + γ V(s_{t+1}) − V(s_t) in place of
+h_t, for any function V that does not depend on these episodes. Such a V is a control variate. Every episode begins with
+`reset(seed)`; no other reset is needed.
 
 The seeds of the environment and the random numbers of the sampler come from two separate streams. With a single stream,
 an environment with the same generator would see the numbers that decide T, the coin and the actions, and the estimate
@@ -93,7 +94,7 @@ def geometric_returns(
 
 
 def streams(seed: int, k: int, n: int) -> tuple[list[int], np.random.Generator]:
-    """Return the seeds of n environments, and a generator for the sampler, for the round number k.
+    """Return the seeds of n environments, and a random generator for the sampler, for round k.
 
     Seeds and generator come from two independent random streams.
     """

@@ -50,7 +50,7 @@ def occupancy_weights(t: Any, steps: Steps, gamma: float) -> Any:
 
 
 def first_returns(steps: Steps, V_after: Any, gamma: float) -> Any:
-    """Return the sums Σ_t γ^t h_t over the first episode of each parallel environment, as an array [n, 1+I].
+    """Return the sums Σ_t γ^t h_t of the signals h over the first episode of each parallel environment [n, 1+I].
 
     If this episode is unfinished, V_after, the critic's value of the next observation, stands for the rest of the sum.
     Only first episodes count: further episodes that end within a batch tend to be short, so using them would be biased.

@@ -6,9 +6,10 @@
                    a fresh action at s, giving −; the environment is not put back into a state
 X = V(s_0) + Σ_{t<T} (h_t + γ V(s_{t+1}) − V(s_t)),   T ~ Geo(1−γ) on {1, 2, …}
 
-Here h are the signals (reward and utilities), and Â estimates the advantage of a at s. V is any function that does not
-depend on these episodes: 0, or a critic fitted to earlier batches (`control=True`). X has the same mean as Σ_{t<T} h_t
-for any V; a better V reduces its variance. After termination there are no signals: a draw there has Â = 0 and weight 0.
+Here ρ is the start distribution, d_ρ^π the discounted occupancy, h are the signals (reward and utilities), and Â
+estimates the advantage of a at s. V is any function that does not depend on these episodes: 0, or a critic fitted to
+earlier batches (`control=True`). X has the same mean as Σ_{t<T} h_t for any V; a better V reduces its variance. After
+termination there are no signals: a draw there has Â = 0 and weight 0.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class Unbiased(Algorithm2):
 
         z, X, valid  observations at drawn states s, sums [N, 1+I] of walks from there, and whether a row is used
         start, X_J   initial states, and sums [N, 1+I] of walks from there
-        order        the row numbers for each step of Adam
+        order        the indices of the rows for each step of Adam
         """
         if not self.control:
             return memory

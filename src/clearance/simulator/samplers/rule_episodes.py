@@ -107,9 +107,9 @@ class RuleMixtureEpisodes(NetworkEpisodes):
         return X, self._numbered(component), steps
 
     def _numbered(self, component: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the policy that acted in each episode [n], counted among the policies that can be drawn.
+        """Return the index of the policy that acted in each episode [n], counted among the policies that can be drawn.
 
-        If the rule has probability 1, it is the only such policy, and all numbers are 0. Otherwise `component` is
+        If the rule has probability 1, it is the only such policy, and all indices are 0. Otherwise `component` is
         returned unchanged.
         """
         return component if self.mixture.share < 1 else np.zeros_like(component)
@@ -142,8 +142,8 @@ def network_episodes(simulator: Simulator, mixture: NetworkMixture) -> NetworkEp
     """Return a source of independent samples of a mixture's episodes, even if lanes depend on each other.
 
     A lane is one of the simulator's parallel environments. If lanes are independent, all are used. If not, only the
-    first lane is used. If lanes cannot run alone, or lanes with the same seed differ, the mean over all lanes is one
-    sample.
+    first lane is used. If this is not possible, because lanes cannot run alone or lanes with the same seed differ, the
+    mean over all lanes is one sample.
     """
     near: Any = getattr(simulator, "near", simulator)
     if not simulator.shared_randomness:

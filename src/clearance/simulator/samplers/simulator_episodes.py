@@ -86,7 +86,7 @@ class NetworkEpisodes:
 
     @property
     def factor(self) -> float:
-        """The factor by which the weight of a signal changes from step to step: γ, or γ/q = √γ without a horizon."""
+        """The factor by which the weight of a signal changes from step to step: γ with a horizon, √γ without one."""
         return self.statement.gamma if self.statement.horizon is not None else self.statement.gamma / self.q
 
     @property
@@ -122,7 +122,8 @@ class NetworkEpisodes:
     def _rounding(self) -> float:
         """A bound on the rounding error of an episode's estimate of J in float64, relative to the largest sum.
 
-        Each weight and each addition contributes its own rounding error, for all terms that matter (e⁻³⁷ < 2⁻⁵³).
+        Each weight and each addition contributes its own rounding error. Without a horizon, terms with negligible
+        weights are not counted.
         """
         terms = min(self.statement.horizon or np.inf, 40 / max(1 - self.factor, 2.0**-53))
         return (2 * terms + 16) * 2.0**-53
@@ -137,7 +138,7 @@ class NetworkEpisodes:
         return rng.geometric(1 - self.q, n) if H is None else np.full(n, H, np.int64)
 
     def draw(self, key: np.uint64, begin: int, n: int) -> Batch:
-        """Draw the episodes with the numbers `begin` to `begin` + n − 1 of the random stream `key`.
+        """Draw the episodes with the indices `begin` to `begin` + n − 1 of the random stream `key`.
 
         Return their estimates of J [n, 1+I], the mixture component of each, and the environment steps taken.
         """
@@ -158,7 +159,7 @@ class NetworkEpisodes:
     def _acting(self, rng: np.random.Generator, component: Any) -> Any:
         """Return a function act(obs, t) → actions for parallel environments.
 
-        Environment i follows the policy number `component[i]` of the mixture.
+        Environment i follows the policy with index `component[i]` in the mixture.
         """
         n, head = self.simulator.n, self.mixture.policy.head
         lanes, outs = np.arange(n), self.mixture.outs
@@ -205,7 +206,7 @@ class NetworkEpisodes:
 def _draw_block(simulator: Any, shared: tuple[NetworkMixture, np.uint64], job: tuple[int, int]) -> Batch:
     """Draw one block of episodes, in this process or in a worker; return estimates of J, components and steps.
 
-    shared  the mixture and the random key;  job: the number of the first episode, and the number of episodes
+    shared  the mixture and the random key;  job: the index of the first episode, and the number of episodes
     """
     mixture, key = shared
     return NetworkEpisodes(simulator, mixture)._block(key, *job)

@@ -112,7 +112,7 @@ class Critics:
         return ravel_pytree(eqx.tree_at(lambda x: (x.layers[-1].weight, x.layers[-1].bias), net, moved))[0]
 
     def order(self, key: np.uint64, total: int, N: int | None = None) -> Any:
-        """Return row numbers [steps of Adam, batch] to train on, drawn from `total` rows.
+        """Return row indices [steps of Adam, batch] to train on, drawn from `total` rows.
 
         There are as many steps of Adam as `epochs` passes over N rows need; N is `total` by default. Each pass over the
         rows is shuffled anew. NumPy is used because it shuffles ten times as fast as JAX.
@@ -127,14 +127,14 @@ class Critics:
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
         """Rescale the critics, train them on observations z [N, inputs] with targets R [N, 1+I], and return them.
 
-        order  the row numbers for each step of Adam;  valid: 1 if a row counts, else 0 [N]
+        order  the row indices for each step of Adam;  valid: 1 if a row counts, else 0 [N]
         """
         return self.descend(order, self.rescaled(values, R, valid), z, R, valid)
 
     def descend(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
-        """Return the critics after steps of Adam on Σ_j (V_j(z) − R_j)², in units of the normalised targets.
+        """Train the critics V_j by Adam on Σ_j (V_j(z) − R_j)², in units of the normalised targets, and return them.
 
-        order  the row numbers for each step of Adam;  z, R: observations [N, inputs] and targets [N, 1+I]
+        order  the row indices for each step of Adam;  z, R: observations [N, inputs] and targets [N, 1+I]
         valid  1 if a row counts, else 0 [N]
         """
         y = (R - values.mean) / values.spread
