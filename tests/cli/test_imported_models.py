@@ -179,7 +179,7 @@ def test_what_if_from_the_shell(plant: cl.CMDP, capsys: pytest.CaptureFixture[st
     sure = json.loads(cli(f"certify plant.npz p.npz {asked} --json", capsys)[1])
     assert sure["verdict"] == "CERTIFIED" and sure["J_r"] == pytest.approx(best.J_r, abs=1e-9)
     curve = json.loads(cli(f"frontier plant.npz {asked} --points 3 --json", capsys)[1])
-    assert curve["own"]["written"] == 0.1 and curve["own"]["J_r"] == pytest.approx(best.J_r, abs=1e-6)
+    assert curve["own"]["limit"] == 0.1 and curve["own"]["J_r"] == pytest.approx(best.J_r, abs=1e-6)
     assert cli(f"export plant.npz {asked} --to other.npz", capsys)[0] == 0
     again = cl.CMDP.load("other.npz")
     assert again.gamma == 0.9 and again.b.tolist() == [-0.1] and np.array_equal(again.rho, other.rho)

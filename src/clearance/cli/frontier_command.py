@@ -122,7 +122,7 @@ def _title(curve: Frontier, problem: str) -> str:
 
 def _message(curve: Frontier, out: str | None) -> str:
     own = curve.own
-    where = bound_words(curve.name, own.limit, cost=curve.cost) if curve.over == "b" else "kappa = 0"
+    where = bound_words(curve.name, own.b, cost=curve.cost) if curve.over == "b" else "kappa = 0"
     price = price_words(where, own.lam, cost=curve.cost).partition(": ")[2]
     said = f"The problem as it is: {where}, reward {own.J_r:.6g}. {price[0].upper()}{price[1:]}"
     return said + (f" Written: {out}" if out else "")
@@ -135,13 +135,13 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
         "constraint": curve.name if curve.over == "b" else None,
         "kind": None if curve.over == "kappa" else "cost" if curve.cost else "utility",
         "limit": curve.limit,
-        "written": curve.written,
+        "b": curve.b,
         "J_r": curve.J_r,
         "paid": curve.paid,
         "lam": curve.lam,
         "bound": curve.bound,
         "certified": curve.certified,
-        "own": curve.own._asdict() | {"written": as_written(curve.own.limit, cost=curve.cost)},
+        "own": {"limit": as_written(curve.own.b, cost=curve.cost)} | curve.own._asdict(),
         "learned": [_learned(curve, p) for p in curve.learned],
         "out": out,
         "message": message,
@@ -151,4 +151,4 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
 def _learned(curve: Frontier, point: Learned) -> dict[str, Any]:
     """Return a learned point as a dict for JSON; limit and values are also given with the sign that the user wrote."""
     values = [as_written(x, cost=cost) for x, cost in zip(point.J_g, curve.costs, strict=True)]
-    return point._asdict() | {"written": as_written(point.limit, cost=curve.cost), "values": values}
+    return {"limit": as_written(point.b, cost=curve.cost)} | point._asdict() | {"values": values}
