@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,23 @@ def _write_prism(model: cl.CMDP) -> None:
     for name, x in (("reward", model.r), ("breakdowns", -model.g[0])):
         lines = [f"{i} {j} {k} {float(x[i, j])!r}" for i, j, k in zip(s, a, t, strict=True)]
         Path(f"plant.{name}.trew").write_text("\n".join([f"{model.S} {model.S * model.A} {len(rows)}", *lines]))
+
+
+def test_the_actions_of_one_state(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(words: str) -> list[dict[str, object]]:
+        return json.loads(cli(f"{words} --json", capsys)[1])["policy"]
+
+    (row,) = rows("optimum plant.npz --state broken --out best.csv")
+    assert {row["action"]: row["probability"]} == cl.actions_at(plant, cl.optimum(plant), "broken")
+    assert rows("certify plant.npz best.csv --state broken") == rows("optimum plant.npz --state 10") == [row]
+    assert {row["state"] for row in rows("solve plant.npz --K 5 --state worn-0")} == {"worn-0"}
+    status, out, _ = cli("optimum plant.npz --state broken", capsys)
+    assert status == 0 and re.search(r"^broken +run +1$", out, re.MULTILINE) and "randomises" not in out
+    for verb in ("optimum plant.npz", "certify plant.npz best.csv", "solve plant.npz"):
+        assert cli(f"{verb} --state brokn", capsys)[2] == (
+            "clearance: --state: 'brokn' is no state of this model; did you mean broken?\n"
+        )
+    assert "--state is for finite models" in cli("solve crpo-cartpole --state 1", capsys)[2]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "drn", "umb", "tra"])

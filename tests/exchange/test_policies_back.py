@@ -248,6 +248,24 @@ def test_models_and_policies_are_told_apart(tmp_path: Path) -> None:
             verb(str(tmp_path / "m.csv"))  # type: ignore[call-overload]
 
 
+def test_names_are_written_where_they_are_known(tmp_path: Path) -> None:
+    model = machine()
+    cl.save_policy(cl.solve(model, cl.CNPGPD(K=5, N=1)), tmp_path / "s.csv")
+    assert "new,run," in (tmp_path / "s.csv").read_text()
+    cl.save_policy(cl.optimum(model), tmp_path / "o.csv")  # an Optimum does not know them
+    with pytest.raises(cl.InputError, match=r"'0' is no state .* save it again with the model as third argument"):
+        cl.certify(model, tmp_path / "o.csv")
+
+
+def test_an_infeasible_optimum_is_not_written(tmp_path: Path) -> None:
+    model = machine().replace(limit=-1.0)
+    best = cl.optimum(model)
+    with pytest.raises(cl.InputError, match=r"o.csv was not written: no policy meets the limits.*give its \.policy"):
+        cl.save_policy(best, tmp_path / "o.csv", model)
+    assert best.status == "infeasible" and not (tmp_path / "o.csv").exists()
+    cl.save_policy(best.policy, tmp_path / "o.csv", model)
+
+
 def test_missing_actions_are_named() -> None:
     table = {"state": ["up", "down"], "action": ["run", "wait"], "next_state": ["down", "up"], "probability": [1, 1]}
     model = cl.from_table(table | {"reward": [1, 0]}, gamma=0.9)
