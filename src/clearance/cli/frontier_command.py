@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_numbers, parse_steps
 from clearance.simulator.simulator import Simulator
 from clearance.studies.frontier import check_arguments, frontier
+from clearance.studies.simulator_frontier import constraint_index
 
 if TYPE_CHECKING:
     from clearance.studies.frontier import Frontier, Learned
@@ -90,7 +92,7 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
     problem = run_flags.read_spec(args).load_problem()
     if not isinstance(problem, Simulator):
-        raise InputError("--at is for simulators: the curve of a finite model is exact; leave it out")
+        raise InputError(_instead_of_at(args, problem))
     how = {"at": args.at, "budget": args.budget, "seed": args.seed}
     with watch.Progress(args, len(args.at), what="limits") as bar:
         curve = frontier(problem, args.constraint, **how, progress=bar.advance_to)
@@ -114,6 +116,17 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
         lines = [message, *([f"Written: {args.out}"] if args.out else [])]
         study_tables.grid([(f"{args.problem}: J_r over the limit of {curve.name}", rows)], shown, lines)
     return 0 if curve.certified.all() else NOT_CERTIFIED
+
+
+def _instead_of_at(args: argparse.Namespace, cmdp: Any) -> str:
+    """Return a message for --at on a finite model, with the command that computes the optimum at the first limit."""
+    instead = "leave it out"
+    if cmdp.I:
+        i = constraint_index(cmdp.names, args.constraint)
+        limit = shlex.quote(f"{cmdp.names[i]}={args.at[0]:g}")
+        flag = "--limit" if cmdp.costs[i] else "--b"
+        instead += f", or for the optimum at one limit run clearance optimum {args.problem} {flag} {limit}"
+    return f"--at is for simulators: the curve of a finite model is exact; {instead}"
 
 
 def _title(curve: Frontier, problem: str) -> str:
