@@ -43,7 +43,7 @@ def problem(i: int) -> cl.CMDP:
     if i % 4 == 1:
         return cl.zoo.garnet(seed=i)
     if i % 4 == 3:
-        return (cl.zoo.altman_queue_discounted, cl.zoo.streaming, cl.zoo.inventory, cl.zoo.lazar_discounted)[
+        return (cl.zoo.altman_queue_discounted, cl.zoo.streaming_discounted, cl.zoo.inventory, cl.zoo.lazar_discounted)[
             (i // 4) % 4
         ]()
     rng, S, A = np.random.default_rng(1000 + i), 8, 3

@@ -41,7 +41,7 @@ def best_of(name: str) -> cl.Optimum:
 def free_of(name: str) -> cl.Optimum:
     """The optimum of the model without its limits."""
     cmdp = zoo.MODELS[name]()
-    return cl.optimum(cl.CMDP(cmdp.P, cmdp.r, rho=cmdp.rho, gamma=cmdp.gamma))
+    return cl.optimum(cmdp.replace(h=cmdp.h[:1], b=[], names=[]))
 
 
 # ---------------------------------------------------------------------------------------------------------- the limit

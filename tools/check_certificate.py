@@ -3,102 +3,62 @@
     python tools/check_certificate.py RUN                       a folder with problem.npz, policy.npz, certificate.json
     python tools/check_certificate.py MODEL POLICY CERTIFICATE  the three files
 
-All numbers are taken as stored, as fractions. With V from the proof, h a signal and c the largest row sum of P_π,
+All numbers are taken as stored, as fractions. The proof has vectors V for each signal h, which enclose J of a policy:
 
-    δ = h_π + γ P_π V − V     V + min(0, min δ)/(1 − γc)  ≤  V_π  ≤  V + max(0, max δ)/(1 − γc)
+    discounted  δ = h_π + γ P_π V − V:  ρ·V + min(0, min δ)/(1 − γc)  ≤  J  ≤  ρ·V + max(0, max δ)/(1 − γc)
+    horizon     the same with the V of the next step and δ of each step, which add up with the weights (γc)^t
+    average     g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ J;  with ≥ from above
+    total       L ≤ h_π + P_π L, U ≥ h_π + P_π U and w ≥ 1 + P_π w ≥ 0 until a run has no more signals:  ρ·L ≤ J ≤ ρ·U
 
-so J = ρ·V_π is enclosed. Likewise δ = max_a (r + λ·g + γ P V) − V bounds the reward of every policy that meets the
-limits, and the same without r, if it is negative, proves that no policy does. Exit status: 0 the certificate holds,
-1 it does not, 2 there is nothing to check (no proof, as in files of version 0.1), or a file cannot be read.
+c is the largest row sum of P_π; for averages and totals rows are divided by their sums. With every pair in place of π
+and r + λ·g in place of h, the same bounds the reward of every policy that meets the limits; without r, if negative, no
+policy meets them. Pairs that may lead to a cost with the limit 0, or (total) to no end, are left out there. Exit
+status: 0 the certificate holds, 1 it does not, 2 there is nothing to check (no proof), or a file cannot be read.
 """
 
-import array
-import ast
-import base64
 import json
-import math
 import sys
-import zipfile
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from certificate_files import check_distributions, dot, read_npz, read_policy, unpack
 
 FILES = ("problem.npz", "policy.npz", "certificate.json")
-TYPES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u1": "B", "b1": "B"}
-SUM = Fraction(1, 10**13)  # how far a distribution may be from 1: clearance divides away what is beyond rounding
+LOST = Fraction(10**400)  # in place of infinity
 
 
-class Unreadable(Exception):
-    """There is nothing to check."""
-
-
-def read_npz(path):
-    """The numeric arrays of an .npz file, as lists of lists."""
-    arrays = {}
-    with zipfile.ZipFile(path) as z:
-        for name in z.namelist():
-            raw = z.read(name)
-            start = 10 if raw[6] == 1 else 12
-            end = start + int.from_bytes(raw[8:start], "little")
-            header = ast.literal_eval(raw[start:end].decode())
-            order, kind = header["descr"][0], header["descr"][1:]
-            if kind in TYPES:
-                data = array.array(TYPES[kind], raw[end:])
-                if (order == ">") == (sys.byteorder == "little") and data.itemsize > 1:
-                    data.byteswap()
-                arrays[name.removesuffix(".npy")] = nest(data, header["shape"], header["fortran_order"])
-    return arrays
-
-
-def nest(data, shape, fortran=False) -> Any:
-    """Numbers in the order of a file as lists of lists; the one number of an empty shape as itself."""
-    if len(data) != math.prod(shape):
-        raise Unreadable(f"{len(data)} numbers for the shape {shape}")
-    if not shape:
-        return data[0]
-    if len(shape) == 1:
-        return list(data)
-    n = shape[0]
-    part = len(data) // max(n, 1)
-    return [nest(data[i::n] if fortran else data[i * part : (i + 1) * part], shape[1:], fortran) for i in range(n)]
-
-
-def unpack(x) -> Any:
-    """An array of the proof."""
-    if "fractions" in x:
-        return nest([Fraction(*(int(n, 16) for n in text.split("/"))) for text in x["fractions"]], x["shape"])
-    data = array.array("d", base64.b64decode(x["float64"], validate=True))
-    if sys.byteorder == "big":
-        data.byteswap()
-    return nest(data, x["shape"])
-
-
-def dot(x, y):
-    return sum((Fraction(a) * Fraction(b) for a, b in zip(x, y, strict=True)), Fraction(0))
-
-
-def check_distributions(name, rows):
-    for row in rows:
-        if min(row, default=-1) < 0 or abs(sum(map(Fraction, row)) - 1) > SUM:
-            raise Unreadable(f"{name}: probabilities are negative or do not sum to 1; save it with clearance first")
+def stay(steps, goal=None):
+    """Of steps {(s, a): next states}, those that lead to states of such steps alone; with a goal, also only to states
+    from which it can be reached.
+    """
+    at, more = {s for s, _ in steps} if goal is None else set(goal), True
+    while goal is not None and more:
+        at |= (more := {s for (s, _), to in steps.items() if s not in at and to & at})
+    kept = {(s, a): to for (s, a), to in steps.items() if s in at and to <= at}
+    return kept if len(kept) == len(steps) else stay(kept, goal)
 
 
 class Model:
-    """A finite model; rows[s][a] lists (t, P(t|s, a)) and is empty where state s has no action a."""
+    """A finite model; rows[s, a] lists (t, P(t|s, a)) of the pairs that exist, to[s, a] has their next states."""
 
     def __init__(self, path):
         z = read_npz(path)
-        g, b = z.get("g", []), z.get("b", 0.0)
+        g, b, S, A = z.get("g", []), z.get("b", 0.0), len(z["r"]), len(z["r"][0])
         self.h, self.gamma = [z["r"], *(g if not g or isinstance(g[0][0], list) else [g])], Fraction(z["gamma"])
-        self.S, self.A, self.b = len(z["r"]), len(z["r"][0]), b if isinstance(b, list) else [b] * (len(self.h) - 1)
-        self.rho = z.get("rho", [1 / self.S] * self.S)
-        self.rows = [[self.read_row(z, s, a) for a in range(self.A)] for s in range(self.S)]
-        self.pairs = [(s, a) for s in range(self.S) for a in range(self.A) if self.rows[s][a]]
-        self.sums = [[sum(p for _, p in row) for row in rows] for rows in self.rows]
+        self.S, self.A, self.b = S, A, b if isinstance(b, list) else [b] * (len(self.h) - 1)
+        self.kind, self.H = "horizon" if "horizon" in z else z.get("criterion", "discounted"), z.get("horizon", 1)
+        self.divide, self.rho = self.kind in ("average", "total"), z.get("rho", [1 / S] * S)
+        found = {(s, a): self.read_row(z, s, a) for s in range(S) for a in range(A)}
+        rows = {x: row for x, row in found.items() if row}
         check_distributions("rho", [self.rho])
-        check_distributions("P", [[p for _, p in self.rows[s][a]] for s, a in self.pairs])
-        if "horizon" in z or {s for s, _ in self.pairs} != set(range(self.S)) or not 0 < self.gamma < 1:
-            raise Unreadable("a state has no action, or this is not a discounted sum without horizon")
+        check_distributions("P", [[p for _, p in row] for row in rows.values()])
+        self.sums = {x: sum(p for _, p in row) for x, row in rows.items()}
+        self.to = {x: {t for t, _ in row} for x, row in rows.items()}
+        self.rows = {x: [(t, p / self.sums[x] if self.divide else p) for t, p in row] for x, row in rows.items()}
+        if {s for s, _ in rows} != set(range(S)) or not 0 < self.gamma < (1 if self.kind == "discounted" else 2):
+            raise ValueError("a state has no action, or gamma does not fit the criterion")
 
     def read_row(self, z, s, a):
         if "available" in z and not z["available"][s][a]:
@@ -106,53 +66,82 @@ class Model:
         if "P" in z:
             return [(t, Fraction(p)) for t, p in enumerate(z["P"][s][a]) if p]
         begin, end = z["P_indptr"][s * self.A + a : s * self.A + a + 2]
-        return [(z["P_indices"][k], Fraction(z["P_data"][k])) for k in range(begin, end)]
+        return [(z["P_indices"][k], Fraction(z["P_data"][k])) for k in range(begin, end) if z["P_data"][k]]
 
-    def step(self, weights, V):
-        """For every pair (s, a): Σ_h weights_h h(s, a) + γ Σ_t P(t|s, a) V(t)."""
+    def over(self, choices, weights, V, now):
+        """Of each choice (s, [(a, π(a|s)), …]): Σ_a π(a|s) (weights·h(s, a) + γ Σ_t P(t|s, a) V(t)) − now(s)."""
         V, used = [Fraction(v) for v in V], [(Fraction(w), h) for w, h in zip(weights, self.h, strict=True) if w]
-        if len(V) != self.S:
-            raise Unreadable("the proof is for another model")
-        return {
-            (s, a): sum(w * Fraction(h[s][a]) for w, h in used) + self.gamma * sum(p * V[t] for t, p in self.rows[s][a])
-            for s, a in self.pairs
-        }
+        if len(V) != self.S or len(now) != self.S:
+            raise ValueError("the proof is for another model")
+        Q = {}
+        for s, a in {(s, a) for s, row in choices for a, _ in row}:
+            Q[s, a] = sum(w * Fraction(h[s][a]) for w, h in used) + self.gamma * sum(
+                p * V[t] for t, p in self.rows[s, a]
+            )
+        return [sum(p * Q[s, a] for a, p in row) - Fraction(now[s]) for s, row in choices]
 
-    def value(self, V, residual, c):
-        """ρ·V, and what this residual in every step adds to it at most, with row sums up to c."""
-        if self.gamma * c >= 1:
-            raise Unreadable("gamma times the largest row sum reaches 1")
-        return dot(self.rho, V) + residual / (1 - self.gamma * c) * sum(map(Fraction, self.rho))
-
-    def policy_bounds(self, pi, V):
-        """Lower and upper bounds of J_h of the policy pi[s] = [(a, π(a|s)), …], for V[h] of every signal h."""
-        c, found = max(sum(p * self.sums[s][a] for a, p in row) for s, row in enumerate(pi)), []
-        for k, v in enumerate(V):
-            Q = self.step([k == j for j in range(len(self.h))], v)
-            delta = [sum(p * Q[s, a] for a, p in row) - Fraction(v[s]) for s, row in enumerate(pi)]
-            found.append([self.value(v, min(0, *delta), c), self.value(v, max(0, *delta), c)])
+    def bounds(self, steps, weights, V, c):
+        """Lower and upper bounds of J of the signal weights·h, for the choices (see `over`) that each step allows."""
+        if not self.divide:
+            after, V = (V, V) if self.kind == "horizon" else ([V, V], [V])
+            after = [*after[1:], [0] * self.S][: self.H]
+            if self.kind == "discounted" and self.gamma * c >= 1:
+                raise ValueError("gamma times the largest row sum reaches 1")
+            found = [[0, *self.over(x, weights, y, v)] for x, y, v in zip(steps, after, V, strict=True)]
+            scale = sum(map(Fraction, self.rho)) / (1 - self.gamma * c if self.kind == "discounted" else 1)
+            sums = [sum(side(x) * (self.gamma * c) ** t for t, x in enumerate(found)) for side in (min, max)]
+            return [dot(self.rho, V[0]) + scale * x for x in sums]
+        ends, choices = self.quiet(steps[0], self.h) if self.kind == "total" else set(), steps[0]
+        moving, none, found = [x for x in choices if x[0] not in ends], [0] * len(self.h), []
+        for sign, side in ((-1, V[:2]), (1, V[-2:])) if self.kind == "average" else ((-1, V[:1]), (1, V[1:2])):
+            g = side[0]
+            if self.kind == "total":
+                wrong = self.over(choices, weights, g, g) + [-Fraction(g[s]) for s in ends]
+            else:
+                both = [Fraction(x) + Fraction(y) for x, y in zip(*side, strict=True)]
+                wrong = self.over(choices, none, g, g) + self.over(choices, weights, side[1], both)
+            found.append(dot(self.rho, g) if all(sign * x <= 0 for x in wrong) else sign * LOST)
+        if self.kind == "total" and len(V) == 3:  # of one policy, which must end
+            late = self.over(moving, none, V[2], [Fraction(x) - 1 for x in V[2]]) + [-x for x in V[2]]
+            return found if max(late) <= 0 else [-LOST, LOST]
         return found
+
+    def next_states(self, choices):
+        return {(s, i): {t for a, _ in row for t in self.to[s, a]} for i, (s, row) in enumerate(choices)}
+
+    def quiet(self, choices, signals):
+        """The states at which choices without these signals lead to such states alone: there a run has ended."""
+        silent = [(s, row) for s, row in choices if not any(h[s][a] for h in signals for a, _ in row)]
+        return {s for s, _ in stay(self.next_states(silent))}
+
+    def is_silent(self, choices, k):
+        """Whether no run by these choices meets signal k; of averages, whether none meets it for ever."""
+        ends, seen = self.quiet(choices, [self.h[k]]), {s for s, _ in choices}
+        return seen == ({s for s, _ in stay(self.next_states(choices), ends)} if self.kind == "average" else ends)
+
+    def policy_bounds(self, tables, V):
+        """Lower and upper bounds of J_h of a policy, one table {s: [(a, π(a|s)), …]} per step, for V[h] of each h."""
+        seen = [s for s in range(self.S) if self.rho[s]]
+        for s in seen:  # it grows: every state that the policy can reach
+            seen += {t for table in tables for a, _ in table[s] for t in self.to[s, a]} - set(seen)
+        steps = [[(s, table[s]) for s in seen] for table in tables]
+        c = max(sum(p * self.sums[s, a] for a, p in row) for table in steps for s, row in table)
+        found = [self.bounds(steps, [k == j for j in range(len(self.h))], v, c) for k, v in enumerate(V)]
+        every = [choice for table in steps for choice in table]
+        return [[0, 0] if self.is_silent(every, k) else x for k, x in enumerate(found)]
 
     def dual_bound(self, reward, lam, V):
         """An upper bound on max_π reward·J_r + Σ_i λ_i (J_gi − b_i)."""
-        if any(x < 0 for x in lam):
-            return math.inf
-        worst = max(q - Fraction(V[s]) for (s, _), q in self.step([reward, *lam], V).items())
-        return self.value(V, max(0, worst), max(self.sums[s][a] for s, a in self.pairs)) - dot(lam, self.b)
-
-
-def read_policy(path, model):
-    """Weights, and of every component the actions [(a, π(a|s)), …] for each state s."""
-    z = read_npz(path)
-    tables, weights = (z["pi"], z["weights"]) if isinstance(z["pi"][0][0], list) else ([z["pi"]], [1.0])
-    if any(len(table) != model.S or {len(row) for row in table} != {model.A} for table in tables):
-        raise Unreadable(f"{path}: the policy is for another model")
-    check_distributions("weights", [weights])
-    check_distributions("pi", [row for table in tables for row in table])
-    parts = [[[(a, Fraction(p)) for a, p in enumerate(row) if p] for row in table] for table in tables]
-    if any(not model.rows[s][a] for part in parts for s, row in enumerate(part) for a, _ in row):
-        raise Unreadable(f"{path}: the policy takes an action that its state does not have")
-    return weights, parts
+        pairs, zero = self.to, [g for g, b in zip(self.h[1:], self.b, strict=True) if b == 0 >= max(map(max, g))]
+        if self.kind in ("discounted", "total"):
+            pairs = stay({(s, a): to for (s, a), to in pairs.items() if not any(g[s][a] for g in zero)})
+        if self.kind == "total":
+            pairs, V = stay(pairs, self.quiet([(s, [(a, 1)]) for s, a in pairs], self.h)), [V, V]
+        if any(p for s, p in enumerate(self.rho) if s not in {s for s, _ in pairs}):
+            return -LOST  # no policy avoids a cost with the limit 0
+        choices = [[(s, [(a, 1)]) for s, a in pairs]] * self.H
+        top = self.bounds(choices, [reward, *lam], V, max(self.sums.values()))[1]
+        return LOST if any(x < 0 for x in lam) else top - dot(lam, self.b)
 
 
 def find_claims(model, weights, parts, said):
@@ -186,11 +175,11 @@ def main(words):
     try:
         said = json.loads(Path(paths[2]).read_bytes())
         if said.get("evidence") != "exact" or not said.get("proof"):
-            raise Unreadable(f"{paths[2]}: carries no proof")
+            raise ValueError(f"{paths[2]}: carries no proof")
         model = Model(paths[0])
         claims = list(find_claims(model, *read_policy(paths[1], model), said))
     except Exception as e:  # a file may hold anything: whatever goes wrong, nothing was shown
-        print(f"nothing to check: {e if isinstance(e, Unreadable | OSError) else repr(e)}")
+        print(f"nothing to check: {e if isinstance(e, ValueError | OSError) else repr(e)}")
         return 2
     print("\n".join(f"{'holds' if good else 'FALSE'}  {what}" for what, good in claims))
     return 0 if all(good for _, good in claims) else 1

@@ -21,6 +21,7 @@ import clearance as cl
 from clearance.core.atomic_files import save_json, save_npz
 from clearance.exact import proof as proofs
 from clearance.runs.schema import parse_certificate
+from tests.support.criterion_truths import random_model
 
 CHECKER = Path(check_certificate.__file__)
 HOLDS, FALSE, NOTHING = 0, 1, 2
@@ -101,6 +102,71 @@ def test_infeasible_verdicts_carry_their_multipliers(seed: int, tmp_path: Path) 
     assert check(tmp_path) == FALSE
 
 
+# ------------------------------------------------------------------------------------------------------ other criteria
+
+CRITERIA: dict[str, dict[str, Any]] = {
+    "average": {"criterion": "average"},
+    "total": {"criterion": "total", "ends": True},
+    "horizon": {"horizon": 4},
+    "discounted horizon": {"horizon": 5, "gamma": 0.9},
+}
+
+
+def binding(seed: int, kind: str) -> cl.CMDP:
+    """A small random model with a limit in the middle of what can be had; many of them have several classes."""
+    cmdp = random_model(seed, **CRITERIA[kind])
+    free, most = cl.optimum(cmdp).J[1], cl.optimum(cmdp.replace(h=cmdp.h[::-1])).J_r
+    return cmdp.replace(b=[(free + most) / 2])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", CRITERIA)
+def test_it_agrees_under_each_criterion(kind: str, seed: int, tmp_path: Path) -> None:
+    cmdp, rng = binding(seed, kind), np.random.default_rng(seed)
+    best = cl.optimum(cmdp)
+    free = rng.dirichlet(np.ones(cmdp.A), size=cmdp.policy_shape[:-1])
+    policies = [best.policy, free, cl.Mixture([0.4, 0.6], np.stack([free, free[..., ::-1, :]]))]
+    for policy in policies:
+        write(tmp_path, cmdp, policy)
+        assert check(tmp_path) == HOLDS
+    most = cl.optimum(cmdp.replace(h=cmdp.h[::-1], b=[-1e3])).J_r
+    impossible = cmdp.replace(b=[most + 0.01])
+    assert write(tmp_path, impossible, free)["verdict"] == "VIOLATED" and check(tmp_path) == HOLDS
+
+
+@pytest.mark.parametrize("kind", ["discounted", *CRITERIA])
+def test_it_agrees_on_costs_that_are_never_paid(kind: str, tmp_path: Path) -> None:
+    """From the start one may go a safe way, which ends, or one that pays and earns more."""
+    P, r, cost = np.zeros((3, 2, 3)), np.array([[1.0, 3], [1, 4], [0, 0]]), np.array([[0.0, 1], [0, 0.5], [0, 0]])
+    P[0, :, 1], P[1, 0, [1, 2]], P[1, 1, 2], P[2, :, 2] = 1, 0.5, 1, 1
+    criterion = {k: v for k, v in CRITERIA.get(kind, {"gamma": 0.9}).items() if k != "ends"}
+    cmdp = cl.CMDP(P, r, cost=[cost, 0.3 * r], limit=[0.0, 1e3], rho=[1.0, 0, 0], **criterion)
+    said = write(tmp_path, cmdp, cl.optimum(cmdp).policy)
+    assert said["verdict"] == "CERTIFIED" and check(tmp_path) == HOLDS
+    lie = {"verdict": "CERTIFIED", "J_g": [0.0, -1.0], "J_lower": [-9.0, 0.0, -1e3], "J_upper": [1e3, 0.0, 0.0]}
+    save_json(tmp_path / "certificate.json", {**said, **lie, "slack": [0.0, 999.0]})
+    cl.Mixture.single(np.broadcast_to(np.eye(2)[[1, 1, 0]], cmdp.policy_shape)).save(tmp_path / "policy.npz")
+    assert check(tmp_path) == (HOLDS if kind == "average" else FALSE)  # a long-run mean counts no costs on the way
+
+
+def test_a_bound_on_totals_covers_what_is_earned_where_a_run_may_rest(tmp_path: Path) -> None:
+    """At 0 a run may rest for ever without signals, or earn 1 and end: a bound of 0 is false."""
+    P = np.zeros((2, 2, 2))
+    P[0, 0, 0], P[0, 1, 1], P[1, :, 1] = 1, 1, 1
+    cmdp = cl.CMDP(P, [[0, 1], [0, 0]], cost=[[0, 1], [0, 0]], limit=2.0, rho=[1, 0], criterion="total")
+    said = write(tmp_path, cmdp, np.eye(2)[[0, 0]])
+    assert said["bound"] >= 1 and check(tmp_path) == HOLDS
+    proof = {**said["proof"], "V_lam": proofs.pack(np.zeros(2))}
+    save_json(tmp_path / "certificate.json", {**said, "lam": [0.0], "bound": 0.0, "gap": 0.0, "proof": proof})
+    assert check(tmp_path) == FALSE
+
+
+@pytest.mark.parametrize("name", ["lazar", "maintenance", "altman-queue"])
+def test_it_agrees_on_averages_of_the_zoo(name: str, tmp_path: Path) -> None:
+    cmdp = cl.zoo.MODELS[name]()
+    assert write(tmp_path, cmdp, cl.optimum(cmdp).policy)["verdict"] == "CERTIFIED" and check(tmp_path) == HOLDS
+
+
 # ------------------------------------------------------------------------------------------------------------ refuses
 
 
@@ -142,9 +208,10 @@ TAMPERED = {
 }
 
 
+@pytest.mark.parametrize("kind", ["discounted", *CRITERIA])
 @pytest.mark.parametrize("name", TAMPERED)
-def test_a_tampered_certificate_is_refused(name: str, tmp_path: Path) -> None:
-    cmdp = with_limits(random_cmdp(4), 0.1)
+def test_a_tampered_certificate_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    cmdp = with_limits(random_cmdp(4), 0.1) if kind == "discounted" else binding(1, kind)
     said = write(tmp_path, cmdp, cl.optimum(cmdp).policy)
     assert check(tmp_path) == HOLDS
     TAMPERED[name](said)
@@ -217,15 +284,15 @@ def test_rows_that_clearance_would_divide_are_not_checked(tmp_path: Path) -> Non
 
 
 def test_it_is_short_and_needs_the_standard_library_alone(tmp_path: Path) -> None:
-    text = CHECKER.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 200
+    texts = [path.read_text(encoding="utf-8") for path in (CHECKER, CHECKER.with_name("certificate_files.py"))]
+    assert [len(text.splitlines()) <= most for text, most in zip(texts, (200, 90), strict=True)] == [True, True]
     imported = {
         name
-        for node in ast.walk(ast.parse(text))
+        for node in (node for text in texts for node in ast.walk(ast.parse(text)))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     }
-    assert imported <= sys.stdlib_module_names
+    assert imported - {"certificate_files"} <= sys.stdlib_module_names
     sol = cl.solve(cl.zoo.two_state(), budget=1e4, out=tmp_path / "run")
     run = subprocess.run([sys.executable, "-I", "-S", CHECKER, tmp_path / "run"], capture_output=True, text=True)
     assert run.returncode == HOLDS and f"holds  verdict {sol.certificate.verdict}" in run.stdout

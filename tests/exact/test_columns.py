@@ -52,7 +52,7 @@ def test_whole_zoo_both_ways() -> None:
         "frozen-lake",
         "inventory",
         "queue-power",
-        "maintenance",
+        "maintenance-discounted",
     ):
         same_optimum(cl.zoo.MODELS[name](), 1e-7)
 

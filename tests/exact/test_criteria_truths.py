@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import clearance as cl
+from clearance.exact.never import never_words
 from clearance.finite.evaluation import evaluate
-from tests.support.criterion_truths import average_optimum
+from tests.support.criterion_truths import average_optimum, random_model
 
 
 def admission(**criterion: Any) -> cl.CMDP:
@@ -114,10 +115,73 @@ def test_storm_agrees(tmp_path: Path) -> None:
         (lake.replace(criterion="total"), 'multi(R{"reward"}max=? [C], R{"holes"}<=0.1 [C])'),
         (lake.replace(horizon=40), 'multi(R{"reward"}max=? [C<=40], R{"holes"}<=0.1 [C<=40])'),
         (queue, 'multi(R{"reward"}max=? [LRA], R{"holding"}<=3 [LRA])'),
-        (cl.zoo.frozen_lake(8).replace(criterion="total", limit=0.0), 'multi(R{"reward"}max=? [C], R{"holes"}<=0 [C])'),
     ]
     for n, (model, text) in enumerate(cases):
         cl.save_model(model, tmp_path / f"{n}.drn")
         told = stormpy.build_model_from_drn(str(tmp_path / f"{n}.drn"))
         found = stormpy.model_checking(told, stormpy.parse_properties(text)[0])  # one number, for the initial state
         assert float(str(found)) == pytest.approx(cl.optimum(model).J_r, abs=2e-4), text
+
+
+@pytest.mark.slow
+def test_storm_agrees_on_never(tmp_path: Path) -> None:
+    """Storm does not end with the limit 0 itself; it gets the model without the pairs that can lead into a hole."""
+    stormpy = pytest.importorskip("stormpy")
+    lake = cl.zoo.frozen_lake(8).replace(criterion="total", limit=0.0)
+    P = np.asarray(lake.rows.toarray() if lake.is_sparse else lake.rows).reshape(lake.S, lake.A, lake.S)
+    kept, before = lake.available & (lake.g[0] == 0), lake.available
+    while not np.array_equal(kept, before):
+        before, kept = kept, kept & (P[:, :, ~kept.any(axis=1)].sum(-1) == 0)
+    kept = np.where(kept.any(axis=1, keepdims=True), kept, lake.available)  # of states that are not entered any more
+    part = cl.CMDP(P, lake.r, rho=lake.rho, criterion="total", available=kept)
+    cl.save_model(part, tmp_path / "lake.drn")
+    told = stormpy.build_model_from_drn(str(tmp_path / "lake.drn"))
+    found = stormpy.model_checking(told, stormpy.parse_properties('R{"reward"}max=? [C]')[0])
+    best = cl.optimum(lake)
+    assert found.get_value(told.initial_states[0]) == pytest.approx(best.J_r, abs=2e-4)
+    assert cl.certify(lake, best, best=best).verdict == "CERTIFIED"
+
+
+def rooms_with_costly_doors() -> cl.CMDP:
+    """Door 0 leads to rooms 1 to 3, where a run may stay or go back; every door is paid for, and so is staying in 3."""
+    P, r, cost = np.zeros((4, 3, 4)), np.zeros((4, 3)), np.zeros((2, 4, 3))
+    P[0, [0, 1, 2], [1, 2, 3]] = 1
+    cost[0, 0] = 1.0
+    for s in (1, 2, 3):
+        P[s, 0, s], P[s, 1:, 0] = 1, 1
+        cost[0, s, 1:] = 0.5
+    r[0], r[1:, 0] = 2.0, (1.0, 0.5, 5.0)
+    cost[1, 1, 0], cost[0, 3, 0] = 1.0, 0.001
+    labels: Any = {"names": ["damage", "energy"], "criterion": "average"}
+    return cl.CMDP(P, r, cost=cost, limit=[0.0, 0.5], rho=[1.0, 0, 0, 0], **labels)
+
+
+def test_a_mean_of_zero_beside_another_limit_allows_costs_on_the_way() -> None:
+    """Half of the runs stay in room 1 and half in room 2: .75. All else pays damage for ever, or too much energy."""
+    cmdp = rooms_with_costly_doors()
+    best = cl.optimum(cmdp)
+    assert best.status == "optimal" and best.J_r == pytest.approx(0.75, abs=1e-7) and best.gap < 1e-7
+    found = cl.certify(cmdp, best, best=best)
+    assert found.verdict == "CERTIFIED" and found.J_g_lower[0] == 0.0
+
+
+def test_a_mean_of_zero_that_is_impossible_names_the_states() -> None:
+    cmdp = rooms_with_costly_doors()
+    h = cmdp.h.copy()
+    h[1, 1:, 0] = -0.1
+    assert cl.optimum(cmdp.replace(h=h)).status == "infeasible"
+    words = never_words(cmdp.replace(h=h))
+    assert words == "damage in the long run cannot be avoided from states 0, 1, 2, 3"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_means_of_zero_are_those_of_the_linear_program(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cmdp = random_model(seed, criterion="average")
+    cost = np.where(rng.random((cmdp.S, cmdp.A)) < 0.4, rng.random((cmdp.S, cmdp.A)), 0.0)
+    cmdp = cmdp.replace(h=np.stack([cmdp.r, -cost]), b=[0.0], names=["damage"])
+    truth, best = average_optimum(cmdp), cl.optimum(cmdp)
+    assert (truth is None) == (best.status == "infeasible")
+    if truth is not None:
+        assert best.status == "optimal" and best.J_r == pytest.approx(truth, rel=1e-6, abs=1e-6)
+        assert best.bound >= truth - 1e-7 and cl.certify(cmdp, best, best=best).verdict == "CERTIFIED"

@@ -45,9 +45,9 @@ def machine() -> cl.CMDP:
 MODELS = {
     "machine": machine,
     "two-state": cl.zoo.two_state,
-    "maintenance": cl.zoo.maintenance,
+    "maintenance": cl.zoo.maintenance_discounted,
     "frozen-lake": cl.zoo.frozen_lake,
-    "streaming": cl.zoo.streaming,
+    "streaming": cl.zoo.streaming_discounted,
 }
 
 
@@ -368,7 +368,7 @@ def test_a_policy_that_is_none_is_refused_and_nothing_is_written(tmp_path: Path)
 
 
 def test_sparse_models_come_back_too(tmp_path: Path) -> None:
-    model = cl.zoo.maintenance(900)
+    model = cl.zoo.maintenance_discounted(900)
     assert model.is_sparse and sparse.issparse(model.P)
     for suffix in (".csv", ".drn", ".umb"):
         cl.save_model(model, tmp_path / f"m{suffix}")

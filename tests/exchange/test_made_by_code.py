@@ -52,10 +52,10 @@ LOCAL = [
     "grid-obstacles",
     "harvesting",
     "lazar-discounted",
-    "maintenance",
+    "maintenance-discounted",
     "queue-power",
 ]
-LOCAL += ["streaming", "sutton-barto", "taxi"]
+LOCAL += ["streaming-discounted", "sutton-barto", "taxi"]
 
 
 @pytest.mark.parametrize("name", LOCAL)

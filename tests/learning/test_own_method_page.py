@@ -42,7 +42,7 @@ def test_every_command_of_the_page_runs(folder: Path, capsys: pytest.CaptureFixt
         capsys.readouterr()
     stored = cl.run.load("run")
     assert stored.certificate is not None and stored.certificate.verdict == "CERTIFIED"
-    best = cl.optimum(cl.zoo.maintenance())
+    best = cl.optimum(cl.zoo.maintenance_discounted())
     assert stored.certificate.J_r >= 0.9999 * best.J_r
 
 
@@ -50,7 +50,7 @@ def test_it_is_resumed_bit_by_bit(folder: Path) -> None:
     """Interrupted after 40 iterations and resumed, the run ends where an uninterrupted one does."""
     from pid import PIDLagrangian  # type: ignore[import-not-found]
 
-    model, method = cl.zoo.maintenance(), PIDLagrangian(K=90, N=20)
+    model, method = cl.zoo.maintenance_discounted(), PIDLagrangian(K=90, N=20)
 
     def stop(part: Any, state: Any, K: int) -> None:
         if state.k >= 40:

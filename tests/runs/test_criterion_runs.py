@@ -80,7 +80,7 @@ def test_horizons_from_samples() -> None:
 def test_what_samples_cannot_tell_is_refused(kind: str) -> None:
     cmdp = random_model(0, **KINDS[kind])
     for attempt in (lambda: cl.solve(cmdp, evidence="samples"), lambda: cl.certify(cmdp, lambda s: 0)):
-        with pytest.raises(cl.InputError, match="evidence='exact', or state a horizon"):
+        with pytest.raises(cl.InputError, match="evidence='exact', or horizon=H"):
             attempt()
 
 
@@ -98,3 +98,11 @@ def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert main(["solve", "two-state", "--horizon", "5", "--K", "50", "--out", str(tmp_path / "run")]) in (0, 4)
     assert main(["optimum", "queue-power", "--criterion", "total"]) == 2
     assert "--criterion average" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["lazar-discounted --criterion average", "lazar --gamma 0.98", "lazar --horizon 30"])
+def test_limits_on_sums_do_not_become_limits_on_means(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimum", *words.split()]) == 2
+    assert "is stated for a" in capsys.readouterr().err
+    assert main(["optimum", *words.split(), "--limit", "5", "--json"]) == 0
+    capsys.readouterr()

@@ -70,6 +70,8 @@ def test_of_a_tail_only_its_upper_bound_is_claimed():
     kept = cl.certify(env, any_policy(env), budget=2e5)
     assert true < 7.3 and kept.verdict == "CERTIFIED"
     assert true <= -kept.J_lower[1] <= 8.0 and -kept.J_upper[1] == 0.0 and abs(-kept.J_g[0] - true) < 0.3
+    assert kept.nu is not None and kept.nu[0] == pytest.approx(6.0, abs=1.01)  # the quantile of earlier episodes
+    assert f"Threshold ν, fixed before the test: CVaR0.8(cost): {kept.nu[0]:g}." in str(kept)
     tight = jax_coins({"cost": cl.CVaR(0.8, 4.0)})  # far below what it is
     broken = cl.certify(tight, any_policy(tight), budget=2e4)
     assert broken.verdict == "UNDECIDED" and "fixed before the test" in broken.scope

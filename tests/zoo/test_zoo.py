@@ -27,10 +27,13 @@ KNOWN: dict[str, tuple[float, list[float], float]] = {
     "grid-obstacles": (564.271632, [0.2104029], 4.978806),
     "harvesting": (-2.608189, [0.0769121, 2.479652], 0.2),
     "inventory": (67.666479, [4.725649], 1.65),
+    "lazar": (0.582155, [0.01274656], 3.0),
     "lazar-discounted": (31.019777, [0.02593913], 150.0),
-    "maintenance": (10.869951, [11.79914], 0.2),
+    "maintenance": (0.4006397, [6.513857], 0.01),
+    "maintenance-discounted": (10.869951, [11.79914], 0.2),
     "queue-power": (-158.819828, [17.16248], 4.6),
-    "streaming": (-11.850047, [0.6519962], 10.0),
+    "streaming": (-0.4166667, [1.111111], 0.5),
+    "streaming-discounted": (-11.850047, [0.6519962], 10.0),
     "sutton-barto": (12.836207, [0.831368, 5.202803, 0.6243364], 0.538072),
     "taxi": (5.397570, [4.451769], 0.3),
 }
@@ -64,7 +67,7 @@ def J_at(cmdp: cl.CMDP, b: np.ndarray) -> float:
 def test_limits_bind_with_room_and_the_optimum_is_certified(name: str) -> None:
     cmdp, best = model(name), best_of(name)
     J_r, lam, slater = KNOWN[name]
-    scale = np.abs(cmdp.h).max() / (1 - cmdp.gamma)
+    scale = np.abs(cmdp.h).max() * cmdp.length
     certificate = cl.certify(cmdp, best.policy, best=best)
     assert certificate.verdict == "CERTIFIED"
     assert certificate.gap is not None and 0 <= certificate.gap < 1e-7 * scale
@@ -77,7 +80,10 @@ def test_limits_bind_with_room_and_the_optimum_is_certified(name: str) -> None:
 
 def test_the_page_shows_these_numbers() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/zoo.md").read_text(encoding="utf-8")
-    rows = {name: cells.split("|") for name, cells in re.findall(r"^\| `(.+?)` \| (.*) \|$", text, re.MULTILINE)}
+    rows = {
+        name: cells.split("|")
+        for name, cells in re.findall(r"^\| `(.+?)`(?: \(average\))? \| (.*) \|$", text, re.MULTILINE)
+    }
     assert list(rows) == list(KNOWN)
     for name, cells in rows.items():
         S, A, J_r, lam, slater, free = ([float(x) for x in cell.split(",")] for cell in cells)
@@ -87,11 +93,12 @@ def test_the_page_shows_these_numbers() -> None:
             lam,
             slater,
         )
-        without = cl.optimum(cl.CMDP(cmdp.P, cmdp.r, rho=cmdp.rho, gamma=cmdp.gamma)).J_r
+        without = cl.optimum(cmdp.replace(h=cmdp.h[:1], b=[], names=[])).J_r
         assert without == pytest.approx(free[0], abs=1e-5) and without > J_r[0]
 
 
-@pytest.mark.parametrize("name", SMALL)
+# In the long run, every policy of `streaming` that is slow at 0, fast half of the time and never full is as good.
+@pytest.mark.parametrize("name", [name for name in SMALL if name != "streaming"])
 def test_at_most_one_randomised_state_per_limit(name: str) -> None:
     choices = (best_of(name).policy[visited(name)] > 1e-6).sum(1)
     assert 1 <= np.sum(choices - 1) <= model(name).I
@@ -112,7 +119,7 @@ def test_multipliers_are_the_slope_of_the_optimum(name: str) -> None:
 def test_multipliers_support_the_optimum_from_above(name: str) -> None:
     """J_r*(b') ≤ J_r*(b) − λ*·(b' − b) for every b', since J_r* is concave with slope −λ*."""
     cmdp, best = model(name), best_of(name)
-    tol = best.gap + 1e-8 * np.abs(cmdp.h).max() / (1 - cmdp.gamma)
+    tol = best.gap + 1e-8 * np.abs(cmdp.h).max() * cmdp.length
     for x in (-0.2, 0.2):
         shift = x * np.abs(cmdp.b)
         assert J_at(cmdp, cmdp.b + shift) <= best.J_r - best.lam @ shift + tol
@@ -201,10 +208,13 @@ OUTCOMES: dict[str, Callable[[int, int], Outcomes]] = {
     "grid-obstacles": grid_outcomes,
     "harvesting": harvesting_outcomes,
     "inventory": inventory_outcomes,
+    "lazar": lazar_outcomes,
     "lazar-discounted": lazar_outcomes,
     "maintenance": maintenance_outcomes,
+    "maintenance-discounted": maintenance_outcomes,
     "queue-power": queue_outcomes,
     "streaming": streaming_outcomes,
+    "streaming-discounted": streaming_outcomes,
 }
 
 
@@ -225,8 +235,9 @@ def test_limits_are_shares_of_the_discounted_total() -> None:
     """b = −share/(1−γ) of what is counted per step; the fill rate is a share of a demand that no policy changes."""
     assert model("queue-power").b == pytest.approx([-0.1 / 0.02])
     assert model("lazar-discounted").b == pytest.approx([-3 / 0.02])
-    assert model("streaming").b == pytest.approx([-0.5 / 0.05])
-    assert model("maintenance").b == pytest.approx([-0.01 / 0.05])
+    assert model("streaming-discounted").b == pytest.approx([-0.5 / 0.05])
+    assert model("maintenance-discounted").b == pytest.approx([-0.01 / 0.05])
+    assert [model(name).b[0] for name in ("lazar", "streaming", "maintenance")] == [-3.0, -0.5, -0.01]  # averages
     assert model("harvesting").b == pytest.approx([-3 / 0.05, -0.01 / 0.05])
     cmdp, mean = model("inventory"), 1.65
     nothing = np.eye(6)[np.zeros(6, int)]
@@ -260,24 +271,39 @@ def test_a_long_buffer_changes_nothing_and_is_sparse() -> None:
     assert cl.optimum(cmdp).J_r == pytest.approx(cl.optimum(zoo.queue_power(200)).J_r, rel=1e-5)
 
 
-def test_lazar_admits_below_one_threshold() -> None:
-    best = best_of("lazar-discounted")
-    admit = best.policy[visited("lazar-discounted"), 1]
-    assert np.all(np.diff(admit) <= 1e-9) and admit[0] == 1 and admit[-1] == 0
+@pytest.mark.parametrize("name", ["lazar", "lazar-discounted"])
+def test_lazar_admits_below_one_threshold(name: str) -> None:
+    best = best_of(name)
+    admit = best.policy[visited(name), 1]
+    assert np.all(np.diff(admit) <= 1e-9) and admit[0] == 1 and admit[-1] < 1
     everybody = np.eye(2)[np.ones(21, int)]
-    J = cl.evaluate(model("lazar-discounted"), everybody).J
-    assert J[1] < model("lazar-discounted").b[0] and best.slack[0] == pytest.approx(0, abs=1e-6), (
-        "tight, since it can be broken"
-    )
+    J = cl.evaluate(model(name), everybody).J
+    assert J[1] < model(name).b[0] and best.slack[0] == pytest.approx(0, abs=1e-6), "tight, since it can be broken"
 
 
-def test_streaming_is_fast_in_a_band() -> None:
-    fast = best_of("streaming").policy[visited("streaming"), 1]
+def test_streaming_in_the_long_run_is_a_balance_of_packets() -> None:
+    """Half of the time fast, .5 packets arrive per step, of .8 that are to be played; the rest stalls at an empty
+    buffer, where the slow server lets a packet be missing with probability .9: (1 − .5/.8)/.9 of the time.
+    """
+    best = best_of("streaming")
+    assert best.J_r == pytest.approx(-(1 - 0.5 / 0.8) / 0.9, abs=1e-7) and best.policy[0, 0] == 1
+    assert best.lam == pytest.approx([1 / 0.9], rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "mean"), [("lazar", 3.592), ("maintenance", 0.01147), ("streaming", 0.7769)])
+def test_discounted_limits_are_not_limits_on_the_mean(name: str, mean: float) -> None:
+    policy = best_of(f"{name}-discounted").policy
+    assert -cl.evaluate(model(name), policy).J[1] == pytest.approx(mean, rel=1e-3) and mean > -model(name).b[0]
+
+
+def test_discounted_streaming_is_fast_in_a_band() -> None:
+    fast = best_of("streaming-discounted").policy[visited("streaming-discounted"), 1]
     assert set(np.flatnonzero(fast == 1)) == {1, 2, 3} and 0 < fast[0] < 1 and np.all(fast[4:] == 0)
 
 
-def test_machine_is_replaced_from_a_control_limit_on() -> None:
-    run = best_of("maintenance").policy[:10, 0][visited("maintenance")[:10]]
+@pytest.mark.parametrize("name", ["maintenance", "maintenance-discounted"])
+def test_machine_is_replaced_from_a_control_limit_on(name: str) -> None:
+    run = best_of(name).policy[:10, 0][visited(name)[:10]]
     assert np.all(np.diff(run) <= 1e-9) and run[0] == 1 and run[-1] == 0
 
 

@@ -39,6 +39,8 @@ class Certificate:
     origin           the policy from which learning started, if it was given (`init` of `solve`)
     neighbours       estimated values J [1+I] of other policies, for comparison: the policy before learning, one that
                      does nothing, and the safest one (simulators)
+    nu               the threshold ν of each CVaR limit [I], fixed before the test; None for other limits. The mean
+                     excess over ν bounds the CVaR (samples)
     proof            the data for an independent checker, tools/check_certificate.py (exact evidence)
     """
 
@@ -69,6 +71,7 @@ class Certificate:
     spent: float | None = None
     origin: str | None = None
     neighbours: dict[str, list[float]] | None = None
+    nu: list[float | None] | None = None
     proof: dict[str, Any] | None = field(default=None, repr=False)
 
     @property

@@ -85,6 +85,7 @@ def parse_certificate(
     rules += [(k, isinstance(said.get(k), str), "a text") for k in TEXTS]
     rules += [("origin", isinstance(said.get("origin", ""), str | None), "null, or a text")]
     rules += [("neighbours", is_table(said.get("neighbours"), 1 + I), f"null, or lists of {1 + I} finite numbers")]
+    rules += [("nu", said.get("nu") is None or is_list(said["nu"], I, True), f"null, or {I} numbers or nulls")]
     rules += [(k, is_each(said.get(k), I, kind), f"null, or a list of {I} {what}") for k, (kind, what) in EACH.items()]
     proven = said.get("proof") is None or is_proof is None or is_proof(said["proof"], I)
     hold(where, [*rules, ("proof", proven, "null, or arrays that fit b")])

@@ -45,6 +45,10 @@ class DistributedEpisodes:
         return getattr(self.source, "one_sided", ())
 
     @property
+    def nu(self) -> tuple[float | None, ...]:
+        return getattr(self.source, "nu", ())
+
+    @property
     def episode_steps(self) -> float:
         return self.source.episode_steps
 

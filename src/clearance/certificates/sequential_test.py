@@ -60,6 +60,7 @@ class Tally:
     down: list[Bets]
     parts: dict[int, Component]
     one_sided: tuple[bool, ...] = ()  # limits [I] that can be confirmed and not refuted; none if empty
+    nu: tuple[float | None, ...] = ()  # thresholds ν [I] of CVaR limits (`core.tail_limits`), None for other limits
 
     @classmethod
     def of(cls, source: Episodes, b: Array, likely: Likely | None) -> Tally:
@@ -68,7 +69,7 @@ class Tally:
         hint = [None, *(zip(*likely, strict=True) if likely is not None else [None] * len(b))]
         up = [Bets(m, lo, hi, near, e) for m, lo, hi, near, e in zip(at, low, high, hint, bias, strict=True)]
         down = [Bets(-m, -hi, -lo, None, e) for m, lo, hi, e in zip(at, low, high, bias, strict=True)]
-        return cls(up, down, {}, getattr(source, "one_sided", ()))
+        return cls(up, down, {}, getattr(source, "one_sided", ()), getattr(source, "nu", ()))
 
     def update(self, X: Array, component: NDArray[np.int64]) -> None:
         for j, (up, down) in enumerate(zip(self.up, self.down, strict=True)):

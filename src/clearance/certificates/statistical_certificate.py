@@ -38,7 +38,11 @@ def certificate_from(
             "UNDECIDED": "the samples are not conclusive: give a larger budget, or a policy with more slack",
         }[seen.verdict]
     )
-    facts: dict[str, Any] = {"interval": (seen.interval[0].tolist(), seen.interval[1].tolist())}
+    nu = seen.tally.nu if any(x is not None for x in seen.tally.nu) else None
+    facts: dict[str, Any] = {
+        "nu": None if nu is None else list(nu),
+        "interval": (seen.interval[0].tolist(), seen.interval[1].tolist()),
+    }
     return build_certificate(
         seen.verdict,
         seen.mean,

@@ -22,7 +22,7 @@ MEANING = {
 
 def describe_certificate(said: Mapping[str, Any]) -> list[str]:
     """Return the sentences for a certificate, given as `Certificate.asdict()`."""
-    found = [f"{said['verdict']}: {said['message']}.", _limits(said), _scope(said["scope"])]
+    found = [f"{said['verdict']}: {said['message']}.", _limits(said), _scope(said["scope"]), _thresholds(said)]
     found += [_components(said), _greedy(said), _not_covered(said), _neighbours(said), _origin(said)]
     return [sentence for sentence in found if sentence]
 
@@ -164,6 +164,13 @@ def _components(said: Mapping[str, Any]) -> str:
         "The limits hold on average over the components, not for each of them: on its own, the worst component has "
         f"{about} slack of {slack:.3g}: it breaks a limit, on average over the episodes that follow it."
     )
+
+
+def _thresholds(said: Mapping[str, Any]) -> str:
+    """Return a sentence with the thresholds ν of CVaR limits."""
+    names = said.get("names") or []
+    found = [f"{name}: {nu:.6g}" for name, nu in zip(names, said.get("nu") or [], strict=False) if nu is not None]
+    return f"Threshold ν, fixed before the test: {join_some(found)}." if found else ""
 
 
 def _greedy(said: Mapping[str, Any]) -> str:

@@ -51,6 +51,7 @@ IN_SENTENCES = (
     "policy_words",
     "scope",
     "worst_component_slack",
+    "nu",
     "greedy_verdict",
     "path_bound",
     "runs",
@@ -78,6 +79,7 @@ def certificate(certificate: Certificate) -> dict[str, Any]:
         "lam",
         "complementarity",
         "worst_component_slack",
+        "nu",
         "greedy_verdict",
         "evidence",
         "delta",
@@ -307,7 +309,7 @@ def with_flags(message: str) -> str:
     message = re.sub(r"\bgive limits=\{name: number\}", "give --limit NAME=NUMBER for each", message)
     message = re.sub(r"\bgive b=\{name: number\}", "give --b NAME=NUMBER for each", message)
     message = re.sub(r"\bgive gamma below 1\b", "give --gamma below 1", message)
-    message = re.sub(r"\bcriterion='(\w+)'", r"--criterion \1", message)
+    message = re.sub(r"\b(criterion|evidence)='(\w+)'", r"--\1 \2", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)
 
 

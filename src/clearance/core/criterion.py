@@ -137,9 +137,9 @@ def sum_words(c: Criterion, of: str = "each cost or utility") -> str:
 
     of  the signal that is summed
     """
-    discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:g})"
+    discount = "" if c.gamma == 1 else f" (gamma = {c.gamma:.12g})"
     return {
-        "discounted": f"expected discounted sum of {of} (gamma = {c.gamma:g}, infinite horizon)",
+        "discounted": f"expected discounted sum of {of} (gamma = {c.gamma:.12g}, infinite horizon)",
         "average": f"long-run mean of {of} per step",
         "total": f"expected undiscounted sum of {of} until absorption",
         "horizon": f"expected sum of {of} over one episode of at most {c.horizon} steps{discount}",
@@ -149,5 +149,5 @@ def sum_words(c: Criterion, of: str = "each cost or utility") -> str:
 def short_words(c: Criterion) -> str:
     """Return the criterion c in a few words, for the first line of a problem's description."""
     if c.horizon is not None:
-        return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:g}")
-    return f"gamma = {c.gamma:g}" if c.name == DISCOUNTED else f"criterion: {c.name}"
+        return f"horizon = {c.horizon:,}" + ("" if c.gamma == 1 else f", gamma = {c.gamma:.12g}")
+    return f"gamma = {c.gamma:.12g}" if c.name == DISCOUNTED else f"criterion: {c.name}"

@@ -18,7 +18,7 @@ from clearance.core.arrays import Array
 from clearance.core.atomic_files import without_non_finite
 from clearance.core.criterion import DISCOUNTED, TOTAL, Criterion, check_horizon
 from clearance.core.errors import InputError
-from clearance.core.tail_limits import TailLimit, describe_tail, restore_tail, tail_offsets
+from clearance.core.tail_limits import CVaR, TailLimit, describe_tail, restore_tail, tail_offsets
 from clearance.core.text import find_name
 from clearance.core.validation import freeze, read_flags, read_names, read_number, read_numbers
 
@@ -109,6 +109,12 @@ class Statement:
     def one_sided(self) -> tuple[bool, ...]:
         """A flag for each constraint [I]: true if samples can confirm its limit but never refute it."""
         return tuple(tail is not None and tail.rule.one_sided for tail in self.tails)
+
+    @property
+    def nu(self) -> tuple[float | None, ...]:
+        """The threshold ν of each CVaR limit [I], the cost above which excess is counted; None for other limits."""
+        rules = (None if tail is None else tail.rule for tail in self.tails)
+        return tuple(rule.nu if isinstance(rule, CVaR) else None for rule in rules)
 
     @property
     def telling_episodes(self) -> int:

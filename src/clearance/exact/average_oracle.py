@@ -16,20 +16,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from clearance.core.arrays import Array
-from clearance.core.errors import SolverError
+from clearance.core.compiled.gain_sweeps import gain_sweeps
+from clearance.exact.component_gains import ComponentGains
 from clearance.exact.pair_rows import PairRows, rounding
-from clearance.exact.policy_drift import LIFTS, average_drift, between, hair
+from clearance.exact.policy_drift import LIFTS, hair
 from clearance.exact.quotient import Quotient, walk_to
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import Chain
-from clearance.finite.support_graph import Labels, Mask, closed_classes, end_components, reachable
+from clearance.finite.support_graph import Labels, Mask, closed_classes, end_components
 
+SWEEPS = 20  # over all states, after each evaluation of a policy
 BETTER = 1e-12  # relative to the values, what an action must gain to be taken instead
+
+
+class Inside(NamedTuple):
+    """A policy act [S] inside components, with gain, an upper bound of the largest gain up to rounding, and bias v,
+    each [S]; they are 0 outside of components, where they have no meaning. J [1+I] is known (not None) if one
+    component is the whole model and a factorisation gave the gains of all signals at once.
+    """
+
+    act: Labels
+    gain: Array
+    upper: Array
+    v: Array
+    J: Array | None
 
 
 @dataclass(eq=False)
@@ -45,84 +60,100 @@ class AverageOracle:
 
     @cached_property
     def components(self) -> tuple[Labels, Mask]:
-        """The maximal end components: the number of each state's component [S], and a mask [S, A] of pairs inside one.
+        """The maximal end component of each state [S], and the pairs that stay inside their component.
 
-        The number is −1 for a state in no component. A pair is inside if it cannot leave the component of its state.
+        If only some pairs may be taken for ever (`CMDP.recurring`), these are the components that they form.
         """
-        return end_components(self.cmdp)
+        return end_components(self.cmdp, self.cmdp.recurring)
+
+    @cached_property
+    def blocks(self) -> tuple[Labels, Mask]:
+        """The maximal end components of all pairs, numbered as `components`; the same unless `CMDP.recurring` is set.
+
+        Within a block every state can reach every other, so all its states can have the largest gain of its components.
+        """
+        return self.components if self.cmdp.recurring is None else end_components(self.cmdp)
 
     @cached_property
     def quotient(self) -> Quotient:
-        label, inside = self.components
-        node, alone = label.copy(), label < 0
-        node[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
-        stops = np.arange(label.max(initial=-1) + 1)
-        return Quotient.of(self.rows, node, self.cmdp.available & ~inside, stops)
+        label, inside = self.blocks
+        stops = np.unique(label[self.components[0] >= 0])
+        return Quotient.of(self.rows, _number_all(label), self.cmdp.available & ~inside, stops)
+
+    @cached_property
+    def gains(self) -> ComponentGains:
+        return ComponentGains(self.cmdp, self.rows, _number_all(self.components[0]), self.components[1])
 
     # ------------------------------------------------------------------------------------------------ inside components
 
-    def inside(self, h: Array) -> tuple[Labels, Array, Array]:
-        """Return (act, gain, bias), each [S], of a policy with the largest mean of h [S, A] in every end component.
-
-        The gain is the long-run mean. Outside of components, gain and bias are 0 and have no meaning.
-        """
-        label, pairs = self.components
-        act = np.argmax(pairs, axis=1) if self.last is None else self.last.copy()
+    def inside(self, h: Array, accuracy: float = 0.0) -> Inside:
+        """Return a policy with the largest gain (long-run mean) of h [S, A] in every component, up to `accuracy`."""
+        pairs = self.components[1]
+        act = np.argmax(pairs, axis=1) if self.last is None else self.last
+        mixed, P, over = np.ascontiguousarray(h.ravel()), self.gains.P, np.empty(len(h))
+        sweeps = SWEEPS if self.gains.has_factors else 1  # what is found spreads fast in a model without structure
         seen: set[bytes] = set()
         while True:
-            act, gain, v = self._one_class_each(act, h)
-            Q = np.where(pairs, h - gain[:, None] + self.rows.expect(v) - v[:, None], -np.inf)
-            top = Q.argmax(1)
-            size = np.abs(h).max(1) + np.abs(v) + 1e-3 * np.abs(v).max(initial=0.0)
-            better = (label >= 0) & (np.take_along_axis(Q, top[:, None], 1)[:, 0] > BETTER * size)
-            next_act = np.where(better, top, act)
-            if not better.any() or next_act.tobytes() in seen:  # what comes round again differs by rounding only
+            act, gain, v, J = self._one_class_each(act, h)
+            better = act.copy()
+            changed = gain_sweeps(P.indptr, P.indices, P.data, mixed, gain, v, better, over, BETTER, sweeps)
+            done = not changed or np.max(over, where=self.components[0] >= 0, initial=-np.inf) <= accuracy
+            if done or better.tobytes() in seen:  # what comes round again differs by rounding only
                 break
-            seen.add(next_act.tobytes())
-            act = next_act
+            seen.add(better.tobytes())
+            act = better
         self.last = act
-        return act, gain, v
+        return Inside(act, gain, gain + self._largest(over), v, J)
 
-    def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array]:
-        """Give the policy act [S] a single closed class in each end component; return (act, gain, bias), each [S].
+    def _largest(self, x: Array) -> Array:
+        """Return at each state [S] the largest x [S] in its component; 0 for states in no component."""
+        label = self.components[0]
+        top = np.full(int(label.max(initial=-1)) + 1, -np.inf)
+        np.maximum.at(top, label[label >= 0], x[label >= 0])
+        return np.where(label >= 0, top[label], 0.0)
 
-        Of the closed classes in a component, the one with the largest gain stays. In all other states of the component,
-        the actions are changed so that runs reach this class.
+    def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array, Array | None]:
+        """Change the policy act [S] so that it keeps only its best closed class in each component, to which all
+        other states of the component walk; return the policy, its gain [S], its bias [S] and J (see `Inside`).
         """
-        label, pairs = self.components
-        chain, gain, v = self._evaluate(act, h)
-        n = int(label.max(initial=-1)) + 1
-        if chain.classes > n + int((label < 0).sum()):
-            closed = (chain.label >= 0) & (label >= 0)
-            top = np.full(n, -np.inf)
-            np.maximum.at(top, label[closed], gain[closed])
-            winner = np.full(n, -1)
-            good = np.flatnonzero(closed & (gain >= top[label]))[::-1]
-            winner[label[good]] = chain.label[good]
-            goal = closed & (chain.label == winner[label])
-            walk_to(self.rows, goal, pairs, act)
-            chain, gain, v = self._evaluate(act, h)
-        return act, np.where(label >= 0, gain, 0.0), np.where(label >= 0, v, 0.0)
+        pairs, inside = self.components[1], self.components[0] >= 0
+        found = self.gains.evaluate(act, self._taken(act, h))
+        if not found.single:
+            act, node, gain = act.copy(), self.gains.node, found.gain[:, 0]
+            closed = (found.label >= 0) & inside
+            top = np.full(int(node.max()) + 1, -np.inf)
+            np.maximum.at(top, node[closed], gain[closed])
+            winner = np.full(len(top), -1)
+            good = np.flatnonzero(closed & (gain >= top[node]))[::-1]
+            winner[node[good]] = found.label[good]
+            walk_to(self.rows, closed & (found.label == winner[node]), pairs, act)
+            found = self.gains.evaluate(act, self._taken(act, h))
+        J = found.gain[0, 1:] if found.gain.shape[1] > 1 else None
+        return act, np.where(inside, found.gain[:, 0], 0.0), np.where(inside, found.v[:, 0], 0.0), J
 
-    def _evaluate(self, act: Labels, h: Array) -> tuple[Chain, Array, Array]:
-        """Return the Markov chain, the gain [S] and the bias [S] of the policy act [S] for the signal h [S, A].
-
-        States outside of end components stay in place with signal 0.
+    def _taken(self, act: Labels, h: Array) -> Array:
+        """Return the signal h [S, A] of the policy act as [S, 1], or with all signals of the model as [S, 2+I] if they
+        cost little; 0 for states in no component.
         """
-        chosen = np.arange(self.cmdp.S) * self.cmdp.A + act
-        chain = chain_of(self.cmdp, self.rows, np.where(self.components[0] >= 0, chosen, -1), h)
-        gain, v = chain.gains()
-        return chain, gain[0], v[0]
+        whole = self.gains.has_factors and not np.any(self.gains.node)
+        signals = np.concatenate([h[None], self.cmdp.h]) if whole else h[None]
+        chosen = signals[:, np.arange(len(h)), act].T
+        return np.where(self.components[0][:, None] >= 0, chosen, 0.0)
 
     # ------------------------------------------------------------------------------------------------ the best policy
 
-    def best(self, weights: Array) -> tuple[Labels, float, Array]:
-        """Return (act, maximum, J): a deterministic policy act [S] that maximises weights·J, and its J [1+I]."""
-        stay, gain, _ = self.inside(np.tensordot(weights, self.cmdp.h, 1))
-        V, chosen = self._leave(gain)
-        act = self._act(stay, chosen)
-        chain = Chain.of(self.cmdp, np.eye(self.cmdp.A)[act])
-        J = np.einsum("s,hs->h", chain.frequencies(), chain.h)
+    def best(self, weights: Array, accuracy: float = 0.0, start: Labels | None = None) -> tuple[Labels, float, Array]:
+        """Return a policy that maximises weights·J up to `accuracy`, an upper bound of the maximum, and J [1+I].
+
+        The search begins with the policy `start` [S].
+        """
+        self.last = self.last if start is None else self._stay(start)
+        found = self.inside(np.tensordot(weights, self.cmdp.h, 1), accuracy)
+        V, chosen = self._leave(found.upper)
+        act, J = self._act(found.act, chosen, found.upper), found.J
+        if J is None:
+            chain = self._chain(act)
+            J = np.einsum("s,hs->h", chain.frequencies(), chain.h)
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
@@ -131,39 +162,57 @@ class AverageOracle:
         The row says whether to stay in the node or how to leave it. `gain` [S] is the gain of staying in the component
         of each state.
         """
-        q = self.quotient
-        worth = np.zeros(q.S)
-        inside = self.components[0] >= 0
-        worth[q.node[inside]] = gain[inside]
+        q, worth = self.quotient, self._worth(gain)
         h = np.where(q.pair < 0, worth[q.source], 0.0)
         V, chosen = q.maximise(h, q.stopping)
-        stays = np.unique(q.source[q.pair < 0])
+        stays = q.source[q.pair < 0]
         V[stays] = np.maximum(V[stays], worth[stays])  # policy iteration leaves what rounding could explain
         return V, chosen
 
-    def _act(self, stay: Labels, chosen: Labels) -> Labels:
-        label, inside = self.components
+    def _worth(self, gain: Array) -> Array:
+        """Return the largest gain [N] of staying in each node of the quotient; −∞ if it has no component."""
+        found, inside = np.full(self.quotient.S, -np.inf), self.components[0] >= 0
+        np.maximum.at(found, self.quotient.node[inside], gain[inside])
+        return found
+
+    def _act(self, stay: Labels, chosen: Labels, gain: Array) -> Labels:
+        """Return the policy that takes the rows `chosen` [N] of the quotient and stays as `stay` [S] says; `gain` [S]
+        tells which components of a node are worth staying in.
+        """
+        node, inside = self.quotient.node, self.components[0] >= 0
         pair, A = self.quotient.pair[chosen], self.cmdp.A
-        act = np.where(label >= 0, stay, np.argmax(self.cmdp.available, axis=1))
+        act = np.where(inside, stay, np.argmax(self.cmdp.available, axis=1))
         leaves = pair[pair >= 0]
         act[leaves // A] = leaves % A
-        goal = np.isin(self.quotient.node, np.flatnonzero(pair < 0))  # those who stay need not walk
+        goal = inside & (pair[node] < 0) & (gain >= self._worth(gain)[node])  # those who stay need not walk
         goal[leaves // A] = True
-        walk_to(self.rows, goal, inside, act)
+        walk_to(self.rows, goal, self.blocks[1], act)
         return act
+
+    def _chain(self, act: Labels) -> Chain:
+        """Return the Markov chain of a deterministic policy [S]."""
+        M = self.rows.matrix[np.arange(self.cmdp.S) * self.cmdp.A + act]
+        h = self.cmdp.h[:, np.arange(self.cmdp.S), act]
+        return Chain(self.cmdp, M, h, closed_classes(M), self.gains.references)
+
+    def _stay(self, act: Labels) -> Labels:
+        """Return the policy act [S] with pairs that leave a component replaced by pairs inside."""
+        inside = self.components[1]
+        stays = np.take_along_axis(inside, act[:, None], 1)[:, 0]
+        return np.where(stays, act, np.argmax(inside, axis=1))
 
     # ------------------------------------------------------------------------------------------------ the proof
 
-    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
-
-        The proof is g and v [2, S] (see the module's head); act [S] is a best policy. Without a proof the bound is inf.
+    def dual(self, lam: Array, reward: float = 1.0, start: Labels | None = None) -> tuple[float, Array, Labels]:
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, g and v [2, S] that prove it,
+        and a best policy [S]. The search begins with the policy `start` [S].
         """
+        self.last = self.last if start is None else self._stay(start)
         weights = np.append(reward, lam)
         h, size = (np.tensordot(weights, x, 1) for x in (self.cmdp.h, np.abs(self.cmdp.h)))
-        stay, _, v = self.inside(h)
-        found, chosen = self._prove(h, size, v)
-        act = self._act(stay, chosen)
+        best = self.inside(h)
+        found, chosen = self._prove(h, size, best.v)
+        act = self._act(best.act, chosen, best.gain)
         if found is None:
             return np.inf, np.zeros((2, self.cmdp.S)), act
         rho, b = self.cmdp.rho, self.cmdp.b
@@ -173,11 +222,10 @@ class AverageOracle:
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
         """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
 
-        It is proven that g ≥ P g and g + v ≥ h + P v for every pair; the proof is None if rounding prevents this. The
-        vector v of the proof is the given bias v [S] plus a multiple of the remaining steps. `rows` [N] are the rows of
-        the quotient that a best policy takes. `size` [S, A] bounds |h| before rounding.
+        Proven are g ≥ P g for every pair and g + v ≥ h + P v for every pair that may be taken for ever. `size` [S, A]
+        bounds |h| before rounding; the given v is a bias, which the proof lifts outside of components.
         """
-        leaving = self.cmdp.available & ~self.components[1]
+        leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0
         chosen = self.quotient.stopping
         for _ in range(LIFTS):
@@ -187,7 +235,7 @@ class AverageOracle:
             if g is None:
                 return None, chosen
             over = self._excess(h, size, g, moved)
-            if not np.any((over > 0) & self.cmdp.available):
+            if not np.any((over > 0) & (self.cmdp.available if self.cmdp.recurring is None else self.components[1])):
                 return np.stack([g, moved]), chosen
             lift = 4 * lift + 2 * float(np.max(over, where=leaving, initial=0.0)) + hair(moved)
         return None, chosen
@@ -235,98 +283,17 @@ class AverageOracle:
         return total + error + rounding(self.cmdp.I + 8) * (size + np.abs(drift) + np.abs(g)[:, None])
 
 
+def _number_all(label: Labels) -> Labels:
+    """Return the numbers of components with those of the states in no component (−1) after them."""
+    found, alone = label.copy(), label < 0
+    found[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
+    return found
+
+
 def largest_gains(cmdp: CMDP, h: Array) -> Array:
     """Return upper bounds [S] on the long-run mean of h [S, A] for runs that stay in the state's end component.
 
     The bound is 0 for states in no component.
     """
     oracle = AverageOracle(cmdp)
-    _, _, v = oracle.inside(h)
-    return oracle.upper_gains(h, np.abs(h), v)
-
-
-def chain_of(cmdp: CMDP, rows: PairRows, chosen: Labels, h: Array) -> Chain:
-    """Return the Markov chain in which state s takes the pair chosen[s] = s·A + a, with the signal h [S, A].
-
-    A state with chosen[s] = −1 stays in place with signal 0.
-    """
-    S, stays = cmdp.S, chosen < 0
-    at = np.full(S * cmdp.A, -1)
-    at[chosen[~stays]] = np.flatnonzero(~stays)
-    used = at[rows.pair] >= 0
-    still = np.flatnonzero(stays)
-    row = np.concatenate([at[rows.pair[used]], still])
-    column = np.concatenate([rows.target[used], still])
-    weight = np.concatenate([rows.p[used] / rows.total[rows.pair[used]], np.ones(len(still))])
-    P = sparse.csr_array((weight, (row, column)), shape=(S, S))
-    signal = np.where(stays, 0.0, h.ravel()[chosen])
-    return Chain(cmdp, P, signal[None], closed_classes(P))
-
-
-# ---------------------------------------------------------------------------------------------------- one policy
-
-
-def approximate(cmdp: CMDP, pi: Array) -> Array:
-    """Return vectors [M, 1+I, 4, S] that bound the long-run means of M policies pi [M, S, A].
-
-    They are g and v of a lower bound, then g and v of an upper bound; each bound is ρ·g (see the module's head).
-    """
-    rows = PairRows.of(cmdp)
-    return np.stack([_vectors(cmdp, rows, p) for p in pi])
-
-
-def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
-    chain, seen = Chain.of(cmdp, pi), reachable(cmdp, pi > 0)
-    found = np.empty((1 + cmdp.I, 4, cmdp.S))
-    try:
-        gain, bias = chain.gains()
-        steps = np.maximum(chain.steps(), 0.0) * (1 + 1e-9) if np.any(chain.label < 0) else np.zeros(cmdp.S)
-    except SolverError:  # nothing can be said in floating point
-        found[:, :2], found[:, 2:] = -np.inf, np.inf
-        return found
-    for k in range(1 + cmdp.I):
-        found[k, :2] = _prove_below(rows, pi, chain, seen, steps, cmdp.h[k], gain[k], bias[k])
-        found[k, 2:] = -_prove_below(rows, pi, chain, seen, steps, -cmdp.h[k], -gain[k], -bias[k])
-    return found
-
-
-def _prove_below(
-    rows: PairRows, pi: Array, chain: Chain, seen: Mask, steps: Array, h: Array, gain: Array, v: Array
-) -> Array:
-    """Return g and v [2, S] that prove the lower bound ρ·g on the long-run mean of h [S, A] under π.
-
-    It is proven that g ≤ P_π g and g + v ≤ h_π + P_π v in all reachable states (`seen`). All entries are −∞ if rounding
-    prevents this. `gain`, v and `steps` [S] are the approximate gain, bias and remaining steps of π.
-    """
-    closed, zero = chain.label >= 0, np.zeros(pi.shape)
-    low = average_drift(rows, pi, v, h, 1)[0]
-    least = np.full(chain.classes, np.inf)
-    np.minimum.at(least, chain.label[closed], low[closed])
-    inside, under, beside = 0.0, 0.0, 0.0  # what the gain of a class, g and v on the way there must give up
-    for _ in range(LIFTS):
-        g = np.where(closed, (least - inside)[chain.label], 0.0)
-        if not closed.all():
-            g = np.where(closed, g, chain.until_absorption(np.where(closed, 0.0, chain.P @ g)) - under * steps)
-        moved = v - beside * steps
-        short_g = -average_drift(rows, pi, g, zero, 1)[0]
-        short_v = -average_drift(rows, pi, moved, h - g[:, None], 2)[0]
-        if not np.any((short_g > 0) | (short_v > 0), where=seen):
-            return np.stack([g, moved])
-        inside += 4 * inside + 2 * _most(short_v, seen & closed) + hair(g)
-        under += 4 * under + 2 * _most(short_g, seen & ~closed) + hair(g)
-        beside += 4 * beside + 2 * _most(short_v, seen & ~closed) + hair(v)
-    return np.full((2, len(v)), -np.inf)
-
-
-def _most(x: Array, where: Mask) -> float:
-    return float(np.max(x, where=where, initial=0.0))
-
-
-def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the long-run means of M policies with proven lower and upper bounds, each [M, 1+I].
-
-    V is the result of `approximate` for the policies pi [M, S, A].
-    """
-    start = cmdp.rho > 0
-    low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))
-    return between(low, high, rounding(cmdp.S + 8) * (np.where(start, np.abs(V[:, :, [0, 2]]).max(2), 0.0) @ cmdp.rho))
+    return oracle.upper_gains(h, np.abs(h), oracle.inside(h).v)

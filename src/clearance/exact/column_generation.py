@@ -25,7 +25,7 @@ from clearance.core.arrays import Array
 from clearance.core.compiled.sparse_lu import Factor
 from clearance.core.errors import SolverError
 from clearance.exact.bellman import Operator
-from clearance.exact.oracles import OracleColumns
+from clearance.exact.oracles import OracleColumns, accuracy_for
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 
@@ -68,7 +68,7 @@ class Columns:
         The upper bound is proven, but only as accurate as the current `gap` requires, so early calls are cheap. J of
         each policy is accurate to tol/100, which the final gap requires.
         """
-        accuracy = max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
+        accuracy = accuracy_for(gap, tol)
         model = self.model
         h, act = weights @ model.h, self.act[-1].copy() if self.act else np.zeros(model.S, np.int64)
         if self.factor is not None:

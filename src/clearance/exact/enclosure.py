@@ -63,7 +63,7 @@ def dual_function(
     λ ≥ 0 (weak duality). V and act may be given as a start; the bound holds for any V and act.
     """
     if cmdp.kind != "discounted":
-        return oracle_of(cmdp).dual(lam)
+        return oracle_of(cmdp).dual(lam, start=act)
     model = Operator.of(cmdp)
     start = np.argmax(cmdp.available, axis=1) if act is None else act.copy()
     h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())

@@ -254,6 +254,9 @@ def safest_policy(scaled: Scaled, measure: Array, method: Method, enough: float 
     `measure` [I] are the units in which the slacks are compared.
     """
     cmdp = scaled.cmdp
+    if cmdp.I == 0 and cmdp.recurring is not None:
+        pi = np.eye(cmdp.A)[oracle_of(cmdp).best(np.zeros(1))[0]]
+        return Safest(pi, np.zeros(1), pi, np.zeros(0))
     if cmdp.I == 0:
         pairs = cmdp.available if cmdp.allowed is None else cmdp.allowed
         uniform = policy_from_occupancy(np.zeros(cmdp.policy_shape), pairs)

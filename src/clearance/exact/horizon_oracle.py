@@ -16,11 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from clearance.core.arrays import Array
+from clearance.core.compiled.backward_induction import induct
 from clearance.exact.pair_rows import TINY, rounding
 from clearance.finite.cmdp import CMDP
-from clearance.finite.long_run import horizon_values
+from clearance.finite.linear_systems import as_int32
+from clearance.finite.long_run import horizon_values, stepper
 
 Acts = NDArray[np.int64]
 
@@ -32,48 +35,44 @@ class HorizonOracle:
     cmdp: CMDP
 
     @cached_property
-    def _turned(self) -> Any:
-        return self.cmdp.rows.T.tocsr() if self.cmdp.is_sparse else self.cmdp.rows.T
+    def _rows(self) -> Any:
+        """The rows of P as CSR arrays; read-only, as those of a sparse model are."""
+        P = self.cmdp.P if self.cmdp.is_sparse else as_int32(sparse.csr_array(self.cmdp.rows))
+        for part in (P.indptr, P.indices, P.data):
+            part.flags.writeable = False
+        return P
 
-    @property
+    @cached_property
+    def _signals(self) -> Array:
+        return np.ascontiguousarray(self.cmdp.h.reshape(1 + self.cmdp.I, -1).T)
+
+    @cached_property
     def _allowed(self) -> NDArray[np.bool_]:
-        """A mask [H, S, A] of the actions that a policy may choose in each state at each step."""
+        """The pairs [H, S, A] that a policy may choose at each step; [1, S, A] if they are always the same."""
         allowed = self.cmdp.allowed
-        return np.broadcast_to(self.cmdp.available, self.cmdp.policy_shape) if allowed is None else allowed
+        return self.cmdp.available[None] if allowed is None else allowed
 
-    def best(self, weights: Array) -> tuple[Acts, float, Array]:
-        """Return (act, maximum, J): a deterministic policy act [H, S] that maximises weights·J, and its J [1+I]."""
-        act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
-        return act, float(self.cmdp.rho @ V[0]), self._values(act)
+    def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Acts, float, Array]:
+        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
+        act, V, first = self._induct(weights)
+        return act, float(self.cmdp.rho @ V[0]), self.cmdp.rho @ first
 
-    def _induct(self, h: Array) -> tuple[Acts, Array]:
-        cmdp, H = self.cmdp, self.cmdp.policy_shape[0]
-        act, V = np.empty((H, cmdp.S), np.int64), np.zeros((H, cmdp.S))
-        later, allowed = np.zeros(cmdp.S), self._allowed
-        for t in reversed(range(H)):
-            Q = np.where(allowed[t], h, -np.inf) + cmdp.gamma * (cmdp.rows @ later).reshape(cmdp.S, cmdp.A)
-            act[t] = Q.argmax(1)
-            later = V[t] = np.take_along_axis(Q, act[t][:, None], 1)[:, 0]
-        return act, V
+    def _induct(self, weights: Array) -> tuple[Acts, Array, Array]:
+        """Return the best policy act [H, S] for weights·h, its values V [H, S], and V_0 [S, 1+I] of each signal."""
+        cmdp, P = self.cmdp, self._rows
+        V = np.empty((cmdp.policy_shape[0], cmdp.S))
+        act = np.empty(V.shape, np.int64)
+        allowed = np.ascontiguousarray(self._allowed.reshape(len(self._allowed), -1))
+        mixed = np.tensordot(weights, cmdp.h, 1).ravel()
+        first = induct(P.indptr, P.indices, P.data, self._signals, mixed, cmdp.gamma, allowed, act, V)
+        return act, V, first
 
-    def _values(self, act: Acts) -> Array:
-        """Return J [1+I] of the deterministic policy act [H, S], from its visits, computed forward in time."""
-        cmdp, J, here = self.cmdp, np.zeros(1 + self.cmdp.I), self.cmdp.rho
-        h, first = cmdp.h.reshape(1 + cmdp.I, -1), np.arange(cmdp.S) * cmdp.A
-        for chosen in act:
-            taken = np.zeros(cmdp.S * cmdp.A)
-            taken[first + chosen] = here
-            J += h[:, first + chosen] @ here
-            here = cmdp.gamma * (self._turned @ taken)
-        return J
-
-    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Acts]:
-        """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
-
-        V [H, S] proves the bound, and act [H, S] is the greedy policy of V.
+    def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Acts]:
+        """Return max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [H, S] that proves it,
+        and a greedy policy [H, S].
         """
         weights = np.append(reward, lam)
-        act, V = self._induct(np.tensordot(weights, self.cmdp.h, 1))
+        act, V, _ = self._induct(weights)
         return self._bound(weights, lam, V), V, act
 
     def _bound(self, weights: Array, lam: Array, V: Array) -> float:
@@ -83,7 +82,7 @@ class HorizonOracle:
         for t, (now, later) in enumerate(_steps(V)):
             Q, bound = (cmdp.gamma * (cmdp.rows @ x).reshape(cmdp.S, cmdp.A) for x in (later, np.abs(later)))
             error = rounding(n) * (size + bound + np.abs(now)[:, None]) + n * TINY
-            worst[t] = np.max(h + Q - now[:, None] + error, where=self._allowed[t], initial=0.0)
+            worst[t] = np.max(h + Q - now[:, None] + error, where=self._allowed[t % len(self._allowed)], initial=0.0)
         up = _add_up(cmdp, worst, largest_row_sum(cmdp), n)
         mass = cmdp.rho.sum() * (1 + rounding(cmdp.S))
         value, spread = cmdp.rho @ V[0] - lam @ cmdp.b, cmdp.rho @ np.abs(V[0]) + lam @ np.abs(cmdp.b)
@@ -108,23 +107,19 @@ def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
 def _enclose_one(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
     n = row_width(cmdp) + cmdp.A + 8
     low, high = np.zeros(V.shape[:2]), np.zeros(V.shape[:2])
+    step = stepper(cmdp)
     for t, (now, later) in enumerate(_steps(np.swapaxes(V, 0, 1))):
-        Q, size = (_step(cmdp, *x) for x in ((cmdp.h, later), (np.abs(cmdp.h), np.abs(later))))
-        residual = np.einsum("sa,hsa->hs", pi[t], Q) - now
-        error = rounding(n) * (np.einsum("sa,hsa->hs", pi[t], size) + np.abs(now)) + n * TINY
-        low[:, t] = np.minimum(0.0, (residual - error).min(-1))
-        high[:, t] = np.maximum(0.0, (residual + error).max(-1))
+        found, size = step(pi[t], later.T)
+        residual = found - now.T
+        error = rounding(n) * (size + np.abs(now.T)) + n * TINY
+        low[:, t] = np.minimum(0.0, (residual - error).min(0))
+        high[:, t] = np.maximum(0.0, (residual + error).max(0))
     c = largest_row_sum(cmdp) * max(1.0, float(pi.sum(-1).max()) * (1 + rounding(cmdp.A)))
     mass = cmdp.rho.sum() * (1 + rounding(cmdp.S))
     down, up = (_add_up(cmdp, x, c, n) * mass for x in (-low, high))
     J, spread = V[:, 0] @ cmdp.rho, np.abs(V[:, 0]) @ cmdp.rho
     slop = rounding(cmdp.S + 8) * (spread + up + down)
     return J, J - down - slop, J + up + slop
-
-
-def _step(cmdp: CMDP, h: Array, V: Array) -> Array:
-    """Return h + γ P V [1+I, S, A]: the signals plus the discounted expected values V of the next states."""
-    return h + cmdp.gamma * (cmdp.rows @ V.T).T.reshape(h.shape)
 
 
 def _steps(V: Array):

@@ -1,9 +1,12 @@
 """Costs that must never be paid: non-negative costs with the limit 0. The possible transitions alone decide.
 
-A pair (s, a) is removed if it costs something or may lead to a state without remaining pairs. The remaining model is
-solved without the limit: in it, no run of any policy can pay. If a start state has no pairs left, no policy meets the
-limit. With a horizon, the pairs are removed backwards from the last step, separately for every step. The average
-criterion is different: a long-run mean of 0 allows finite costs on the way.
+A pair is removed if it costs something or may lead to a state without remaining pairs. The rest is solved without the
+limit: on it, no run of any policy can pay. If a start state has no pairs left, no policy meets the limit. With a
+horizon, the pairs are removed backwards from the last step, separately for every step.
+
+A long-run mean of 0 allows costs on the way. There, a run must end up in an end component without costs: pairs are
+removed if they may lead to a state from which such components are not reached with probability 1, and of the rest only
+the pairs inside these components may be taken infinitely often (`CMDP.recurring`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from clearance.exact.pair_rows import PairRows
 from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import Chain
 from clearance.finite.mixture import Mixture
-from clearance.finite.support_graph import Labels, Mask, reachable
+from clearance.finite.support_graph import Labels, Mask, end_components, reachable, surely_reaching
 
 SMALLEST = 5e-324  # the least number above 0
 
@@ -43,12 +46,20 @@ class Never:
         return np.any(self.cmdp.g[self.limits] < 0, axis=0)
 
     @cached_property
+    def _inside(self) -> Mask:
+        """The pairs inside end components without costs [S, A]."""
+        return end_components(self.cmdp, self.cmdp.available & ~self.costly)[1]
+
+    @cached_property
     def allowed(self) -> Mask:
         """A mask of the pairs with which the costs of the constraints `limits` can be avoided for ever.
 
         It is [S, A] or, with a horizon, [H, S, A].
         """
         rows, free = PairRows.of(self.cmdp), self.cmdp.available & ~self.costly
+        if self.cmdp.kind == "average":
+            good = surely_reaching(self.cmdp, np.asarray(self._inside.any(axis=1)))
+            return self.cmdp.available & ~rows.leading_to(~good) & good[:, None]
         safe: Mask = np.ones(self.cmdp.S, bool)
         found: list[Mask] = []
         while True:
@@ -61,10 +72,7 @@ class Never:
 
     @property
     def lost(self) -> Labels:
-        """The indices of the states from which the costs of the constraints `limits` cannot be avoided.
-
-        From such a state, every policy pays one of these costs with positive probability.
-        """
+        """The states from which every policy pays one of these costs with positive probability (average: for ever)."""
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
 
@@ -91,6 +99,8 @@ class Never:
             part.__dict__.pop(cached, None)
         part.__dict__["P"] = _only(cmdp, allowed)
         part.__dict__["h"] = np.where(allowed, part.h, 0.0)
+        if cmdp.kind == "average":
+            part.__dict__["recurring"] = np.where(lost, cmdp.available, self.allowed & self._inside)
         return part
 
     def expand(self, lam: Array) -> Array:
@@ -112,11 +122,8 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return a `Never` for the constraints of a model whose costs must never be paid; None if there are none.
-
-    Under the average criterion there are none.
-    """
-    limits = [] if cmdp.kind == "average" else zero_limits(cmdp)
+    """Return the part of a model in which costs with the limit 0 are never paid; None if there are no such limits."""
+    limits = zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 
 
@@ -176,4 +183,5 @@ def never_words(cmdp: CMDP) -> str:
     names, lost = ", ".join(cmdp.names[i] for i in found.limits), found.lost
     shown = [cmdp.states[s] if cmdp.states else str(s) for s in lost[:20]]
     more = f" and {len(lost) - 20:,} more" if len(lost) > 20 else ""
+    names += " in the long run" if cmdp.kind == "average" else ""
     return f"{names} cannot be avoided from state{'s' if len(lost) > 1 else ''} {', '.join(shown)}{more}"

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from clearance.core.arrays import Array
 from clearance.finite.cmdp import CMDP
+from clearance.finite.linear_systems import as_int32
 from clearance.finite.support_graph import Labels, Mask
 
 U = 2.0**-53
@@ -52,6 +53,20 @@ class PairRows:
             row[used].astype(np.int64),
             column[used].astype(np.int64),
             np.asarray(entries.data[used], float),
+        )
+
+    def only(self, pairs: Mask) -> PairRows:
+        """Return the transitions of these pairs [S, A] alone."""
+        used = pairs.ravel()[self.pair]
+        return PairRows(self.S, self.A, self.pair[used], self.target[used], self.p[used])
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """The rows P̃, which sum to 1, as CSR [S·A, S]; the rows of pairs that do not exist are empty."""
+        return as_int32(
+            sparse.csr_array(
+                (self.p / self.total[self.pair], (self.pair, self.target)), shape=(self.S * self.A, self.S)
+            )
         )
 
     @cached_property

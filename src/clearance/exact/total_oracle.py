@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,8 +132,8 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the best policy
 
-    def best(self, weights: Array) -> tuple[Labels, float, Array]:
-        """Return (act, maximum, J): a deterministic policy act [S] that maximises weights·J, and its J [1+I]."""
+    def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Labels, float, Array]:
+        """Return the policy that maximises weights·J, the maximum, and J [1+I] of the policy."""
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
         h = self._row_signals(quotient)
@@ -173,8 +173,8 @@ class TotalOracle:
 
     # ------------------------------------------------------------------------------------------------ the proof
 
-    def dual(self, lam: Array, reward: float = 1.0) -> tuple[float, Array, Labels]:
-        """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+    def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Labels]:
+        """Return D(λ) = max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, V [S] that proves it, and a greedy policy.
 
         V [S] proves the bound, and act [S] is a greedy policy. The bound is +∞ if no finite one can be proven.
         """

@@ -74,6 +74,14 @@ def load_model(
     return restate_model(CMDP.load(path), str(path), **how)
 
 
+def _check_limits_fit(model: CMDP, other: CMDP) -> None:
+    """Raise InputError if limits on sums become limits on long-run means, or the reverse: 3/(1 − γ) is no mean of 3."""
+    if "average" in {model.kind, other.kind} and model.kind != other.kind and model.b.any():
+        one, two = ("a sum", "long-run means per step") if other.kind == "average" else ("a long-run mean", "sums")
+        stated = ", ".join(model.limits_in_words)
+        raise InputError(f"limits: {stated} is stated for {one}; give limits for {two}, too")
+
+
 def restate_model(
     model: CMDP,
     source: str,
@@ -101,7 +109,10 @@ def restate_model(
         if b is not None:
             model = model.replace(b=read_lower_limits(b, model.b, model.costs, model.names))
         rho = None if initial is None else read_start(model, initial)
-        return model.replace(gamma=gamma, criterion=criterion, horizon=horizon, rho=rho)
+        found = model.replace(gamma=gamma, criterion=criterion, horizon=horizon, rho=rho)
+        if limits is None and b is None:
+            _check_limits_fit(model, found)
+        return found
     except InputError as e:
         raise InputError(f"{source}: {e}") from None
 

@@ -96,7 +96,9 @@ class CMDP:
     actions: tuple[str, ...] | None
     criterion: str
     horizon: int | None
-    allowed: ClassVar[NDArray[np.bool_] | None] = None  # the pairs [H, S, A] that `exact.never` leaves, with a horizon
+    # What `exact.never` leaves: the pairs [H, S, A] of a horizon; those [S, A] that an average may take for ever.
+    allowed: ClassVar[NDArray[np.bool_] | None] = None
+    recurring: ClassVar[NDArray[np.bool_] | None] = None
 
     @not_called("limits", "limit")
     def __init__(

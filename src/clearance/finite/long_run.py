@@ -8,6 +8,7 @@ average    gain of a closed class = cycle sum / cycle length through one of its 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 from scipy import sparse
 
 from clearance.core.arrays import Array
+from clearance.core.compiled.backward_induction import follow
 from clearance.core.errors import InputError
-from clearance.finite.cmdp import CMDP
-from clearance.finite.linear_systems import factorise, transition_matrix
+from clearance.finite.cmdp import CMDP, PATIENCE
+from clearance.finite.linear_systems import Places, factorise, transition_matrix
 from clearance.finite.support_graph import Labels, Mask, closed_classes, spread
 
 # ---------------------------------------------------------------------------------------------------------- horizon
@@ -32,7 +34,7 @@ def tables_over_time(cmdp: CMDP, pi: Array) -> Array:
 def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
     """Return the occupancy γ^t P(s_t = s, a_t = a) [H, S, A] of one policy [H, S, A]."""
     found, here = np.empty(pi.shape), cmdp.rho.copy()
-    turned = cmdp.rows.T.tocsr() if cmdp.is_sparse else cmdp.rows.T
+    turned = cmdp.rows.T
     for t in range(len(pi)):
         found[t] = here[:, None] * pi[t]
         here = cmdp.gamma * (turned @ found[t].ravel())
@@ -42,12 +44,37 @@ def horizon_visits(cmdp: CMDP, pi: Array) -> Array:
 def horizon_values(cmdp: CMDP, pi: Array) -> Array:
     """Return the values V [1+I, H, S] of one policy [H, S, A], from each step of the horizon on."""
     V = np.zeros((1 + cmdp.I, len(pi), cmdp.S))
-    later = np.zeros((cmdp.S, 1 + cmdp.I))
+    later, step = np.zeros((cmdp.S, 1 + cmdp.I)), stepper(cmdp)
     for t in reversed(range(len(pi))):
-        Q = cmdp.h + cmdp.gamma * (cmdp.rows @ later).T.reshape(cmdp.h.shape)
-        V[:, t] = np.einsum("sa,hsa->hs", pi[t], Q)
-        later = V[:, t].T
+        later = step(pi[t], later)[0]
+        V[:, t] = later.T
     return V
+
+
+def stepper(cmdp: CMDP) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """Return a function of π [S, A] and V [S, n] that computes h_π + γ P_π V, and the same of the absolute values.
+
+    Both are [S, n], with n = 1+I. A sum of the first kind has a rounding error of a few units times the second one.
+    """
+    if not cmdp.is_sparse:
+        size_h = np.abs(cmdp.h)
+
+        def dense(pi: Array, V: Array) -> tuple[Array, Array]:
+            signals = ((cmdp.h, V), (size_h, np.abs(V)))
+            Q = (h + cmdp.gamma * (cmdp.rows @ x).T.reshape(h.shape) for h, x in signals)
+            now, size = (np.einsum("sa,hsa->sh", pi, q) for q in Q)
+            return now, size
+
+        return dense
+    P, h = cmdp.P, np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
+
+    def step(pi: Array, V: Array) -> tuple[Array, Array]:
+        now, size = np.empty(V.shape), np.empty(V.shape)
+        table = np.ascontiguousarray(pi)
+        follow(P.indptr, P.indices, P.data, h, cmdp.gamma, table, np.ascontiguousarray(V), now, size)
+        return now, size
+
+    return step
 
 
 # ------------------------------------------------------------------------------------------------ the chain of a policy
@@ -64,6 +91,7 @@ class Chain:
     P: Any
     h: Array
     label: Labels
+    hint: Labels | None = None  # states that runs visit often, if they are known
 
     @classmethod
     def of(cls, cmdp: CMDP, pi: Array) -> Chain:
@@ -77,11 +105,10 @@ class Chain:
 
     @cached_property
     def representatives(self) -> Labels:
-        """One state of each closed class, as an index [number of classes]."""
-        found = np.zeros(self.classes, np.int64)
-        closed = np.flatnonzero(self.label >= 0)[::-1]
-        found[self.label[closed]] = closed
-        return found
+        """The index of one state of each closed class, which runs visit often."""
+        if self.hint is not None and represents(self.hint, self.label):
+            return self.hint[np.argsort(self.label[self.hint])]
+        return often_visited(self.cmdp, self.P, self.label)
 
     def without(self, rows: Mask, columns: Mask) -> Any:
         """Return a copy of P_π in which the rows and columns selected by the masks [S] are 0."""
@@ -181,22 +208,41 @@ class Chain:
         return np.where(closed, share * (mass / length)[self.label], 0.0)
 
     def gains(self) -> tuple[Array, Array]:
-        """Return the gain g and the bias v, each [1+I, S], of all signals.
+        """Return the gain and the bias, each [1+I, S]: g = P_π g, g + v = h_π + P_π v, v = 0 at the representatives."""
+        solve, at, closed = self._between_visits[0], self.representatives, self.label >= 0
+        sums = solve(np.concatenate([np.ones((1, len(self.label))), self.h]).T)
+        steps, cycle = sums[:, :1], sums[at, 1:] / sums[at, :1]
+        if self.classes == 1:
+            v = solve(self.h.T - cycle)
+            short = v[at] / steps[at]  # v must be 0 at the representative: what is left there corrects the gain
+            return np.repeat((cycle + short).T, len(self.label), axis=1), (v - short * steps).T
+        v = solve(np.where(closed[:, None], self.h.T - cycle[self.label], 0.0))
+        cycle = cycle + v[at] / steps[at]
+        gain = cycle[self.label]
+        if not closed.all():
+            enter = np.zeros(gain.shape)
+            enter[at] = cycle
+            gain = np.where(closed[:, None], gain, solve(np.ascontiguousarray(self.P @ enter)))
+        return gain.T, solve(self.h.T - gain).T
 
-        They satisfy g = P_π g and g + v = h_π + P_π v, and v is 0 at one representative state of each closed class.
-        """
-        solve, at = self._between_visits[0], self.representatives
-        sums = solve(np.concatenate([np.ones((1, len(self.label))), self.h]).T).T
-        cycle = sums[1:, at] / sums[0, at]
-        closed = self.label >= 0
-        if closed.all():
-            gain = cycle[:, self.label]
-        else:
-            enter = np.zeros((len(self.label), len(cycle)))
-            enter[at] = cycle.T
-            enter = self.P @ enter
-            gain = np.where(closed, cycle[:, self.label], solve(np.ascontiguousarray(enter)).T)
-        return gain, solve(np.ascontiguousarray((self.h - gain).T)).T
+
+def often_visited(model: Places, P_pi: Any, label: Labels) -> Labels:
+    """Return for each closed class the state that runs visit most, with a discount near 1 and from a uniform start.
+
+    `label` [S] numbers the closed classes of P_π; −1 is for transient states.
+    """
+    S = len(label)
+    visits = np.ones(S) if S == 1 else factorise(model, P_pi, PATIENCE)[1](np.full(S, 1 / S))
+    order = np.argsort(visits, kind="stable")
+    order = order[label[order] >= 0]
+    found = np.zeros(int(label.max(initial=-1)) + 1, np.int64)
+    found[label[order]] = order  # the last one, with the most visits, stays
+    return found
+
+
+def represents(states: Labels, label: Labels) -> bool:
+    """Return whether each closed class, by the numbers `label` [S], has exactly one of these states."""
+    return np.array_equal(np.sort(label[states]), np.arange(int(label.max(initial=-1)) + 1))
 
 
 def _endless_classes(h: Array, label: Labels) -> Labels:

@@ -8,7 +8,7 @@ from clearance.core.arrays import Array
 
 
 def step(lam: Array, slack: Array, eta2: float | Array, kappa: float | Array, lam_max: float) -> Array:
-    """Return the next multipliers, P_[0, Λ](λ − η₂ (Ĵ_g − b − κ)) [I] (Bai et al. 2023, Algorithm 1, line 16).
+    """Return the next multipliers, `P_[0, Λ](λ − η₂ (Ĵ_g − b − κ))` [I] (Bai et al. 2023, Algorithm 1, line 16).
 
     `slack` is Ĵ_g − b [I], and Λ is `lam_max`. The projection P is on the closed interval [0, Λ]; the paper's (0, Λ]
     would exclude its own start λ = 0.

@@ -158,9 +158,8 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     """
     parts = text.split(",")
     _refuse_comparisons(parts)
-    if "=" not in text:
-        with contextlib.suppress(InputError):
-            return tuple(parse_real(part) for part in parts)
+    if "=" not in text and "(" not in text:
+        return tuple(parse_real(part) for part in parts)
     found: dict[str, Any] = {}
     for part in parts:
         tail = parse_tail(part)

@@ -9,12 +9,12 @@ from clearance.zoo.garnet import garnet
 from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
 from clearance.zoo.harvesting import harvesting
 from clearance.zoo.inventory import inventory
-from clearance.zoo.maintenance import maintenance
+from clearance.zoo.maintenance import maintenance, maintenance_discounted
 from clearance.zoo.queues import lazar, lazar_discounted, queue_power
 from clearance.zoo.random_cmdp import bai2023, bai2023_policy, ding2020, ding2023, random_cmdp
 from clearance.zoo.robots import ROBOTS, crpo_acrobot, crpo_cartpole, velocity
 from clearance.zoo.small import altman_queue, altman_queue_discounted, two_state
-from clearance.zoo.streaming import streaming
+from clearance.zoo.streaming import streaming, streaming_discounted
 from clearance.zoo.toy_text import cliff, frozen_lake, taxi
 
 # What the command line calls a zoo name: a model that needs no arguments.
@@ -33,8 +33,10 @@ MODELS = {
     "lazar": lazar,
     "lazar-discounted": lazar_discounted,
     "maintenance": maintenance,
+    "maintenance-discounted": maintenance_discounted,
     "queue-power": queue_power,
     "streaming": streaming,
+    "streaming-discounted": streaming_discounted,
     "sutton-barto": sutton_barto,
     "taxi": taxi,
     "two-state": two_state,
@@ -63,8 +65,10 @@ ABOUT = {
     "lazar": "admit customers; the queue must stay short",
     "lazar-discounted": "the same with discounted sums",
     "maintenance": "replace a machine in time; few breakdowns allowed",
+    "maintenance-discounted": "the same with discounted sums",
     "queue-power": "serve a queue within a power budget",
     "streaming": "keep a video buffer filled; little fast service allowed",
+    "streaming-discounted": "the same with discounted sums",
     "sutton-barto": "a grid with three utilities to collect",
     "taxi": "drive passengers; one street may rarely be used",
     "two-state": "two states, solved by hand",
@@ -107,9 +111,11 @@ __all__ = [
     "lazar",
     "lazar_discounted",
     "maintenance",
+    "maintenance_discounted",
     "queue_power",
     "random_cmdp",
     "streaming",
+    "streaming_discounted",
     "sutton_barto",
     "taxi",
     "two_state",

@@ -16,9 +16,8 @@ def maintenance(
     breakdowns: float = 0.01,
     wear: float = 0.4,
     price: float = 5.0,
-    gamma: float = 0.95,
 ) -> CMDP:
-    """Return a machine that wears, earns less when worn, and has a limit on its breakdowns.
+    """Return a machine that wears, earns less when worn, and has a limit on its breakdowns (criterion: average).
 
     State: condition i = 0 (new) .. n−1 (worn out), and n = `conditions` (10): broken. Action: 0 run, 1 replace. A
     machine that runs breaks with probability (i + 1)²/(10 n²). If it does not break, its condition rises by one with
@@ -26,7 +25,7 @@ def maintenance(
     replaced under either action.
 
         r = 1 − i/(2n) running;   −price replacing;   −2 price replacing a broken machine
-        cost = the probability of a breakdown: (i + 1)²/(10 n²) running, else 0;   limit = breakdowns / (1−γ)
+        cost = the probability of a breakdown: (i + 1)²/(10 n²) running, else 0;   limit = breakdowns
 
     The machine is new at the start.
 
@@ -36,6 +35,25 @@ def maintenance(
 
     Source: Derman 1963 (control limit rules); Puterman 1994, section 4.7. The numbers are choices of this library.
     """
+    return _machine(conditions, wear, price, breakdowns, criterion="average")
+
+
+def maintenance_discounted(
+    conditions: int = 10,
+    *,
+    breakdowns: float = 0.01,
+    wear: float = 0.4,
+    price: float = 5.0,
+    gamma: float = 0.95,
+) -> CMDP:
+    """Return the machine of `maintenance` with discounted sums: limit = breakdowns / (1−γ).
+
+    The first steps, with a new machine, count most: in the long run it breaks more often than `breakdowns`.
+    """
+    return _machine(conditions, wear, price, breakdowns / (1 - gamma), gamma=gamma)
+
+
+def _machine(conditions: int, wear: float, price: float, limit: float, **criterion: Any) -> CMDP:
     n, S = conditions, conditions + 1
     i = np.arange(n)
     breaks = (i + 1.0) ** 2 / (10 * n**2)
@@ -47,6 +65,5 @@ def maintenance(
     r, cost = np.full((S, 2), -price), np.zeros((S, 2))
     r[:n, 0], r[n] = 1 - i / (2 * n), -2 * price
     cost[:n, 0] = breaks
-    limit = breakdowns / (1 - gamma)
     labels: Any = {"states": [*number_names("condition", n), "broken"], "actions": ["run", "replace"]}
-    return CMDP(P, r, rho=start_at(S, 0), gamma=gamma, cost=cost, limit=limit, names=["breakdowns"], **labels)
+    return CMDP(P, r, rho=start_at(S, 0), cost=cost, limit=limit, names=["breakdowns"], **labels, **criterion)

@@ -21,7 +21,7 @@ U = np.uint64
 
 
 @kernel(inline="always")
-def _row_dot(indices, data, first, end, x):
+def row_dot(indices, data, first, end, x):
     """Return Σ data[i] x[indices[i]] over first ≤ i < end.
 
     Four sums run in parallel, since each addition waits for the one before it. Indices are unsigned, since numba checks
@@ -45,7 +45,7 @@ def _row_dot(indices, data, first, end, x):
 def _apply(indptr, indices, data, gamma, x, y):
     """Compute y ← (I − γM) x for the CSR matrix M = (indptr, indices, data)."""
     for s in range(len(x)):
-        y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
+        y[s] = x[s] - gamma * row_dot(indices, data, indptr[s], indptr[s + 1], x)
 
 
 @piece
@@ -56,7 +56,7 @@ def _apply_dot(indptr, indices, data, gamma, x, y, z):
     """
     yz, yy = 0.0, 0.0
     for s in range(len(x)):
-        y[s] = x[s] - gamma * _row_dot(indices, data, indptr[s], indptr[s + 1], x)
+        y[s] = x[s] - gamma * row_dot(indices, data, indptr[s], indptr[s + 1], x)
         yz += y[s] * z[s]
         yy += y[s] * y[s]
     return yz, yy
@@ -162,7 +162,7 @@ def sweep(indptr, indices, data, h, gamma, V, act):
             row = s * A + a
             if indptr[row] == indptr[row + 1]:
                 continue  # no such action in this state
-            q = h[row] + gamma * _row_dot(indices, data, indptr[row], indptr[row + 1], V)
+            q = h[row] + gamma * row_dot(indices, data, indptr[row], indptr[row + 1], V)
             if a == act[s]:
                 kept = q
             if q > best:

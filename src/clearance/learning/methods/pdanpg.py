@@ -45,7 +45,7 @@ class PDANPG:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Sampler, state: State, lam_max: float) -> tuple[State, Info]:
-        """Take one step θ ← θ + η₁ω and one step λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))."""
+        """Take one step θ ← θ + η₁ω and one step `λ ← P_[0,Λ](λ − η₂(Ĵ_g − b − κ))`."""
         return primal_dual_step(self, key, sampler, state, lam_max)
 
     def dual_schedule(self, limits: Limits, K: int) -> tuple[float, float | Array]:

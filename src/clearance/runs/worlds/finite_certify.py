@@ -93,9 +93,9 @@ def certify_finite(
 
 NO_SAMPLES = {
     "average": "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
-    "use evidence='exact', or state a horizon",
+    "use evidence='exact', or horizon=H for the first H steps",
     "total": "sums until absorption cannot be certified from samples without a bound on the length of episodes: use "
-    "evidence='exact', or state a horizon",
+    "evidence='exact', or horizon=H for the first H steps",
 }
 
 

@@ -76,6 +76,11 @@ class NetworkEpisodes:
         return self.statement.one_sided
 
     @property
+    def nu(self) -> tuple[float | None, ...]:
+        """The threshold ν of each CVaR limit [I], None for other limits."""
+        return self.statement.nu
+
+    @property
     def q(self) -> float:
         return math.sqrt(self.statement.gamma)
 

@@ -1,0 +1,62 @@
+"""Compiled improvement of policies for long-run means: sweeps of the Bellman operator from the bias of a policy.
+
+    v(s) ← max_a h(s, a) − g(s) + Σ_s' P(s'|s, a) v(s')
+
+From the bias v of a policy with gain g, each update can only raise v, and v ≤ T v stays true. So the actions of the
+last updates form a policy whose gain is at least g. A sweep in place, forward and backward in turn, carries what is
+found at one state through the whole model, where a step of policy iteration reaches its neighbours only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clearance.core.compiled.compilation import kernel
+
+U = np.uint64
+
+
+@kernel
+def gain_sweeps(indptr, indices, data, h, gain, v, act, over, least, sweeps):
+    """Improve the policy act [S] in place by a number of sweeps from its bias v [S] and gain [S].
+
+    Write max_a h + P v − v − gain, before the sweeps, to over [S]. Rows [S·A] without entries do not exist. An action
+    is taken instead of another only if it gains more than `least` of the sizes of the numbers. Return whether an action
+    has changed.
+    """
+    S = len(v)
+    A = len(h) // S
+    w, largest, changed = v.copy(), 0.0, False
+    for s in range(S):
+        largest = max(largest, abs(v[s]))
+    for sweep in range(sweeps + 1):
+        moved = False
+        for place in range(S):
+            s = place if sweep % 2 == 1 else S - 1 - place
+            best, choice, whole = -np.inf, act[s], -np.inf
+            for a in range(A):
+                row = s * A + a
+                if indptr[row] == indptr[row + 1]:
+                    continue
+                total, own = 0.0, 0.0
+                for i in range(U(indptr[row]), U(indptr[row + 1])):
+                    if indices[i] == s:
+                        own += data[i]
+                    else:
+                        total += data[i] * w[U(indices[i])]
+                q = h[row] - gain[s] + total
+                whole = max(whole, q + own * w[s])
+                q = q / (1.0 - own) if own < 1.0 - 1e-9 else q + own * w[s]  # the sum until the state is left
+                if q > best:
+                    best, choice = q, a
+            if sweep == 0:
+                over[s] = whole - w[s]
+            elif best > w[s] + least * (abs(h[s * A + choice]) + abs(w[s]) + 1e-3 * largest):
+                w[s] = best
+                moved = True
+                if choice != act[s]:
+                    act[s] = choice
+                    changed = True
+        if sweep > 0 and not moved:
+            break
+    return changed
