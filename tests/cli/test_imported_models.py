@@ -139,7 +139,7 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("certify best.csv plant.csv", "best.csv, line 1: has no next_state, it is a policy and no model"),
         ("certify best.npz plant.npz", "best.npz: holds a policy (pi), it is no model"),
         ("frontier plant.npz --at 0.1,0.2", "optimum plant.npz --limit breakdowns=0.1"),
-        ("optimum plant.csv --gamma 0.9 --reward profit", "; exported files call the reward reward"),
+        ("optimum plant.csv --gamma 0.9 --reward profit", "; exported files call it reward"),
         ("optimum plant.npz --initial worn-O", "plant.npz: initial: there is no state 'worn-O'; states are worn-0, "),
         ("optimum plant.npz --initial brokne", "did you mean broken?"),
         ("check twice.csv --gamma 0.9", "; line 4 has the next state of line 2, and repeated rows are added up"),

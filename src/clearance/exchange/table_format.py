@@ -173,7 +173,7 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
                 raise InputError(f"{source}, line 1: the separator is probably {sep}: {other}")
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
             if name == wanted[0] and "reward" in header:
-                other = "; exported files call the reward reward"
+                other = "; exported files call it reward"
             known = f"there are {', '.join(header) or 'none'}{other}{suggest(name, [split_unit(x)[0] for x in header])}"
             raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:
