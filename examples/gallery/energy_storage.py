@@ -55,6 +55,6 @@ left.plot(range(24), [10 * price for price, *_ in hours], color="tab:red", label
 left.set(xlabel="hour of the day", ylabel="kWh", title="The policy")
 left.legend(fontsize=8)
 curve = cl.frontier(model, points=11)
-right.plot(curve.written * (1 - GAMMA) * 24, curve.J_r * (1 - GAMMA) * 24, marker=".")
+right.plot(curve.limit * (1 - GAMMA) * 24, curve.J_r * (1 - GAMMA) * 24, marker=".")
 right.set(xlabel="limit: throughput, kWh a day", ylabel="earnings a day", title="What the limit costs")
 fig.savefig("energy_storage.png", dpi=90)

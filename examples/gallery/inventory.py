@@ -54,6 +54,6 @@ orders = best.policy @ [float(a) for a in model.actions or ()]
 left.bar(range(SHELF + 1), orders)
 left.set(xlabel="stock in the evening", ylabel="pieces to order", title="The policy")
 curve = cl.frontier(model, points=15)
-right.plot(100 * curve.written * (1 - GAMMA) / mean, curve.J_r * (1 - GAMMA), marker=".")
+right.plot(100 * curve.limit * (1 - GAMMA) / mean, curve.J_r * (1 - GAMMA), marker=".")
 right.set(xlabel="limit: lost sales, % of the demand", ylabel="profit per day", title="What the limit costs")
 fig.savefig("inventory.png", dpi=90)

@@ -46,6 +46,6 @@ left.stackplot(range(ROOM + 1), best.policy.T, labels=list(speeds), step="mid", 
 left.set(xlabel="customers in the system", ylabel="probability of the speed", title="The policy", xlim=(0, 20))
 left.legend(fontsize=8)
 curve = cl.frontier(model, points=15)
-right.plot(curve.written / 100, -curve.J_r / 100, marker=".")
+right.plot(curve.limit / 100, -curve.J_r / 100, marker=".")
 right.set(xlabel="limit: customers on average", ylabel="kW on average", title="What the limit costs")
 fig.savefig("server_queue.png", dpi=90)

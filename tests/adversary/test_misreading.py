@@ -316,7 +316,7 @@ def test_learned_points_of_a_frontier_are_shown_as_costs(capsys: pytest.CaptureF
     assert "CERTIFIED" in out and "lost sales ≤ 1.65" in out and "-" not in out.split("learned at")[1]
     assert main(["frontier", "inventory", "--points", "2", "--learned", "1", "--json"]) == 0
     learned = json.loads(capsys.readouterr().out)["learned"][0]
-    assert learned["values"] == [-x for x in learned["J_g"]] and learned["written"] == -learned["limit"] > 0
+    assert learned["values"] == [-x for x in learned["J_g"]] and learned["limit"] == -learned["b"] > 0
 
 
 @pytest.mark.parametrize("single", ["prefer", "never"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,17 @@ def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> cl.CMDP:
     return model
 
 
+def _write_other_files(model: cl.CMDP) -> None:
+    """Write files that are no models, and a table that has one row too many."""
+    Path("ten.py").write_text("TEN = 10")
+    run = np.eye(model.A)[np.zeros(model.S, int)]
+    for suffix in ("csv", "json", "npz"):
+        cl.save_policy(run, f"best.{suffix}", model)
+    Path("twice.csv").write_text(
+        "state,action,next_state,probability,reward\n" + "a,go,a,0.5,1\na,go,b,0.5,1\n" * 2 + "b,go,a,1,0\n"
+    )
+
+
 def _write_prism(model: cl.CMDP) -> None:
     assert model.actions
     s, a, t = np.nonzero(model.P)
@@ -39,6 +51,23 @@ def _write_prism(model: cl.CMDP) -> None:
     for name, x in (("reward", model.r), ("breakdowns", -model.g[0])):
         lines = [f"{i} {j} {k} {float(x[i, j])!r}" for i, j, k in zip(s, a, t, strict=True)]
         Path(f"plant.{name}.trew").write_text("\n".join([f"{model.S} {model.S * model.A} {len(rows)}", *lines]))
+
+
+def test_the_actions_of_one_state(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+    def rows(words: str) -> list[dict[str, object]]:
+        return json.loads(cli(f"{words} --json", capsys)[1])["policy"]
+
+    (row,) = rows("optimum plant.npz --state broken --out best.csv")
+    assert {row["action"]: row["probability"]} == cl.actions_at(plant, cl.optimum(plant), "broken")
+    assert rows("certify plant.npz best.csv --state broken") == rows("optimum plant.npz --state 10") == [row]
+    assert {row["state"] for row in rows("solve plant.npz --K 5 --state worn-0")} == {"worn-0"}
+    status, out, _ = cli("optimum plant.npz --state broken", capsys)
+    assert status == 0 and re.search(r"^broken +run +1$", out, re.MULTILINE) and "randomises" not in out
+    for verb in ("optimum plant.npz", "certify plant.npz best.csv", "solve plant.npz"):
+        assert cli(f"{verb} --state brokn", capsys)[2] == (
+            "clearance: --state: 'brokn' is no state of this model; did you mean broken?\n"
+        )
+    assert "--state is for finite models" in cli("solve crpo-cartpole --state 1", capsys)[2]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "drn", "umb", "tra"])
@@ -84,10 +113,10 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("optimum plant.umb --gamma 0.9 --limit energy=4", "plant.umb: limits: there is no 'energy'"),
         (
             "optimum plant.umb --gamma 0.9 --limit 4",
-            "plant.umb: limits must go by name: {name: number}, or --limit NAME",
+            "plant.umb: limits must go by name: give --limit NAME=NUMBER for each",
         ),
         ("optimum plant.csv --gamma 0.9 --limits 4,5", "for each; the columns are reward, breakdowns"),
-        ("optimum plant.csv --gamma 0.9 --b 4", "plant.csv: b must go by name: {name: number}, or --b NAME=NUMBER"),
+        ("optimum plant.csv --gamma 0.9 --b 4", "plant.csv: b must go by name: give --b NAME=NUMBER for each"),
         ("optimum plant.csv --limits 4,5", "plant.csv: gamma is missing: give --gamma below 1"),
         ("optimum plant.csv --reward gain", "plant.csv: gamma is missing"),
         ("optimum plant.drn --reward gain", "plant.drn: gamma is missing"),
@@ -101,7 +130,19 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
         ("optimum plant.umb --gamma 0.9 --initial worn-99", "plant.umb: initial: there is no state 'worn-99'"),
         ("optimum plant.umb --gamma 0.9 --limit breakdowns=1 --limit breakdowns=2", "must be given once for each name"),
         ("optimum none.drn --gamma 0.9", "none.drn: no such file"),
-        ("optimum plant.lab", "plant.lab: not an .npz file"),
+        ("optimum plant.lab", "plant.lab: is read with its .tra file; give that one"),
+        ("check ten.py", "ten.py: unknown kind of file; a model file ends in .npz, .csv,"),
+        ("check ten.py", "a function in it that makes the model is named ten:FUNCTION"),
+        ("check best.json --gamma 0.9", "best.json: unknown kind of file"),
+        ("check plant", "PROBLEM 'plant' is not a model file"),
+        ("check plant", "; did you mean plant.csv, plant.drn, plant.npz, plant.tra or plant.umb?"),
+        ("certify best.csv plant.csv", "best.csv, line 1: has no next_state, it is a policy and no model"),
+        ("certify best.npz plant.npz", "best.npz: holds a policy (pi), it is no model"),
+        ("frontier plant.npz --at 0.1,0.2", "optimum plant.npz --limit breakdowns=0.1"),
+        ("optimum plant.csv --gamma 0.9 --reward profit", "; exported files call it reward"),
+        ("optimum plant.npz --initial worn-O", "plant.npz: initial: there is no state 'worn-O'; states are worn-0, "),
+        ("optimum plant.npz --initial brokne", "did you mean broken?"),
+        ("check twice.csv --gamma 0.9", "; line 4 has the next state of line 2, and repeated rows are added up"),
         ("optimum two-state --reward profit", "reward: two-state has one reward only"),
         ("optimum plant.npz --limit heat=1", "plant.npz: limit: 'heat' is no constraint; there are: breakdowns"),
         ("optimum plant.npz --limit 1,2", "plant.npz: limit has 2 entries for 1 costs"),
@@ -125,6 +166,7 @@ def test_limits_may_be_given_one_by_one(plant: cl.CMDP, capsys: pytest.CaptureFi
     ],
 )
 def test_one_line_and_status_2(plant: cl.CMDP, command: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _write_other_files(plant)
     before = sorted(Path().iterdir())
     status, out, err = cli(command, capsys)
     assert status == 2 and not out and words in err and err.count("\n") == 1, err
@@ -179,7 +221,7 @@ def test_what_if_from_the_shell(plant: cl.CMDP, capsys: pytest.CaptureFixture[st
     sure = json.loads(cli(f"certify plant.npz p.npz {asked} --json", capsys)[1])
     assert sure["verdict"] == "CERTIFIED" and sure["J_r"] == pytest.approx(best.J_r, abs=1e-9)
     curve = json.loads(cli(f"frontier plant.npz {asked} --points 3 --json", capsys)[1])
-    assert curve["own"]["written"] == 0.1 and curve["own"]["J_r"] == pytest.approx(best.J_r, abs=1e-6)
+    assert curve["own"]["limit"] == 0.1 and curve["own"]["J_r"] == pytest.approx(best.J_r, abs=1e-6)
     assert cli(f"export plant.npz {asked} --to other.npz", capsys)[0] == 0
     again = cl.CMDP.load("other.npz")
     assert again.gamma == 0.9 and again.b.tolist() == [-0.1] and np.array_equal(again.rho, other.rho)

@@ -384,7 +384,7 @@ def test_what_the_user_says_is_checked(tmp_path: Path) -> None:
         ({"reward": "gain"}, "reward: there is no 'gain'; the model has energy, profit"),
         ({"reward": None, "limits": None}, "reward is missing: say which one to maximise"),
         ({"limits": {"heat": 3}}, "limits: there is no 'heat'"),
-        ({"limits": (3.0,)}, r"limits must go by name: \{name: number\}, or --limit NAME=NUMBER"),
+        ({"limits": (3.0,)}, r"limits must go by name: give limits=\{name: number\}$"),
         ({"limits": {"energy": "low"}}, r"limits\['energy'\] must be one real number"),
         ({"b": {"heat": 3}}, "b: there is no 'heat'"),
         ({"initial": "old"}, r"initial: there is no state 'old'; states are 0..1"),

@@ -114,8 +114,9 @@ def test_the_certificate_travels(tmp_path: Path) -> None:
         assert found is not None and found.verdict == "CERTIFIED" and found.J_r == best.J_r
     broken = cl.certify(model, np.eye(2)[[0, 0, 0]])
     cl.save_policy(np.eye(2)[[0, 0, 0]], tmp_path / "p.json", model, certificate=broken)
-    with pytest.warns(cl.NotCertifiedWarning, match="VIOLATED"):
+    with pytest.warns(cl.NotCertifiedWarning, match="VIOLATED") as said:
         cl.load_policy(tmp_path / "p.json")
+    assert said[0].filename == __file__, "the warning points to the line that loads the policy"
 
 
 def test_a_run_folder_knows_the_names(tmp_path: Path) -> None:
@@ -248,6 +249,24 @@ def test_models_and_policies_are_told_apart(tmp_path: Path) -> None:
             verb(str(tmp_path / "m.csv"))  # type: ignore[call-overload]
 
 
+def test_names_are_written_where_they_are_known(tmp_path: Path) -> None:
+    model = machine()
+    cl.save_policy(cl.solve(model, cl.CNPGPD(K=5, N=1)), tmp_path / "s.csv")
+    assert "new,run," in (tmp_path / "s.csv").read_text()
+    cl.save_policy(cl.optimum(model), tmp_path / "o.csv")  # an Optimum does not know them
+    with pytest.raises(cl.InputError, match=r"'0' is no state .* save it again with the model as third argument"):
+        cl.certify(model, tmp_path / "o.csv")
+
+
+def test_an_infeasible_optimum_is_not_written(tmp_path: Path) -> None:
+    model = machine().replace(limit=-1.0)
+    best = cl.optimum(model)
+    with pytest.raises(cl.InputError, match=r"o.csv was not written: no policy meets the limits.*give its \.policy"):
+        cl.save_policy(best, tmp_path / "o.csv", model)
+    assert best.status == "infeasible" and not (tmp_path / "o.csv").exists()
+    cl.save_policy(best.policy, tmp_path / "o.csv", model)
+
+
 def test_missing_actions_are_named() -> None:
     table = {"state": ["up", "down"], "action": ["run", "wait"], "next_state": ["down", "up"], "probability": [1, 1]}
     model = cl.from_table(table | {"reward": [1, 0]}, gamma=0.9)
@@ -255,3 +274,14 @@ def test_missing_actions_are_named() -> None:
         cl.certify(model, ["run", "run"])
     with pytest.raises(cl.InputError, match=r"gave action 0 at state 1 \(down\), which has no such action"):
         cl.certify(model, lambda state: 0)
+
+
+def test_the_right_keyword_is_named() -> None:
+    model, wrong = machine(), dict[str, Any](limits={"wear": 1.0})
+    with pytest.raises(TypeError, match=r"^CMDP\(\) has no argument limits=…: give limit=… in its place$"):
+        cl.CMDP(model.P, model.r, gamma=0.9, **wrong)
+    with pytest.raises(TypeError, match=r"replace\(\) has no argument limits=…: give limit=…"):
+        model.replace(**wrong)
+    for verb in (cl.from_table, cl.load_model):
+        with pytest.raises(TypeError, match=r"has no argument limit=…: give limits=…"):
+            verb("m.csv", gamma=0.9, limit={"wear": 1.0})  # type: ignore[call-arg]

@@ -59,7 +59,7 @@ def test_costs_are_shown_as_costs() -> None:
     assert "wear ≤ -1" in repr(cl.diagnose(model.replace(b=[1.0])))
     curve = cl.frontier(model, points=3)
     assert "the upper limit of wear" in repr(curve)
-    assert curve.written.tolist() == (-curve.limit).tolist()
+    assert curve.limit.tolist() == (-curve.b).tolist() and curve.own.b == -1.5
 
 
 def test_repr_does_not_choose_a_policy() -> None:

@@ -44,8 +44,8 @@ def at(case: Case, x: float) -> cl.CMDP:
 @each_case
 def test_concave_falling_and_proven(name: str) -> None:
     curve = curve_of(CASES[name])
-    assert len(curve.limit) == 15 and np.all(np.diff(curve.limit) > 0) and curve.certified.all()
-    slopes = np.diff(curve.J_r) / np.diff(curve.limit)
+    assert len(curve.b) == 15 and np.all(np.diff(curve.b) > 0) and curve.certified.all()
+    slopes = np.diff(curve.J_r) / np.diff(curve.b)
     rounding = 1e-8 * np.abs(slopes).max()
     assert np.all(slopes <= rounding) and np.all(np.diff(slopes) <= rounding)
     assert np.all(np.diff(curve.lam) >= -rounding), "a later unit costs no less"
@@ -62,7 +62,7 @@ def test_the_slope_is_minus_lambda(name: str) -> None:
     case = CASES[name]
     curve = curve_of(case, points=31)
     straight = 0
-    for x, y in zip(curve.limit[:-1], curve.limit[1:], strict=True):
+    for x, y in zip(curve.b[:-1], curve.b[1:], strict=True):
         middle, h = (x + y) / 2, (y - x) / 8
         left, here, right = (cl.optimum(at(case, z)) for z in (middle - h, middle, middle + h))
         left_slope, right_slope = (here.J_r - left.J_r) / h, (right.J_r - here.J_r) / h
@@ -79,16 +79,16 @@ def test_both_ends(name: str) -> None:
     case = CASES[name]
     cmdp, i = case
     curve = curve_of(case, points=5)
-    assert cl.optimum(at(case, curve.limit[-1])).status == "optimal"
-    beyond = curve.limit[-1] + 1e-5 * np.abs(cmdp.g).max() / (1 - cmdp.gamma)
+    assert cl.optimum(at(case, curve.b[-1])).status == "optimal"
+    beyond = curve.b[-1] + 1e-5 * np.abs(cmdp.g).max() / (1 - cmdp.gamma)
     assert cl.optimum(at(case, beyond)).status == "infeasible"
     if i is None:
-        assert curve.limit[0] == 0 and curve.limit[-1] == pytest.approx(cl.slater_margin(cmdp)[0], abs=1e-5)
+        assert curve.b[0] == 0 and curve.b[-1] == pytest.approx(cl.slater_margin(cmdp)[0], abs=1e-5)
         return
     free = cl.optimum(at(case, -1e3 * np.abs(cmdp.g).max()))
     scale = np.ptp(curve.J_r)
     assert curve.J_r[0] == pytest.approx(free.J_r, abs=1e-6 * scale), "the first limit costs nothing"
-    later = curve.limit[0] + 1e-2 * np.ptp(curve.limit)
+    later = curve.b[0] + 1e-2 * np.ptp(curve.b)
     assert cl.optimum(at(case, later)).J_r < free.J_r - 1e-6 * scale, "and any later one does"
 
 
@@ -97,11 +97,11 @@ def test_two_states_by_hand() -> None:
     two = cl.zoo.two_state()
     curve = cl.frontier(two, "utility")
     assert (curve.over, curve.constraint, curve.name) == ("b", 0, "utility")
-    assert curve.limit[[0, -1]] == pytest.approx([1 / 3, 5 / 3], abs=1e-7)
-    assert curve.J_r == pytest.approx(5 / 3 - curve.limit, abs=1e-7) and curve.lam == pytest.approx(np.ones(21))
+    assert curve.b[[0, -1]] == pytest.approx([1 / 3, 5 / 3], abs=1e-7)
+    assert curve.J_r == pytest.approx(5 / 3 - curve.b, abs=1e-7) and curve.lam == pytest.approx(np.ones(21))
     assert curve.own[:3] == pytest.approx((1.0, 2 / 3, 1.0))
     tight = cl.frontier(two, over="kappa", points=3)
-    assert tight.limit == pytest.approx([0, 1 / 3, 2 / 3], abs=1e-7)
+    assert tight.b == pytest.approx([0, 1 / 3, 2 / 3], abs=1e-7)
     assert tight.J_r == pytest.approx([2 / 3, 1 / 3, 0], abs=1e-7)
 
 
@@ -109,38 +109,38 @@ def test_among_equally_good_policies_the_safest_begins_the_curve() -> None:
     """Two actions earn 1, one of them with utility 1; a third earns 0 with utility 2."""
     cmdp = cl.CMDP(np.ones((1, 3, 1)), [[1.0, 1.0, 0.0]], [[[0.0, 1.0, 2.0]]], 0.0, gamma=0.5)
     curve = cl.frontier(cmdp, points=3)
-    assert curve.limit == pytest.approx([2.0, 3.0, 4.0], abs=1e-6) and curve.J_r == pytest.approx([2, 1, 0], abs=1e-6)
-    assert curve.own.limit == 0 and curve.own.J_r == pytest.approx(2) and curve.own.lam == 0
+    assert curve.b == pytest.approx([2.0, 3.0, 4.0], abs=1e-6) and curve.J_r == pytest.approx([2, 1, 0], abs=1e-6)
+    assert curve.own.b == 0 and curve.own.J_r == pytest.approx(2) and curve.own.lam == 0
 
 
 def test_kinks_are_found() -> None:
     """Utility 0, 1, 1.5 for reward 4, 3, 0: kinks at b = 2, with slopes −1 and −6."""
     cmdp = cl.CMDP(np.ones((1, 3, 1)), [[4.0, 3.0, 0.0]], [[[0.0, 1.0, 1.5]]], 0.0, gamma=0.5)
     curve = cl.frontier(cmdp, points=6)
-    assert np.abs(curve.limit - 2.0).min() < 1e-6
-    assert np.interp(2.0, curve.limit, curve.J_r) == pytest.approx(6.0, abs=1e-5)
+    assert np.abs(curve.b - 2.0).min() < 1e-6
+    assert np.interp(2.0, curve.b, curve.J_r) == pytest.approx(6.0, abs=1e-5)
     assert curve.lam[[0, -1]] == pytest.approx([1, 6])
 
 
 def test_where_safety_is_free_the_curve_is_one_point() -> None:
     cmdp = cl.CMDP(np.ones((1, 2, 1)), [[1.0, 0.0]], [[[1.0, 0.0]]], 0.5, gamma=0.5)
     curve = cl.frontier(cmdp)
-    assert len(curve.limit) == 1 and curve.limit[0] == pytest.approx(2.0, abs=1e-6) and curve.paid.tolist() == [0.0]
+    assert len(curve.b) == 1 and curve.b[0] == pytest.approx(2.0, abs=1e-6) and curve.paid.tolist() == [0.0]
 
 
 def test_large_models_by_column_generation() -> None:
     cmdp = cl.zoo.garnet(500, 5, 5, I=2, gamma=0.9, seed=2)
     curve = cl.frontier(cmdp, 1, points=6)
-    slopes = np.diff(curve.J_r) / np.diff(curve.limit)
+    slopes = np.diff(curve.J_r) / np.diff(curve.b)
     assert curve.certified.all() and np.all(np.diff(slopes) <= 1e-5) and np.all(curve.lam[1:] >= -slopes - 1e-4)
 
 
 def test_learned_points_are_certified_and_never_above_the_curve() -> None:
     curve = cl.frontier(cl.zoo.bai2023(), points=9, learned=3, seed=1)
-    assert [p.limit for p in curve.learned] == pytest.approx(np.quantile(curve.limit[[0, -1]], [1 / 6, 1 / 2, 5 / 6]))
+    assert [p.b for p in curve.learned] == pytest.approx(np.quantile(curve.b[[0, -1]], [1 / 6, 1 / 2, 5 / 6]))
     for p in curve.learned:
-        best = cl.optimum(at((cl.zoo.bai2023(), 0), p.limit))
-        assert p.verdict in ("CERTIFIED", "VIOLATED") and (p.verdict == "CERTIFIED") == (p.J_g[0] >= p.limit)
+        best = cl.optimum(at((cl.zoo.bai2023(), 0), p.b))
+        assert p.verdict in ("CERTIFIED", "VIOLATED") and (p.verdict == "CERTIFIED") == (p.J_g[0] >= p.b)
         assert p.J_r <= best.bound or p.verdict != "CERTIFIED"
     again = cl.frontier(cl.zoo.bai2023(), points=2, learned=3, seed=1)
     assert again.learned == curve.learned, "the same seed, the same policies"

@@ -247,10 +247,10 @@ class CandidateSearch:
         return True
 
     def _look_again(self, delta: float, left: float) -> tuple[Array, float]:
-        """Find the mixture that looks safest, measure it again, and repeat; return (weights, budget share) for a test.
+        """Measure the mixture that looks safest again, repeatedly; then choose one for a test at level `delta`.
 
-        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. Measuring uses a
-        share of the `left` steps. The result is the best mixture that should pass a test; if none should, the safest.
+        Of many mixtures measured with few samples, the one that looks safest is mostly the luckiest. Return the weights
+        of the richest mixture that is expected to pass, else of the safest, and the share of the budget for its test.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         for _ in range(200):

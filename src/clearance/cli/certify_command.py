@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clearance.cli import executor_argument, flag_types, run_flags, tables
+from clearance.cli.policy_answer import add_state_flag, check_state, policy_answer
 from clearance.core.errors import InputError
 from clearance.core.policy_tables import SUFFIXES
 from clearance.runs.certificate_check import check_certificate
@@ -39,6 +40,7 @@ def add_flags(p: argparse.ArgumentParser, words: Sequence[str]) -> None:
     p.usage = "clearance certify PROBLEM POLICY [options], or certify --check RUN"
     run_flags.add_problem(p)
     p.add_argument("policy", metavar="POLICY", help=POLICY)
+    add_state_flag(p)
     p.add_argument("--check", type=flag_types.place, metavar="RUN", action=_Check, help=CHECK)
     run_flags.add_evidence_flags(p, budget=1e6, delta=0.01, seed=0)
     run_flags.add_environment_flags(p)
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if args.check is not None:
         return _check_stored(args)
     problem = run_flags.read_spec(args).load_problem()
+    check_state(args, problem)
     policy = load_policy(args.policy, problem)
     if args.cluster is not None:
         _check_cluster(args, problem, policy)
@@ -75,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.nullcontext() if args.cluster is None else executor_argument.executor_of(args) as executor:
         certificate = certify(problem, policy, **settings, executor=executor, out=args.out)
     result = {"status": "done", **tables.certificate(certificate), "env_steps": certificate.env_steps, "run": args.out}
+    result |= policy_answer(args, problem, policy) if args.state is not None else {}
     tables.answer(args, result, f"{args.policy} on {args.problem}", names=world_of(problem).statement.names)
     return 0 if certificate.verdict == "CERTIFIED" else NOT_CERTIFIED
 

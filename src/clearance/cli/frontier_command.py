@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from clearance.runs import progress as watch
 from clearance.runs.field_values import parse_numbers, parse_steps
 from clearance.simulator.simulator import Simulator
 from clearance.studies.frontier import check_arguments, frontier
+from clearance.studies.simulator_frontier import constraint_index
 
 if TYPE_CHECKING:
     from clearance.studies.frontier import Frontier, Learned
@@ -90,7 +92,7 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
     problem = run_flags.read_spec(args).load_problem()
     if not isinstance(problem, Simulator):
-        raise InputError("--at is for simulators: the curve of a finite model is exact; leave it out")
+        raise InputError(_instead_of_at(args, problem))
     how = {"at": args.at, "budget": args.budget, "seed": args.seed}
     with watch.Progress(args, len(args.at), what="limits") as bar:
         curve = frontier(problem, args.constraint, **how, progress=bar.advance_to)
@@ -116,13 +118,24 @@ def _learn_at_limits(args: argparse.Namespace) -> int:
     return 0 if curve.certified.all() else NOT_CERTIFIED
 
 
+def _instead_of_at(args: argparse.Namespace, cmdp: Any) -> str:
+    """Return a message for --at on a finite model, with the command that computes the optimum at the first limit."""
+    instead = "leave it out"
+    if cmdp.I:
+        i = constraint_index(cmdp.names, args.constraint)
+        limit = shlex.quote(f"{cmdp.names[i]}={args.at[0]:g}")
+        flag = "--limit" if cmdp.costs[i] else "--b"
+        instead += f", or for the optimum at one limit run clearance optimum {args.problem} {flag} {limit}"
+    return f"--at is for simulators: the curve of a finite model is exact; {instead}"
+
+
 def _title(curve: Frontier, problem: str) -> str:
     return f"{problem}: best reward against " + curve.axis_name
 
 
 def _message(curve: Frontier, out: str | None) -> str:
     own = curve.own
-    where = bound_words(curve.name, own.limit, cost=curve.cost) if curve.over == "b" else "kappa = 0"
+    where = bound_words(curve.name, own.b, cost=curve.cost) if curve.over == "b" else "kappa = 0"
     price = price_words(where, own.lam, cost=curve.cost).partition(": ")[2]
     said = f"The problem as it is: {where}, reward {own.J_r:.6g}. {price[0].upper()}{price[1:]}"
     return said + (f" Written: {out}" if out else "")
@@ -135,13 +148,13 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
         "constraint": curve.name if curve.over == "b" else None,
         "kind": None if curve.over == "kappa" else "cost" if curve.cost else "utility",
         "limit": curve.limit,
-        "written": curve.written,
+        "b": curve.b,
         "J_r": curve.J_r,
         "paid": curve.paid,
         "lam": curve.lam,
         "bound": curve.bound,
         "certified": curve.certified,
-        "own": curve.own._asdict() | {"written": as_written(curve.own.limit, cost=curve.cost)},
+        "own": {"limit": as_written(curve.own.b, cost=curve.cost)} | curve.own._asdict(),
         "learned": [_learned(curve, p) for p in curve.learned],
         "out": out,
         "message": message,
@@ -151,4 +164,4 @@ def _data(curve: Frontier, message: str, out: str | None) -> dict[str, Any]:
 def _learned(curve: Frontier, point: Learned) -> dict[str, Any]:
     """Return a learned point as a dict for JSON; limit and values are also given with the sign that the user wrote."""
     values = [as_written(x, cost=cost) for x, cost in zip(point.J_g, curve.costs, strict=True)]
-    return point._asdict() | {"written": as_written(point.limit, cost=curve.cost), "values": values}
+    return {"limit": as_written(point.b, cost=curve.cost)} | point._asdict() | {"values": values}

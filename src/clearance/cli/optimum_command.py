@@ -9,7 +9,7 @@ from clearance.certificates.certificate import Certificate
 from clearance.cli import flag_types, run_flags, tables
 from clearance.cli.diagnosis import explain_infeasible
 from clearance.cli.import_notes import import_notes
-from clearance.cli.policy_answer import add_policy_flag, policy_answer
+from clearance.cli.policy_answer import add_policy_flag, check_state, policy_answer
 from clearance.core.errors import infeasible_message, no_room_message
 from clearance.exact.never import never_words
 from clearance.exact.optimum import optimum
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         flag_types.check_file(args.out, args.problem, SUFFIXES)
     cmdp = run_flags.read_model(args)
+    check_state(args, cmdp)
     best = optimum(cmdp)
     certificate = certify(cmdp, best.policy, best=best)
     feasible = best.status != "infeasible"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.cli import executor_argument, flag_types, interrupts, run_flags, tables
-from clearance.cli.policy_answer import add_policy_flag, policy_answer
+from clearance.cli.policy_answer import add_policy_flag, check_state, policy_answer
 from clearance.core.errors import EnvironmentFault, InputError, SolverError
 from clearance.core.import_path import import_rule
 from clearance.core.inside_folder import Inside
@@ -93,6 +93,8 @@ def run(args: argparse.Namespace) -> int:
     spec = recall(spec, folder) if resumed else spec
     args.problem = spec.problem
     problem = None if spec.problem is None else spec.load_problem()
+    if problem is not None:
+        check_state(args, problem)
     with executor_argument.distributed(args, problem) as problem:
         work = partial(_resume if resumed else _start, args, spec, problem)
         return _carry_out(args, work, _again(spec, problem))

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def frontier(curve: Frontier, title: str, message: str) -> None:
     """Print a frontier as a table, and its learned points as a second table; costs have the user's sign."""
     limit = "kappa" if curve.over == "kappa" else "limit ≤" if curve.cost else "limit ≥"
-    points = zip(curve.written, curve.J_r, curve.paid, curve.lam, strict=True)
+    points = zip(curve.limit, curve.J_r, curve.paid, curve.lam, strict=True)
     rows = [[f"{float(x):.6g}" for x in point] for point in points]
     curved = layout.lay_out([limit, "reward J_r", "given up so far", "price λ"], rows, tables.page_width())
     found = []
     for p in curve.learned:
         values = (f"{as_written(x, cost=cost):.6g}" for x, cost in zip(p.J_g, curve.costs, strict=True))
-        found.append([f"{as_written(p.limit, cost=curve.cost):.6g}", f"{p.J_r:.6g}", *values, p.verdict])
+        found.append([f"{as_written(p.b, cost=curve.cost):.6g}", f"{p.J_r:.6g}", *values, p.verdict])
     heads = ["learned at", "reward J_r", *map(visible, curve.names), "verdict"]
     learned = layout.lay_out(heads, found, tables.page_width()) if found else []
     tables.show_page([title], tables.Lines(curved), tables.Lines(learned), [message])

@@ -306,6 +306,8 @@ def with_flags(message: str) -> str:
     >>> with_flags("give criterion='average', or horizon=H for the first H steps")
     'give --criterion average, or --horizon H for the first H steps'
     """
+    message = re.sub(r"\bgive limits=\{name: number\}", "give --limit NAME=NUMBER for each", message)
+    message = re.sub(r"\bgive b=\{name: number\}", "give --b NAME=NUMBER for each", message)
     message = re.sub(r"\bgive gamma below 1\b", "give --gamma below 1", message)
     message = re.sub(r"\b(criterion|evidence)='(\w+)'", r"--\1 \2", message)
     return re.sub(r"\bhorizon=(H\b|…)", r"--horizon \1", message)

@@ -210,7 +210,10 @@ def _index(names: Sequence[str] | None, n: int) -> dict[str, int]:
 def _find(e: _Entry, kind: str, index: Mapping[str, int]) -> int:
     name = getattr(e, kind)
     if name not in index:
-        raise InputError(f"{e.place}: {name[:40]!r} is no {kind} of this model{suggest(name, index)}")
+        hint = suggest(name, index)
+        if name.isdecimal() and not any(known.isdecimal() for known in index):
+            hint = "; the file has numbers in place of names: save it again with the model as third argument"
+        raise InputError(f"{e.place}: {name[:40]!r} is no {kind} of this model{hint}")
     return index[name]
 
 

@@ -41,7 +41,9 @@ def load_policy(path: str | os.PathLike[str], seed: int | None = None, *, rule: 
     """
     given = Path(path)
     if given.suffix.lower() in SUFFIXES and not given.is_dir():
-        return _load_table(given, seed)
+        policy = _load_table(given, seed)
+        _say_uncertified(given, policy.certificate)
+        return policy
     where = Inside(given, "policy.npz") if given.is_dir() else given
     if isinstance(where, Inside):
         _check_manifest(where)
@@ -98,7 +100,6 @@ def _load_table(path: Path, seed: int | None) -> RunningPolicy:
     kind = TimedTablePolicy if found.pi.ndim == 4 else TablePolicy
     policy = kind(found.weights, found.pi, said, seed, found.states, found.actions)
     policy.names_only, policy.certified_elsewhere = True, path.suffix.lower() == ".csv"
-    _say_uncertified(path, policy.certificate)
     return policy
 
 
@@ -143,6 +144,7 @@ def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certific
 
 
 def _say_uncertified(where: AnyPath, certificate: Certificate | None) -> None:
+    """Warn if a policy is not certified; the warning points to the line that called the caller (`load_policy`)."""
     if certificate is not None and certificate.verdict != "CERTIFIED":
         text = f"{where}: the policy is not certified, its verdict is {certificate.verdict}"
         warnings.warn(text, NotCertifiedWarning, stacklevel=3)

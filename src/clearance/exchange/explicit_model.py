@@ -20,7 +20,7 @@ from clearance.core.array_files import free_memory
 from clearance.core.arrays import Array
 from clearance.core.criterion import read_criterion
 from clearance.core.errors import InputError
-from clearance.core.text import find_name
+from clearance.core.text import find_name, suggest
 from clearance.core.validation import SUM_TOLERANCE, read_number
 from clearance.finite.cmdp import CMDP
 from clearance.finite.transition_rows import transitions
@@ -112,8 +112,7 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
     if limits is None:
         return {}
     if not isinstance(limits, Mapping):
-        flag = "--limit" if field == "limits" else f"--{field}"
-        raise InputError(f"{field} must go by name: {{name: number}}, or {flag} NAME=NUMBER for each")
+        raise InputError(f"{field} must go by name: give {field}={{name: number}}")
     return {str(name): read_number(f"{field}[{name!r}]", value) for name, value in limits.items()}
 
 
@@ -198,13 +197,24 @@ def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
     if off.any():
         first = int(np.flatnonzero(off[row])[0])
         where = f"state {model.state_name(int(model.s[first]))}, action {model.action_name(int(model.a[first]))}"
-        raise _at(model, first, f"of {where} sums to {total[row[first]]:.12g}; probabilities must sum to 1")
+        again = _repeated(model, row, int(row[first])) if total[row[first]] > 1 else ""
+        raise _at(model, first, f"of {where} sums to {total[row[first]]:.12g}; probabilities must sum to 1{again}")
     mask = available.reshape(model.S, model.A)
     if not mask.any(axis=1).all():
         s = int(np.argmin(mask.any(axis=1)))
         raise InputError(f"state {model.state_name(s)} has no transitions; an end of the process is a loop of its own")
     loose = np.abs(total - 1) > SUM_TOLERANCE
     return np.where(loose[row], model.prob / np.where(total > 0, total, 1.0)[row], model.prob), mask
+
+
+def _repeated(model: ExplicitModel, row: Whole, pair: int) -> str:
+    """Return words about the first transition of a pair s·A + a that is in the file twice; "" if there is none."""
+    first: dict[int, int] = {}
+    for n in np.flatnonzero(row == pair).tolist():
+        before = first.setdefault(int(model.s_next[n]), n)
+        if before != n:
+            return f"; {model.place(n)} has the next state of {model.place(before)}, and repeated rows are added up"
+    return ""
 
 
 def _at(model: ExplicitModel, n: int, what: str) -> InputError:
@@ -234,7 +244,8 @@ def _index(model: ExplicitModel | CMDP, state: Any) -> int:
     if model.states is None and str(state).isdecimal() and int(state) < model.S:
         return int(state)
     known = f"0..{model.S - 1}" if model.states is None else ", ".join(model.states[:5]) + ", …" * (model.S > 5)
-    raise InputError(f"initial: there is no state {state!r}; states are {known}")
+    near = "" if model.states is None else suggest(str(state), model.states)
+    raise InputError(f"initial: there is no state {state!r}; states are {known}{near}")
 
 
 def check_pairs(source: str, S: int, A: int) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from clearance.core.errors import InputError
+from clearance.core.keywords import not_called
 from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_pairs, expect, match_limits
 from clearance.finite.cmdp import CMDP
 
 MOST_STATES = 5_000_000
 
 
+@not_called("limit", "limits")
 def model(
     *,
     actions: Iterable[Hashable] | Callable[[Any], Iterable[Hashable]],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearance.core.errors import InputError
+from clearance.core.keywords import not_called
 from clearance.core.statement import read_lower_limits
 from clearance.exchange.drn_format import read_drn, write_drn
 from clearance.exchange.explicit_model import ExplicitModel, build_cmdp, check_criterion, read_start
@@ -34,6 +35,7 @@ BESIDE_TRA = (".lab", ".srew", ".trew", ".sta")
 IMPORTED = (".csv", *READERS)  # these need a criterion, and have no limits
 
 
+@not_called("limit", "limits")
 def load_model(
     path: str | Path,
     *,

@@ -37,15 +37,21 @@ def save_policy(
              Solution
     path     .csv, .json or .npz; the columns of .csv are state, action and probability, for a mixture also component
              and weight, and with a horizon also time
-    model    the model, for the names
+    model    the model, for the names; default: that of a Solution
     certificate  the certificate of the policy, which .json and .npz files store without its proof. By default it is
                  that of a Solution; for an Optimum it is computed if the model is given
 
-    Actions with probability 0 are left out of .csv and .json.
+    Actions with probability 0 are left out of .csv and .json. Raise InputError for an Optimum whose status is
+    "infeasible": its policy breaks the limits.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: must end in one of {', '.join(SUFFIXES)}")
+    if isinstance(policy, Optimum) and policy.status == "infeasible":
+        words = "no policy meets the limits, and this one breaks them (status infeasible)"
+        raise InputError(f"{path} was not written: {words}; to write it all the same, give its .policy")
+    problem = getattr(policy, "problem", None)
+    model = problem if model is None and isinstance(problem, CMDP) else model
     mixture = read_policy(policy, model)
     if suffix == ".csv":
         return _write_csv(path, mixture, model)
@@ -106,12 +112,13 @@ def actions_at(
         if not 0 <= t < model.horizon:
             raise InputError(f"t must be a step of the horizon, 0 to {model.horizon - 1}, got {t!r}")
         table = table[t]
-    p = table[_find_state(model, state)]
+    p = table[find_state(model, state)]
     names = model.actions or range(model.A)
     return {names[a]: float(p[a]) for a in np.flatnonzero(p).tolist()}
 
 
-def _find_state(model: CMDP, state: str | int) -> int:
+def find_state(model: CMDP, state: str | int) -> int:
+    """Return the index of a state, given by its name or number; raise InputError if the model has no such state."""
     if isinstance(state, str):
         known = model.states or tuple(map(str, range(model.S)))
         if state not in known:

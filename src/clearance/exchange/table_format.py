@@ -14,6 +14,7 @@ import numpy as np
 from clearance.core.atomic_files import write_whole
 from clearance.core.csv_files import other_separator
 from clearance.core.errors import InputError
+from clearance.core.keywords import not_called
 from clearance.core.policy_tables import COLUMNS as OF_POLICIES
 from clearance.core.text import find_name, split_unit, suggest
 from clearance.core.validation import SUM_TOLERANCE
@@ -35,6 +36,7 @@ KEYS = ("state", "action", "next_state", "probability")
 START = "initial"  # an optional column: the probability to start in `state`
 
 
+@not_called("limit", "limits")
 def from_table(
     table: Any,
     *,
@@ -65,6 +67,7 @@ def from_table(
     """
     reward = "reward" if reward is None else reward
     opened = _open(table)
+    _refuse_policy(opened)
     check_criterion(opened.source, gamma, criterion, horizon)
     wanted = _limited_columns(opened, limits, b)
     wanted = list(dict.fromkeys([split_reward(reward, wanted)[1], *wanted]))
@@ -72,6 +75,12 @@ def from_table(
     return build_cmdp(
         model, gamma=gamma, criterion=criterion, horizon=horizon, reward=reward, limits=limits, b=b, initial=initial
     )
+
+
+def _refuse_policy(table: _Opened) -> None:
+    """Raise InputError if the columns are those of a policy: this comes before what the model lacks."""
+    if "next_state" not in table.header and {"state", "action", "probability"} <= set(table.header) <= set(OF_POLICIES):
+        raise InputError(f"{table.source}, line 1: has no next_state, it is a policy and no model")
 
 
 class _Opened(NamedTuple):
@@ -165,9 +174,9 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
             if sep := other_separator(header, name):
                 other = f"save the file with commas, or pass cl.from_table a DataFrame: pandas.read_csv(…, sep={sep})"
                 raise InputError(f"{source}, line 1: the separator is probably {sep}: {other}")
-            if name == "next_state" and set(header) <= set(OF_POLICIES):
-                raise InputError(f"{source}, line 1: has no next_state, it is a policy and no model")
             other = "; name another one to maximise (reward=…, --reward)" if name == "reward" else ""
+            if name == wanted[0] and "reward" in header:
+                other = "; exported files call it reward"
             known = f"there are {', '.join(header) or 'none'}{other}{suggest(name, [split_unit(x)[0] for x in header])}"
             raise InputError(f"{source}, line 1: the column {name} is missing; {known}")
         if header.count(name) > 1:

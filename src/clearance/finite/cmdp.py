@@ -36,6 +36,7 @@ from clearance.core.criterion import Criterion, read_criterion, short_words
 from clearance.core.errors import InputError
 from clearance.core.html_card import MOST_ROWS, html_card
 from clearance.core.inside_folder import AnyPath
+from clearance.core.keywords import not_called
 from clearance.core.statement import read_limits
 from clearance.core.validation import (
     freeze,
@@ -99,6 +100,7 @@ class CMDP:
     allowed: ClassVar[NDArray[np.bool_] | None] = None
     recurring: ClassVar[NDArray[np.bool_] | None] = None
 
+    @not_called("limits", "limit")
     def __init__(
         self,
         P: ArrayLike | sparse.sparray | sparse.spmatrix,
@@ -237,6 +239,7 @@ class CMDP:
             raise InputError(f"kappa has shape {kappa.shape} for {self.I} constraints; give one number, or one each")
         return self.replace(b=self.b + kappa)
 
+    @not_called("limits", "limit")
     def replace(
         self,
         *,
@@ -320,6 +323,8 @@ class CMDP:
         z = read_arrays(path, ARRAYS, _most_numbers)
         missing = [k for k in ("r", "gamma") if k not in z and (k == "r" or not {"criterion", "horizon"} & z.keys())]
         if missing or not ("P" in z or {"P_data", "P_indices", "P_indptr"} <= z.keys()):
+            if "pi" in read_arrays(path, ("pi",)):
+                raise InputError(f"{path}: holds a policy (pi), it is no model")
             what = missing[0] if missing else "P (or P_data, P_indices, P_indptr)"
             raise InputError(f"{path}: {what} is missing; a model needs P, r, gamma and usually g, b, rho")
         try:

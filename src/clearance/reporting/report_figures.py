@@ -187,11 +187,11 @@ def price(view: View, seen: Frontier, name: str) -> Element:
     The problem's own limit and the chosen policy are marked; `name` makes ids in the page unique.
     """
     own, chosen = seen.own, _chosen_point(view, 0)
-    at_own, stricter = as_written(own.limit, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
-    x = span(seen.written, at_own)
+    at_own, stricter = as_written(own.b, cost=seen.cost), "← stricter" if seen.cost else "stricter →"
+    x = span(seen.limit, at_own)
     axes = Axes(x, span(seen.J_r, own.J_r, chosen and chosen[0]), f"{seen.axis_name}: {stricter}", "best J_r")
     axes.upright(at_own, "strong")
-    limit, J_r = np.append(at_own, seen.written), np.append(own.J_r, seen.J_r)
+    limit, J_r = np.append(at_own, seen.limit), np.append(own.J_r, seen.J_r)
     order = np.argsort(limit)
     axes.line(limit[order], J_r[order], "c0")
     keys = [("line c0", "optimum by linear programming"), ("level strong", "the limit as it is")]
@@ -200,9 +200,9 @@ def price(view: View, seen: Frontier, name: str) -> Element:
         keys.append(("point c2", "the chosen policy"))
     told = f"Price of safety. At the problem's own limit {number(at_own)} the best reward is {number(own.J_r)}, and one"
     told += f" unit {'less' if seen.cost else 'more'} costs at least {number(own.lam)}. The curve falls from"
-    first, last = (f"{number(float(seen.J_r[i]))} at {number(float(seen.written[i]))}" for i in (0, -1))
+    first, last = (f"{number(float(seen.J_r[i]))} at {number(float(seen.limit[i]))}" for i in (0, -1))
     told += f" {first} to {last}, the last limit that can be met."
-    rows = list(zip(seen.written, seen.J_r, seen.lam, strict=True))
+    rows = list(zip(seen.limit, seen.J_r, seen.lam, strict=True))
     behind = numbers(("limit", "best J_r", "price λ"), rows, f"Price of “{seen.name}”: numbers")
     return figure(f"Price of “{seen.name}”", axes.figure(name, told), legend(keys), behind)
 

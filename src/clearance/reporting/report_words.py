@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from clearance.certificates.price_words import price_words, prices
-from clearance.certificates.verdict_words import as_written, bound_words, describe_certificate, limit_words
+from clearance.certificates.verdict_words import bound_words, describe_certificate, limit_words
 from clearance.core.criterion import sum_words
 from clearance.finite.policy_words import describe_policy
 from clearance.reporting.number_words import number
@@ -67,7 +67,7 @@ def limits_words(view: View) -> list[tuple[str, list[str]]]:
 def _alternatives(curve: Frontier) -> list[str]:
     """Return sentences about both ends of the frontier `curve`: no limit, and the strictest limit that can be met."""
     free, last = float(curve.J_r[0]), float(curve.J_r[-1])
-    strictest = as_written(float(curve.limit[-1]), cost=curve.cost)
+    strictest = float(curve.limit[-1])
     gain = f"Without this limit the best reward would be {number(free)}"
     return [
         f"{gain}, in place of {number(curve.own.J_r)}.",

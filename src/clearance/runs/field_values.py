@@ -163,7 +163,8 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     parts = text.split(",")
     _refuse_comparisons(parts)
     if "=" not in text and "(" not in text:
-        return tuple(parse_real(part) for part in parts)
+        with contextlib.suppress(InputError) if len(parts) == 1 else contextlib.nullcontext():  # one word: a name alone
+            return tuple(parse_real(part) for part in parts)
     found: dict[str, Any] = {}
     for part in parts:
         tail = parse_tail(part)

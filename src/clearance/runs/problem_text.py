@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
         _refuse_other_flags(text, asked)
         return _limit_episodes(asked, lambda plain: model_files.load_model(text, **plain))
     if text in MODELS or is_model_file(text):
-        return restate(MODELS[text]() if text in MODELS else CMDP.load(text), text, asked)
+        return restate(MODELS[text]() if text in MODELS else _load_file(text), text, asked)
     if is_code(text) and not text.startswith("gym:"):
         return _from_factory(text, asked)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
@@ -59,9 +60,28 @@ def load_problem(text: str, asked: Mapping[str, Any]) -> Any:
         return SIMULATORS[text]()
     if text.startswith("gym:"):
         return _environment_problem(text[4:], asked)
-    near = suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
+    near = _files_of_stem(text) or suggest(text, [*MODELS, *SIMULATORS]) or "; clearance zoo lists the names of the zoo"
     kinds = "a model file, a name of the zoo, gym:ENV_ID or package.module:factory"
     raise InputError(f"{WHAT} {text!r} is not {kinds}{near}")
+
+
+def _load_file(text: str) -> CMDP:
+    """Load an .npz file; raise InputError with the known suffixes for a file of another kind."""
+    stem, suffix = os.path.splitext(text)
+    if suffix.lower() in model_files.BESIDE_TRA:
+        return model_files.load_model(text)
+    if suffix.lower() not in ("", ".npz") and not zipfile.is_zipfile(text):
+        code = f"; a function in it that makes the model is named {os.path.basename(stem)}:FUNCTION"
+        known = f"a model file ends in .npz, {', '.join(model_files.IMPORTED)}"
+        raise InputError(f"{text}: unknown kind of file; {known}{code if suffix == '.py' else ''}")
+    return CMDP.load(text)
+
+
+def _files_of_stem(text: str) -> str:
+    """Return a question that suggests the model files named `text` with a suffix; "" if there are none."""
+    near = [text + suffix for suffix in sorted((".npz", *model_files.IMPORTED)) if os.path.isfile(text + suffix)]
+    *others, last = near or [""]
+    return f"; did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if near else ""
 
 
 def load_model(text: str, asked: Mapping[str, Any] | None = None) -> CMDP:

@@ -43,17 +43,18 @@ from clearance.studies.simulator_frontier import constraint_index, simulator_fro
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
-COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "written")
+COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "b")
 
 
 class Point(NamedTuple):
     """The optimum at one value of the limit.
 
+    b          the limit of the utility (minus the upper limit of a cost), or κ
     J_r        the reward;  lam: the multiplier of the limit;  bound: a proven upper bound on the reward
     certified  whether the optimal policy is proven to meet all limits
     """
 
-    limit: float
+    b: float
     J_r: float
     lam: float
     bound: float
@@ -61,9 +62,12 @@ class Point(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """A policy that `solve` found for one limit, with its values and the verdict of `certify`."""
+    """A policy that `solve` found for one limit, with its values and the verdict of `certify`.
 
-    limit: float
+    b  the limit of the utility (minus the upper limit of a cost), or κ;  J_g: the values of all utilities
+    """
+
+    b: float
     J_r: float
     J_g: list[float]
     verdict: Verdict
@@ -75,21 +79,20 @@ class Frontier:
 
     over        "b" if one limit varies, or "kappa" if all limits are tightened by κ
     constraint  the index of the limit that varies; None over κ;  name: its name; empty over κ
-    limit       [n] the limits (or κ), increasing
+    b           [n] the limits of the utility (or κ), increasing; that of a cost is minus its upper limit
     J_r         [n] the exact reward of the optimal policy at each limit
     lam         [n] the price λ of the limit: dJ_r/dlimit = −λ; at a kink, one of its slopes
     bound       [n] proven upper bound on the reward of every policy that meets the limits
     certified   [n] whether the policy is proven to meet its limits; then J_r ≤ optimum ≤ bound
     own         the point at the problem's own limit (κ = 0); left of the curve if that limit does not bind
-    names       names of all constraints [I];  costs: which of them are costs. In `limit`, the limit of a cost is minus
-                its upper limit (see `written`)
+    names       names of all constraints [I];  costs: which of them are costs
     learned     policies found by `solve`, with the verdicts of their certificates
     """
 
     over: Over
     constraint: int | None
     name: str
-    limit: Array
+    b: Array
     J_r: Array
     lam: Array
     bound: Array
@@ -101,18 +104,16 @@ class Frontier:
 
     def __repr__(self) -> str:
         what = self.axis_name
-        ends = f"from {self.written[0]:.6g} to {self.written[-1]:.6g}"
-        own = (
-            f"now {as_written(self.own.limit, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
-        )
+        ends = f"from {self.limit[0]:.6g} to {self.limit[-1]:.6g}"
+        own = f"now {as_written(self.own.b, cost=self.cost):.6g}, J_r = {self.own.J_r:.6g}, price {self.own.lam:.4g}"
         return f"<Frontier: J_r over {visible(what)}, {len(self.limit)} points {ends}; {own}>"
 
     def _repr_html_(self) -> str:
-        own = as_written(self.own.limit, cost=self.cost)
+        own = as_written(self.own.b, cost=self.cost)
         label = f"J_r from {self.J_r.min():.6g} to {self.J_r.max():.6g} over {self.axis_name}"
-        label += f", {self.written.min():.6g} to {self.written.max():.6g}; the dot is the problem as it is"
+        label += f", {self.limit.min():.6g} to {self.limit.max():.6g}; the dot is the problem as it is"
         now = f"Now {own:.6g}: J_r = {self.own.J_r:.6g}; one unit stricter costs at least {self.own.lam:.6g}."
-        curve = html_curve(self.written.tolist(), self.J_r.tolist(), label, at=(own, self.own.J_r))
+        curve = html_curve(self.limit.tolist(), self.J_r.tolist(), label, at=(own, self.own.J_r))
         return html_card(f"Frontier: J_r over {self.axis_name}, {len(self.limit)} points", [now], curve=curve)
 
     @property
@@ -128,9 +129,9 @@ class Frontier:
         return f"the {'upper' if self.cost else 'lower'} limit of {self.name}"
 
     @property
-    def written(self) -> Array:
-        """The limits [n] with the sign that the user gave them: for a cost these are upper limits, equal to −limit."""
-        return 0.0 - self.limit if self.cost else self.limit
+    def limit(self) -> Array:
+        """The limits [n] as the user writes them: upper limits of a cost (−b), lower limits of a utility (b), or κ."""
+        return 0.0 - self.b if self.cost else self.b
 
     @property
     def paid(self) -> Array:
@@ -144,7 +145,8 @@ class Frontier:
     def save(self, path: str | Path) -> None:
         """Write a CSV table with one row per point.
 
-        The column `kind` is "optimum", "own" (at the problem's own limit) or "learned".
+        kind   "optimum": a point of the curve; "own": the point at the problem's own limit, one row; or "learned"
+        limit  the limit as the user writes it;  b: the same limit in utility form, minus the upper limit of a cost
         """
         write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
 
@@ -155,11 +157,11 @@ class Frontier:
     def _rows(self) -> list[tuple[Any, ...]]:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
-        rows += [("learned", p.limit, p.J_r, None, None, p.verdict) for p in self.learned]
-        return [(*row, as_written(row[1], cost=self.cost)) for row in rows]
+        rows += [("learned", p.b, p.J_r, None, None, p.verdict) for p in self.learned]
+        return [(kind, as_written(b, cost=self.cost), *rest, b) for kind, b, *rest in rows]
 
     def _points(self) -> list[Point]:
-        columns = (self.limit, self.J_r, self.lam, self.bound, self.certified)
+        columns = (self.b, self.J_r, self.lam, self.bound, self.certified)
         return [Point(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
@@ -209,7 +211,7 @@ def model_frontier(
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()
     # Where safety is free up to the last limit that can be met, the curve is one point.
-    wide = last.limit - first.limit > 1e-8 * curve.scale
+    wide = last.b - first.b > 1e-8 * curve.scale
     done = [first, last] if wide else [last]
     told = progress or (lambda *_: None)
     if wide:
@@ -220,12 +222,12 @@ def model_frontier(
         done = sorted([*done, curve.point(_most_telling(done))])
         told(len(done), points + learned)
     # In the middle of equal parts: at the end of the curve nothing is left to learn with.
-    limits = [first.limit + (last.limit - first.limit) * (j + 0.5) / learned for j in range(learned)]
+    limits = [first.b + (last.b - first.b) * (j + 0.5) / learned for j in range(learned)]
     found = run_all(lambda x: _learn(curve.at(x), x, seed), limits, executor=executor,
                     progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
-    limit, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
+    b, J_r, lam, bound, certified = (np.array(c) for c in zip(*done, strict=True))
     name = "" if i is None else cmdp.names[i]
-    return Frontier(over, i, name, limit, J_r, lam, bound, certified, own, tuple(found), cmdp.names, cmdp.costs)
+    return Frontier(over, i, name, b, J_r, lam, bound, certified, own, tuple(found), cmdp.names, cmdp.costs)
 
 
 def check_arguments(
@@ -281,7 +283,7 @@ class _Curve:
         top = slater_margin(self.cmdp)[0] if self.i is None else _largest(self.cmdp, self.i)
         bottom = 0.0 if self.i is None else _begins_to_bind(self.cmdp, self.i)
         last = self._last(top)
-        return self.point(min(bottom, last.limit)), last
+        return self.point(min(bottom, last.b)), last
 
     def _last(self, top: float) -> Point:
         """Return the last point of the curve, slightly below `top`, the largest limit that can be met.
@@ -301,7 +303,7 @@ def _even(first: Point, last: Point, points: int) -> list[float]:
     Together with the end points, they are the first half of the `points` points.
     """
     n = (points + 1) // 2 - 1
-    return [first.limit + (last.limit - first.limit) * i / n for i in range(1, n)]
+    return [first.b + (last.b - first.b) * i / n for i in range(1, n)]
 
 
 def _most_telling(done: list[Point]) -> float:
@@ -315,7 +317,7 @@ def _most_telling(done: list[Point]) -> float:
     height, x = max(crossings)
     if height > 1e-6 * (done[0].J_r - done[-1].J_r):
         return x
-    _, x = max((q.limit - p.limit, (p.limit + q.limit) / 2) for p, q in pairwise(done))
+    _, x = max((q.b - p.b, (p.b + q.b) / 2) for p, q in pairwise(done))
     return x
 
 
@@ -324,12 +326,12 @@ def _crossing(p: Point, q: Point) -> tuple[float, float]:
 
     The height is 0 if the tangents do not cross clearly between the two points.
     """
-    width, drop = q.limit - p.limit, p.J_r - q.J_r
+    width, drop = q.b - p.b, p.J_r - q.J_r
     if not q.lam > p.lam:
-        return 0.0, p.limit
+        return 0.0, p.b
     x = (q.lam * width - drop) / (q.lam - p.lam)  # J_r at p − λ_p x = J_r at q + λ_q (width − x)
     inside = 1e-3 * width < x < (1 - 1e-3) * width
-    return (drop * x / width - p.lam * x if inside else 0.0), p.limit + x
+    return (drop * x / width - p.lam * x if inside else 0.0), p.b + x
 
 
 def _largest(cmdp: CMDP, i: int) -> float:

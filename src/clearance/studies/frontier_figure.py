@@ -27,16 +27,16 @@ def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
     top.set_title(f"{plain_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
     for ax in (top, below):
         ax.grid(alpha=0.25, linewidth=0.5)
-        ax.axvline(as_written(curve.own.limit, cost=curve.cost), color=BLACK, linewidth=0.8, linestyle=":")
+        ax.axvline(as_written(curve.own.b, cost=curve.cost), color=BLACK, linewidth=0.8, linestyle=":")
     return fig
 
 
 def _rewards(ax: Any, curve: Any) -> None:
     own, sure = curve.own, [p for p in curve.learned if p.verdict == "CERTIFIED"]
-    at_own = as_written(own.limit, cost=curve.cost)
-    ax.plot(curve.written, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
-    if own.limit < curve.limit[0]:
-        flat = [at_own, curve.written[0]], [own.J_r, curve.J_r[0]]
+    at_own = as_written(own.b, cost=curve.cost)
+    ax.plot(curve.limit, curve.J_r, color=BLUE, linewidth=1.6, marker=".", markersize=5, label="optimum, exact")
+    if own.b < curve.b[0]:
+        flat = [at_own, curve.limit[0]], [own.J_r, curve.J_r[0]]
         ax.plot(*flat, color=BLUE, linewidth=1.6, linestyle="--", label="the limit does not bind")
     label = f"the problem as it is: $J_r$ = {own.J_r:.6g}, λ = {own.lam:.4g}"
     ax.plot(at_own, own.J_r, color=BLACK, marker="D", markersize=7, linestyle="none", label=label)
@@ -45,7 +45,7 @@ def _rewards(ax: Any, curve: Any) -> None:
         ([p for p in curve.learned if p not in sure], VERMILION, "X", "not certified"),
     ):
         if some:
-            at = [as_written(p.limit, cost=curve.cost) for p in some], [p.J_r for p in some]
+            at = [as_written(p.b, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
     ax.set_ylabel("$J_r$, discounted reward")
     # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
@@ -58,20 +58,20 @@ def _prices(ax: Any, curve: Any) -> None:
 
     On straight pieces of the curve, points and step function agree.
     """
-    slopes = -np.diff(curve.J_r) / np.diff(curve.limit)
+    slopes = -np.diff(curve.J_r) / np.diff(curve.b)
     if len(slopes):
         way = -1 if curve.cost else 1  # stairs go from left to right
         ax.stairs(
             slopes[::way],
-            curve.written[::way],
+            curve.limit[::way],
             baseline=None,
             color=ORANGE,
             linewidth=1.8,
             label="slope above" if curve.cost else "minus the slope above",
         )
-    ax.plot(curve.written, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
+    ax.plot(curve.limit, curve.lam, color=BLUE, marker=".", markersize=6, linestyle="none", label="λ of each optimum")
     ax.plot(
-        as_written(curve.own.limit, cost=curve.cost),
+        as_written(curve.own.b, cost=curve.cost),
         curve.own.lam,
         color=BLACK,
         marker="D",

@@ -63,8 +63,8 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
 
     Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or drop-off.
     cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way to the
-    stand B; the way round takes four steps more. S = 501 and P is sparse. Trips end in one extra state, since in
-    Gymnasium's table the states in which trips end can also be entered without an end (though no trip does so).
+    stand B; the way round takes four steps more. S = 501 and P is sparse. Trips end in one extra state.
+    Gymnasium's own final states cannot serve for this: its table has other transitions into them that do not end a trip.
 
     Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are choices of this library.
     """
