@@ -87,10 +87,7 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array, accuracy: float = 0.0) -> Inside:
-        """Return a policy that stays in each end component with the largest gain (long-run mean) of h [S, A] there.
-
-        The gain is within `accuracy` of the largest.
-        """
+        """Return a policy whose gain (long-run mean of h [S, A]) in each end component is largest, to `accuracy`."""
         pairs = self.components[1]
         act = np.argmax(pairs, axis=1) if self.last is None else self.last
         mixed, P, over = np.ascontiguousarray(h.ravel()), self.gains.P, np.empty(len(h))

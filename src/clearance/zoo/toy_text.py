@@ -64,7 +64,7 @@ def taxi(*, crossings: float = 0.3, gamma: float = 0.99) -> CMDP:
     Rewards are those of Gymnasium: −1 per step, +20 for delivering the passenger, −10 for a wrong pick-up or drop-off.
     cost = 1 for driving into the cell, limit = `crossings` per (discounted) trip. The cell lies on the short way to the
     stand B; the way round takes four steps more. S = 501 and P is sparse. Trips end in one extra state.
-    Gymnasium's own final states cannot serve for this: its table has other transitions into them that do not end a trip.
+    Gymnasium's own final states cannot serve for this: other transitions of its table lead there without ending a trip.
 
     Source: Dietterich 2000; Gymnasium's Taxi. The quiet street and γ = 0.99 are choices of this library.
     """
