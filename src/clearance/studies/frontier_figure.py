@@ -23,7 +23,7 @@ def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
     what = "the limit" if curve.over == "b" else "κ"
     side = "left" if curve.cost else "right"
     limits = plain_text(curve.axis_name) if curve.over == "b" else "κ: every limit is tightened by κ"
-    below.set_xlabel(f"{limits}   (a discounted sum; further {side} is stricter)")
+    below.set_xlabel(f"{limits}   (further {side} is stricter)")
     top.set_title(f"{plain_text(title)}: what the limit costs" if title else f"Reward against {what}", fontsize=11)
     for ax in (top, below):
         ax.grid(alpha=0.25, linewidth=0.5)
@@ -47,7 +47,7 @@ def _rewards(ax: Any, curve: Any) -> None:
         if some:
             at = [as_written(p.b, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
-    ax.set_ylabel("$J_r$, discounted reward")
+    ax.set_ylabel("reward $J_r$")
     # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
     free = "lower right" if curve.cost else "lower left"
     ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else free)
