@@ -152,7 +152,7 @@ class Board:
     def update(self, part: Trace, state: State, total: int) -> None:
         """Write the iterations in `part`, which end at `state`; `total` is not used.
 
-        After a resume, TensorBoard is told to drop the events of repeated iterations (`purge_step`).
+        After a resume, TensorBoard drops the events of repeated iterations (`purge_step`).
         """
         begin = state.k - len(part)
         if self.writer is None:

@@ -4,7 +4,7 @@ This file imports nothing of clearance: it needs only Python 3.8 or newer, NumPy
 an old interpreter, which some environments need, can run it, and both processes read steps and costs with the same
 code.
 
-The method `step` of an environment returns one of two kinds of tuples. They are told apart by the types of their values
+The method `step` of an environment returns one of two kinds of tuples. The types of their values show which
 and not only by their number, because Gymnax also returns six values:
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
