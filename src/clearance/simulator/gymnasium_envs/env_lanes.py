@@ -4,8 +4,8 @@ This file imports nothing of clearance: it needs only Python 3.8 or newer, NumPy
 an old interpreter, which some environments need, can run it, and both processes read steps and costs with the same
 code.
 
-The method `step` of an environment returns one of two kinds of tuples. The types of their values show which
-and not only by their number, because Gymnax also returns six values:
+The method `step` of an environment returns one of two kinds of tuples. The types of the values show which
+one it is. Their number is not enough, because Gymnax also returns six values:
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
     Safety-Gymnasium   obs, reward, cost, terminated, truncated, info
