@@ -111,12 +111,12 @@ def test_samples_lie_within_the_bounds(seed: int, S: int, A: int, I: int, gamma:
 
 
 def test_the_bounds_are_attained() -> None:
-    """Without table and with h = 1: X = (1 − q^T)/(1 − q) comes as close to 1/(1 − q) as T is long."""
+    """Without table and with h = 1: X = (1 − q^T)/(1 − q) is 1 for T = 1, and comes close to 1/(1 − q) for large T."""
     cmdp = cl.CMDP(np.ones((1, 1, 1)), [[1.0]], gamma=0.25)
     source = MixtureEpisodes(cmdp, cl.Mixture.single([[1.0]]))
     X, _, _ = source.draw(key_of(0), 0, 20_000)
     low, high = source.bounds
-    assert low == pytest.approx([0.0]) and high == pytest.approx([2.0])
+    assert low == pytest.approx([1.0]) and high == pytest.approx([2.0])
     assert X.min() == 1.0 and 2 - 1e-3 < X.max() <= 2.0
     T = np.round(-np.log2(1 - X[:, 0] / 2))
     assert np.all(X[:, 0] == pytest.approx(2 * (1 - 0.5**T)))

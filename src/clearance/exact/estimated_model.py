@@ -22,6 +22,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import Evaluation, evaluate, occupancy
 
 DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
+SURE = 1e9  # how often it counts that nothing happens after the end
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +30,15 @@ class EstimatedModel:
     """The estimated model `cmdp` (with P̂ and ρ̂), the visits n [S·A] of its pairs, and the number of walks (`starts`).
 
     scatter  the standard deviation of the signals at each pair [S·A, 1+I]; 0 if signals are not random
+    layers   H if the states of the model are (t, s) = t·S + s with t < H, and one more for the end, and if all steps t
+             share the same counts; else 1
     """
 
     cmdp: CMDP
     n: Array
     starts: float
     scatter: Array | float = 0.0
+    layers: int = 1
 
     def evaluate(self, pi: Array) -> PolicyEstimate:
         return PolicyEstimate(self, pi, evaluate(self.cmdp, pi))
@@ -85,9 +89,12 @@ class PolicyEstimate:
         signals. Here x are the discounted visits, n the counts, and V̂(s') the value of the next state.
         """
         gamma, x = self.model.cmdp.gamma, self.at.d.ravel() / (1 - self.model.cmdp.gamma)
-        by_pair = x**2 / np.maximum(self.model.n, 0.5)
-        step = (gamma * np.sqrt(self._noise) + self.model.scatter) ** 2
-        return np.sqrt(by_pair @ step + self._start / max(self.model.starts, 1.0))
+        n, start = np.maximum(self.model.n, 0.5), self._start / max(self.model.starts, 1.0)
+        step = gamma * np.sqrt(self._noise) + self.model.scatter
+        if self.model.layers > 1:  # the error of one probability affects all steps in the same way: it adds up
+            every = (x[:, None] * step)[: -self.model.cmdp.A].reshape(self.model.layers, -1, len(self.J)).sum(0)
+            return np.sqrt((1 / n[: len(every)]) @ every**2 + start)
+        return np.sqrt((x**2 / n) @ step**2 + start)
 
     def spread(self, power: float, base: Array | None = None) -> Array:
         """Return the standard deviation [1+I] of the estimate of J that one episode of a certificate gives.
@@ -145,3 +152,30 @@ def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> E
     rho = starts / starts.sum() if starts.sum() else np.full(S, 1 / S)
     about: dict[str, Any] = {"gamma": like.gamma, "names": like.names, "available": like.available}
     return EstimatedModel(CMDP(P, h[0], h[1:], like.b, rho=rho, order="state", **about), n, float(starts.sum()))
+
+
+def estimate_over_time(transitions: Any, starts: Array, like: CMDP, low: Array, layers: int) -> EstimatedModel:
+    """Return the estimate of a model whose states are (t, s) = t·S + s with t < `layers`, and one more for the end.
+
+    The probabilities do not depend on t, so the counts of all steps are added up. The arguments are as in
+    `estimate_model`; `like` is the model with time.
+    """
+    A, S = like.A, (like.S - 1) // layers
+    counted = sparse.coo_array(transitions)
+    row, column = (x.astype(np.int64) for x in counted.coords)
+    inner = (row < (layers - 1) * S * A) & (column < layers * S)
+    at = row[inner] % (S * A), column[inner] % S
+    each = sparse.coo_array(sparse.csr_array((counted.data[inner], at), shape=(S * A, S)))
+    (pair, after), time = each.coords, np.arange(layers - 1)[:, None]
+    seen = np.asarray(sparse.csr_array(each).sum(axis=1)).ravel()
+    if layers == 1:
+        seen = np.asarray(transitions.sum(axis=1)).ravel()[: S * A]
+    stays = np.arange(A) + layers * S * A
+    last = np.arange(S * A) + (layers - 1) * S * A
+    rows = np.concatenate([(time * S * A + pair).ravel(), last, stays])
+    columns = np.concatenate([((time + 1) * S + after).ravel(), np.full(len(last) + A, layers * S)])
+    data = np.concatenate([np.tile(each.data, layers - 1), seen, np.full(A, SURE)])
+    pooled = sparse.csr_array((data, (rows, columns)), shape=(like.S * A, like.S))
+    pooled.eliminate_zeros()
+    found = estimate_model(pooled, starts, like, low)
+    return EstimatedModel(found.cmdp, found.n, found.starts, layers=layers)

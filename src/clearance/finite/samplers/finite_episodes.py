@@ -32,6 +32,7 @@ from clearance.core.random_streams import fold
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
+from clearance.finite.samplers.path_ranges import Paths, forward_paths, path_range
 from clearance.finite.samplers.transition_counts import TransitionCounts
 
 NOT_COUNTED = TransitionCounts(np.zeros(0, np.uint32), np.zeros(0))
@@ -88,11 +89,25 @@ class MixtureEpisodes:
         later = np.minimum(ratio * self.full * np.minimum(down, 0.0), self.cmdp.gamma * least)
         above = np.maximum(ratio * self.full * np.maximum(up, 0.0), self.cmdp.gamma * most)
         lower, upper = np.minimum(low, 0.0) + later, np.maximum(high, 0.0) + above
-        plain = ~self.table.any((0, 1))
+        plain, slip = ~self.table.any((0, 1)), self.rounding
+        paths = forward_paths(self.cmdp) if self.declared is None else None
+        if paths is not None:
+            least, most = self._path_range(paths)
+            lower, upper, slip = np.maximum(lower, least), np.minimum(upper, most), 2 * slip
         return (
-            np.where(plain & (lower == 0), 0.0, lower - self.rounding),
-            np.where(plain & (upper == 0), 0.0, upper + self.rounding),
+            np.where(plain & (lower == 0), 0.0, lower - slip),
+            np.where(plain & (upper == 0), 0.0, upper + slip),
         )
+
+    def _path_range(self, paths: Paths) -> tuple[Array, Array]:
+        """Return the smallest and the largest estimate X, each [1+I], over all paths and all components."""
+        h, ratio = np.where(self.cmdp.available, self.cmdp.h, 0.0), self.cmdp.gamma / self.q
+        tables = np.broadcast_to(self.table, (self.mixture.M, *self.table.shape[1:]))
+        each = [
+            path_range(paths, pi > 0, h, V, self.q, ratio, self.full)
+            for pi, V in zip(self.mixture.pi, tables, strict=True)
+        ]
+        return np.min([low for low, _ in each], axis=0), np.max([high for _, high in each], axis=0)
 
     @property
     def _step_bounds(self) -> tuple[Array, Array]:

@@ -6,14 +6,17 @@ model, the "stand-in" (`exact.stand_ins`). The margin, the choice of a policy an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearance.certificates.best_mixture import Single
+from clearance.certificates.candidate_search import Attempt, Search
 from clearance.certificates.certificate import EvidenceKind
+from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 from clearance.core.errors import InfeasibleError, InputError, infeasible_message
 from clearance.exact.feasibility import decide_feasibility
@@ -30,6 +33,7 @@ from clearance.runs.worlds.finite_candidates import Iterates, PolicyTables
 from clearance.runs.worlds.finite_certify import refuse_samples
 from clearance.runs.worlds.finite_margin import FiniteMargin
 from clearance.runs.worlds.finite_world import FiniteWorld
+from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
 
 MOST = 200  # candidates whose values under the true criterion are computed
@@ -60,6 +64,39 @@ class BackCandidates:
 
     def episodes(self, mixture: Mixture) -> MixtureEpisodes:
         return self.inner.episodes(self.stand_in.forward(mixture))
+
+
+@dataclass(eq=False)
+class BackSearch:
+    """A search among policies of the surrogate model, whose tested policies are translated back to the model itself.
+
+    stand_in  the surrogate model and its translations;  inner: the search on the surrogate model
+    """
+
+    stand_in: StandIn
+    inner: PlannedSearch
+    attempts: list[tuple[Attempt, Attempt]] = field(default_factory=list)  # on the model itself, and on the surrogate
+    steps: int = 0
+    spent: int = 0
+
+    @property
+    def tolerated_loss(self) -> float:
+        return self.inner.tolerated_loss
+
+    def run(self) -> tuple[Attempt, ...]:
+        found = self.inner.run()
+        self.steps, self.spent = self.inner.steps, self.inner.spent
+        self.attempts = [(a._replace(policy=self.stand_in.back(a.policy)), a) for a in found]
+        return tuple(own for own, _ in self.attempts)
+
+    def _inner(self, policy: Mixture) -> Attempt:
+        return next(inner for own, inner in self.attempts if own.policy is policy)
+
+    def episodes(self, policy: Mixture) -> Episodes:
+        return self.inner.episodes(self._inner(policy).policy)
+
+    def explain(self, attempt: Attempt) -> str:
+        return self.inner.explain(self._inner(attempt.policy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +173,19 @@ class CriterionWorld(FiniteWorld):
         found = super().sampled_choice(settled, run, margin, budget)
         inner: Any = found.candidates
         return found._replace(candidates=BackCandidates(self.stand_in, inner))
+
+    def search(
+        self,
+        settled: Settled,
+        run: Run,
+        margin: FiniteMargin,
+        key: np.uint64,
+        budget: float,
+        delta: float,
+        single: Single,
+    ) -> Search:
+        found = super().search(settled, run, margin, key, budget, delta, single)
+        return BackSearch(self.stand_in, found) if isinstance(found, PlannedSearch) else found
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """Return the stationary policy with the mixture's averaged occupancy, if it has the same values; else None.

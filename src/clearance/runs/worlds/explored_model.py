@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.core.arrays import Array
-from clearance.exact.estimated_model import EstimatedModel, estimate_model
+from clearance.exact.estimated_model import EstimatedModel, estimate_model, estimate_over_time
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes
@@ -23,15 +23,21 @@ MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
 
 @dataclass(frozen=True, eq=False)
 class FiniteExplored:
-    """A finite model with counts of its sampled transitions. Its probabilities are only used to draw samples."""
+    """A finite model with counts of its sampled transitions. Its probabilities are only used to draw samples.
+
+    horizon  H if the states of the model include the time t < H, so that the counts of all steps can be added up
+    """
 
     cmdp: CMDP
     policy: Policy
     counts: TransitionCounts
+    horizon: int | None = None
 
     def model(self) -> EstimatedModel:
-        low, _ = self._bounds
-        return estimate_model(self.counts.transitions(self.cmdp), self.counts.starts, self.cmdp, low)
+        counted, (low, _) = self.counts.transitions(self.cmdp), self._bounds
+        if self.horizon is not None:
+            return estimate_over_time(counted, self.counts.starts, self.cmdp, low, self.horizon)
+        return estimate_model(counted, self.counts.starts, self.cmdp, low)
 
     @property
     def _bounds(self) -> tuple[Array, Array]:

@@ -35,6 +35,8 @@ from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpiso
 
 Rule = Callable[[int], Any]
 AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
+# The same for horizons: the range of an episode's sum is found from the possible transitions.
+WITH_PATHS = f"{AS_SIMULATOR} (its possible transitions bound the sum of an episode)"
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
 # A policy is random by more than a hair if it takes another than the most likely action more often than this: in so
@@ -136,6 +138,11 @@ class _TimedRule:
         return 0 if x == self.end else self.rule(x % self.S)
 
 
+def sampled_scope(cmdp: CMDP, mixture: Mixture | None) -> str:
+    """Return the scope of a certificate from samples of a policy; `mixture` is None if the policy is a rule."""
+    return scope_of(cmdp, mixture, WITH_PATHS if cmdp.kind == "horizon" else AS_SIMULATOR)
+
+
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
     """Return a digest of a finite model and a policy."""
     return digest(["finite", digest("CMDP", cmdp.arrays())], {"weights": mixture.weights, "pi": mixture.pi})
@@ -174,7 +181,7 @@ def _certify_by_samples(
     identity = None if mixture is None or ledger is None else identify_table(cmdp, mixture)
     seen, spent, note = run_test(sources[0], cmdp.b, delta, fold(key, FRESH), budget, identity, ledger)
     facts: dict[str, Any] = {"note": note, "spent": spent, "names": list(cmdp.names), "costs": list(cmdp.costs)}
-    scope = scope_of(cmdp, mixture, AS_SIMULATOR) + (assume(RULE) if mixture is None else "")
+    scope = sampled_scope(cmdp, mixture) + (assume(RULE) if mixture is None else "")
     facts |= {"components": 1 if mixture is None else mixture.M, "scope": scope}
     found = certificate_from(seen, cmdp.b, delta, **facts)
     certain = mixture is None or not cmdp.I or np.all(mixture.pi.max(-1) >= 1 - HAIR)

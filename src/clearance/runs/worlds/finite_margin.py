@@ -129,16 +129,20 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
     return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
-def sampled_margin(cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
+def sampled_margin(
+    cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float, horizon: int | None = None
+) -> FiniteMargin:
     """Estimate the Slater margin φ from samples; the verdict is FEASIBLE, LIKELY, INFEASIBLE or UNDECIDED.
 
-    `budget` is the budget of all of `solve`. The first try takes 2 % of it, and each further try twice as much, up to
-    16 %. If all tries fail, 30 % is spent on testing whether no policy at all meets the limits.
+    `horizon` is H if the states of the model include the time t < H. `budget` is the budget of all of `solve`. The
+    first try takes 2 % of it, and each further try twice as much, up to 16 %. If all tries fail, 30 % is spent on
+    testing whether no policy at all meets the limits.
     """
     if cmdp.I == 0:
         return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
     critic, share, spent, tries = Critic(cmdp, policy, counting=True), FIRST_SHARE, 0, 0
-    explored = FiniteExplored(cmdp, policy, TransitionCounts.none(cmdp)) if can_plan(cmdp, policy) else None
+    none = TransitionCounts.none(cmdp)
+    explored = FiniteExplored(cmdp, policy, none, horizon) if can_plan(cmdp, policy) else None
     counts, safest, likely = None if explored is None else explored.counts, None, None
     while True:
         tries += 1

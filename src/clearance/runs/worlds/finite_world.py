@@ -22,7 +22,6 @@ from clearance.core.atomic_files import digest
 from clearance.core.errors import InfeasibleError, InputError, round_up
 from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold, key_of
-from clearance.exact.exact_certificate import scope_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy, values_from_occupancy
 from clearance.finite.long_run import scale_of
@@ -54,7 +53,7 @@ from clearance.runs.worlds.finite_candidates import (
     evaluated_iterates,
     uniform_mixture,
 )
-from clearance.runs.worlds.finite_certify import AS_SIMULATOR, certify_finite, certify_table, identify_table
+from clearance.runs.worlds.finite_certify import certify_finite, certify_table, identify_table, sampled_scope
 from clearance.runs.worlds.finite_kappa import bound_of_multipliers, fit_to_budget, with_kappa
 from clearance.runs.worlds.finite_margin import FiniteMargin, exact_margin, sampled_margin
 from clearance.runs.worlds.finite_start import FiniteSource, begin_finite, read_finite_source
@@ -152,7 +151,7 @@ class FiniteWorld(World):
         if task.evidence == "exact":
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
-        margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta)
+        margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta, self.problem.horizon)
         if margin.verdict not in ("FEASIBLE", "LIKELY"):
             text = _no_margin(cmdp, margin, task.delta)
             raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
@@ -228,7 +227,7 @@ class FiniteWorld(World):
         If policies of the class cannot be planned by a linear program, iterates are tested instead. The arguments are
         those of `World.search`.
         """
-        cmdp, policy = self.problem, settled.sampler.policy
+        cmdp, policy = self.model, settled.sampler.policy
         if not can_plan(cmdp, policy):
             return super().search(settled, run, margin, key, budget, delta, single)
         counts, memory = TransitionCounts.none(cmdp), run.state.sampler_memory
@@ -237,7 +236,7 @@ class FiniteWorld(World):
         if isinstance(memory, Tables):
             counts.add(memory.hits, memory.starts)
         last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
-        others, explored = policy.pi(run.trace.theta[last]), FiniteExplored(cmdp, policy, counts)
+        others, explored = policy.pi(run.trace.theta[last]), FiniteExplored(cmdp, policy, counts, self.problem.horizon)
         return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
@@ -270,7 +269,7 @@ class FiniteWorld(World):
         return True, ""
 
     def scope(self, policy: Mixture) -> str:
-        return scope_of(self.problem, policy, AS_SIMULATOR)
+        return sampled_scope(self.problem, policy)
 
     def last_policy(self, settled: Settled, state: State) -> Mixture:
         return Mixture.single(settled.sampler.policy.pi(state.theta))
