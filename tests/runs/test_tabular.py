@@ -9,6 +9,9 @@ import pytest
 
 import clearance as cl
 from clearance.core.errors import InputError
+from clearance.exact.optimistic_values import OptimisticValues, optimistic_values
+from clearance.finite.softmax_policy import softmax
+from clearance.runs.worlds.explored_table import ExploredTable
 from clearance.simulator.gymnasium_envs.tabular_problem import TableShape
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -109,6 +112,57 @@ def test_what_was_never_tried_may_end_the_episode() -> None:
     problem = cl.tabular(Maze, limits=15.0, bounds=([-1, 0], [-1, 1]), gamma=0.9)
     found = cl.solve(problem, budget=2e4, seed=0)
     assert np.all(found.policy.pi[0][:4, 1] > 0.5), "walks to the end"
+
+
+class Lock(gymnasium.Env):
+    """Sixteen cells in a row. One of four actions leads to the next cell, the others into a wall; the end pays 20."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(16), spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.s = 0
+        return self.s, {}
+
+    def step(self, action: Any) -> Any:
+        self.s += int(action == 3 - self.s % 4)
+        over = self.s == 16
+        return self.s - over, 20.0 if over else -1.0, over, False, {"cost": 1.0}
+
+
+def lock() -> Any:
+    asked = {"bounds": ([-1, 0], [20, 1]), "totals": ([-np.inf, 0], [20, np.inf]), "gamma": 0.9}
+    return cl.tabular(Lock, limits=9.5, **asked)
+
+
+def test_optimistic_values_do_not_stay_at_a_wall() -> None:
+    """Each step updates the values, so that one round of exploration tries every action that may be the way."""
+    explored = ExploredTable(lock(), softmax(17, 4))
+    assert explored.walk_hopeful(np.uint64(1), hopes_of(explored), 1500) >= 1500
+    ends = sum(k for (_, after), k in explored.transitions.items() if after == 16)
+    assert ends >= 3, "sixteen right actions in turn: at random, once in 10^9 episodes of that length"
+
+
+def hopes_of(explored: ExploredTable) -> OptimisticValues:
+    V = np.zeros((explored.problem.S, 2))
+    return optimistic_values(explored.model(), V, np.array([1.0, 0.0]), 20.0, explored.transitions)
+
+
+def test_values_updated_step_by_step_are_those_of_a_new_solution() -> None:
+    """Repeated updates of all pairs end where value iteration on the same counts does."""
+    explored = ExploredTable(lock(), softmax(17, 4))
+    hopes = hopes_of(explored)
+    explored.walk_hopeful(np.uint64(2), hopes, 600)
+    for _ in range(300):
+        for pair in hopes.after:
+            hopes.refresh(*divmod(pair, 4))
+    np.testing.assert_allclose(hopes.Q[:16], hopes_of(explored).Q[:16], atol=1e-2)
+
+
+def test_a_way_of_many_steps_is_found() -> None:
+    found = cl.solve(lock(), budget=2e4, seed=0)
+    assert np.all(found.policy.pi[0][np.arange(16), 3 - np.arange(16) % 4] > 0.5)
 
 
 def test_rows() -> None:

@@ -89,9 +89,7 @@ def penalise(model: EstimatedModel, V: Array, errors: float) -> CMDP:
     return cmdp.replace(h=cmdp.h - errors * error.T.reshape(cmdp.h.shape))
 
 
-def plan_exploration(
-    model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0, most: Array | None = None
-) -> Array:
+def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Array, errors: float = 1.0) -> Array:
     """Return a policy π [S, A] for exploration: the best one for the signal weights·h under optimistic assumptions.
 
     h are the signals of the model, with weights [1+I]. Each pair is assumed to be better than estimated.
@@ -100,16 +98,12 @@ def plan_exploration(
     V       the values V̂ [S, 1+I] of a policy that is good for the signal weights·h
     high    the declared upper bounds of the signals [1+I]. A pair that was never seen is assumed to give them in every
             later step or, if 0 is better, to end the episode
-    most    the largest sums of the signals over an episode [1+I]. If given, a pair that was never seen is assumed to be
-            worth these sums, and any other pair to have had one more visit, to a next state that is worth them
     """
     cmdp = model.cmdp
     h, forever = weights @ cmdp.h.reshape(1 + cmdp.I, -1), float(weights @ high)
-    value, unseen = V @ weights, max(forever, 0.0) if most is None else (1 - cmdp.gamma) * float(weights @ most)
+    value, unseen = V @ weights, max(forever, 0.0)
     bonus = cmdp.gamma * np.sqrt(model.noise(value[:, None])[:, 0] / np.maximum(model.n, 0.5))
-    better = np.minimum(h + errors * bonus, max(forever, 0.0))
-    if most is not None:
-        better += cmdp.gamma * np.maximum(float(weights @ most) - cmdp.rows @ value, 0.0) / (model.n + 1)
+    better = np.minimum(h + errors * bonus, unseen)
     hopeful = np.where(model.n > 0, better, unseen)
     act = np.argmax(cmdp.available, axis=1).astype(np.int64)
     tolerance = 1e-6 * max(float(np.abs(hopeful).max()), 1e-300)

@@ -1,7 +1,9 @@
 """Learn a tabular policy without a model: plan on the counted transitions, explore, and repeat.
 
-Every iteration walks N environment steps. Most of them follow an optimistic policy, which assumes that rarely seen
-pairs are better than estimated; the others follow the best policy on the estimated model.
+Every iteration walks N environment steps. Most of them follow optimistic values, which assume that rarely seen pairs
+are better than estimated, and which are updated after each step; the others follow the best policy on the estimated
+model. The second half of the iterations walks only as long as the optimistic value of the start states exceeds the
+value of the plan by much. What they leave unused is spent on choosing and testing a policy.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clearance.core.arrays import Array
-from clearance.exact.planning import plan_best, plan_exploration
+from clearance.core.random_streams import fold
+from clearance.exact.optimistic_values import optimistic_values
+from clearance.exact.planning import plan_best
 from clearance.learning.methods.method_base import first_state, setting
 from clearance.learning.state import Info, State
 
 CURIOUS = 0.7  # share of the walks that look for better pairs
+ALWAYS = 0.5  # share of the iterations that always walk; the others, only if much is left to learn
+WORTH = 0.03  # how much that is: share of the distance from the plan's value to the best value that an episode can have
 
 
 @dataclass(frozen=True)
 class TabularExploration:
     """The learning method of problems made with `cl.tabular`."""
 
-    K: int = setting(40, "iterations")
+    K: int = setting(60, "iterations")
     N: int | None = setting(None, "environment steps of an iteration; as many as the budget allows")
 
     draw_kind: ClassVar[str] = "table"
@@ -39,8 +45,13 @@ class TabularExploration:
         explored, N = sampler.explored, self.N or 10_000
         model = explored.model()
         plan = plan_best(model.cmdp, sampler.statement.b)
-        seen = model.evaluate(plan.pi)
-        curious = plan_exploration(model, seen.V, np.append(1.0, plan.lam), explored.high, most=explored.most)
-        steps = explored.walk_both(key, plan.pi, curious, N, CURIOUS)
+        seen, weights = model.evaluate(plan.pi), np.append(1.0, plan.lam)
+        hopes = optimistic_values(model, seen.V, weights, float(weights @ explored.most), explored.transitions)
+        L = float(weights @ seen.J)
+        promise = float(model.cmdp.rho @ hopes.Q.max(1)) - L
+        steps = 0
+        if state.k < ALWAYS * self.K or promise > WORTH * (hopes.best - L):
+            steps = explored.walk(fold(key, 0), 0.95 * plan.pi + 0.05 / model.cmdp.A, (1 - CURIOUS) * N)
+            steps += explored.walk_hopeful(fold(key, 1), hopes, CURIOUS * N)
         theta = np.log(np.maximum(plan.pi, 1e-300)).ravel()
         return State(theta, plan.lam, state.k + 1, state.sampler_memory), Info(seen.J, 0.0, steps)

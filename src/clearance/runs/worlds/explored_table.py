@@ -14,6 +14,7 @@ from clearance.certificates.episode_source import Batch
 from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, estimate_model
+from clearance.exact.optimistic_values import OptimisticValues
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
@@ -119,17 +120,30 @@ class ExploredTable:
             episode += 1
         return taken
 
-    def walk_both(self, key: np.uint64, pi: Array, curious: Array, steps: float, share: float) -> int:
-        """Draw episodes by the policy π and by the exploring policy `curious`; return the environment steps taken.
+    def walk_hopeful(self, key: np.uint64, hopes: OptimisticValues, steps: float) -> int:
+        """Draw episodes that take the actions of the largest optimistic values; return the environment steps taken.
 
-        Each policy is mixed with 5 % uniform actions.
-
-        steps  environment steps for both policies together
-        share  the share of `curious` in these steps
+        Each step is counted and updates `hopes`. After an episode its pairs are updated once more, from the last one
+        to the first, so that what was found at its end is known at its start. Episodes are cut off as in `walk`.
         """
-        soft = [0.95 * p + 0.05 / self.problem.A for p in (pi, curious)]
-        parts = ((1 - share) * steps, share * steps)
-        return sum(self.walk(fold(key, i), p, n) for i, (p, n) in enumerate(zip(soft, parts, strict=True)))
+        taken, episode, rest, end = 0, 0, (1 - self.problem.statement.gamma) / LONGER, self.problem.S - 1
+        while taken < steps:
+            seed = int(fold(key, episode))
+            s, path = self.problem.reset(seed >> 1), []
+            self.starts[s] += 1
+            for _ in range(int(np.random.default_rng(seed).geometric(rest))):
+                a = hopes.action(s)
+                after, h = self.problem.step(a)
+                self.count(s * self.problem.A + a, after, h)
+                hopes.observe(s, a, h, after)
+                path.append((s, a))
+                if after == end:
+                    break
+                s = after
+            for pair in reversed(path):
+                hopes.refresh(*pair)
+            taken, episode = taken + len(path), episode + 1
+        return taken
 
     def follow(self, rng: np.random.Generator, seed: int, pi: Array, T: int) -> Any:
         """Run one episode of the policy π [S, A], of at most T steps.
