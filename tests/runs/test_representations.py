@@ -69,3 +69,13 @@ def test_repr_does_not_choose_a_policy() -> None:
     assert "selection" not in vars(solution)
     _ = solution.certificate
     assert "CERTIFIED" in repr(solution)
+
+
+def test_an_optimum_names_states_and_actions() -> None:
+    model = cl.zoo.inventory()
+    assert model.states and model.actions
+    best = cl.optimum(model)
+    assert (best.states, best.actions) == (model.states, model.actions)
+    assert "order-5 in stock 0" in repr(best) and "order-5 in stock 0" in best._repr_html_()
+    nameless = cl.optimum(random_cmdp(0, S=3, A=2, I=1))
+    assert nameless.states is None and len(repr(nameless).splitlines()) == 1

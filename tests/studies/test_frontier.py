@@ -206,7 +206,7 @@ def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "best reward against kappa" in said and "The problem as it is: kappa = 0, reward 0.666667." in said
 
 
-@pytest.mark.parametrize(("name", "begins"), [("o.png", b"\x89PNG"), ("o.svg", b"<?xml"), ("o.csv", b"kind,limit,J_r")])
+@pytest.mark.parametrize(("name", "begins"), [("o.png", b"\x89PNG"), ("o.svg", b"<?xml"), ("o.csv", b"row,limit,J_r")])
 @pytest.mark.parametrize("flags", ["--learned 2 --points 5", "--over kappa --points 2"])
 def test_files(
     name: str, begins: bytes, flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -222,7 +222,7 @@ def test_the_table_on_disk(tmp_path: Path) -> None:
     curve.save(tmp_path / "t.csv")
     with open(tmp_path / "t.csv", newline="") as f:
         rows = list(csv.DictReader(f))
-    assert [r["kind"] for r in rows] == ["optimum"] * 3 + ["own", "learned"]
+    assert [r["row"] for r in rows] == ["optimum"] * 3 + ["own", "learned"]
     assert [float(r["J_r"]) for r in rows[:3]] == curve.J_r.tolist()
     assert rows[0]["verdict"] == "CERTIFIED" and rows[4]["verdict"] == curve.learned[0].verdict
 

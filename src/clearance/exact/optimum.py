@@ -45,6 +45,7 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import evaluate, policy_from_occupancy
 from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
+from clearance.finite.policy_words import NEVER, describe_table
 
 # An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
 # the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
@@ -84,6 +85,7 @@ class Optimum:
              it is the Slater margin, the largest margin of any policy. In large models it is the Slater margin only if
              it is negative; otherwise call `slater_margin`
     names, costs  the names of the constraints [I], and which of them are costs; for a cost, J_g and b have a minus sign
+    states, actions  their names [S], [A], if the model has them
     V        [S], values whose Bellman residual proves the bound; their signal is r + λ*·g, or λ·g if infeasible
     """
 
@@ -100,19 +102,28 @@ class Optimum:
     names: tuple[str, ...]
     costs: tuple[bool, ...]
     lam_range: Array | None = None
+    states: tuple[str, ...] | None = None
+    actions: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
         S, A = self.mixture.pi.shape[-2:]
         limits = join_some(self.limits_in_words) or "no limits"
-        return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>"
+        policy = "".join(f"\n{line}" for line in self._policy_in_words())
+        return f"<Optimum: {self.status}, J_r = {self.J_r:.6g}{bound}; {limits}; {S:,} states, {A:,} actions>{policy}"
 
     def _repr_html_(self) -> str:
         title = f"Optimum: {self.status}, J_r = {self.J_r:.6g}"
         most = f"No policy that meets the limits earns more than {self.bound:.10g}."
-        sentences = [most] if self.status == "optimal" else []
+        sentences = [*([most] if self.status == "optimal" else []), *self._policy_in_words()]
         said = {"names": self.names, "costs": self.costs, "b": self.b, "J_g": self.J[1:], "slack": self.slack}
         return html_card(title, sentences, LIMIT_HEADS, limit_cells(said | {"lam": self.lam}))
+
+    def _policy_in_words(self) -> list[str]:
+        """Return sentences that describe a stationary policy by name; [] if the model has no names."""
+        if isinstance(self.policy, Mixture) or self.policy.ndim != 2 or (self.states is None and self.actions is None):
+            return []
+        return describe_table(self.policy, self.d.sum(-1) > NEVER, self.states, self.actions)
 
     @property
     def limits_in_words(self) -> list[str]:
@@ -167,7 +178,8 @@ class Found(NamedTuple):
 def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """Return the best policy among those that meet the limits, with multipliers and a proven bound."""
     check_model(cmdp)
-    return or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
+    found = or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
+    return replace(found, states=cmdp.states, actions=cmdp.actions)
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:

@@ -43,7 +43,7 @@ from clearance.studies.simulator_frontier import constraint_index, simulator_fro
 
 Over = Literal["b", "kappa"]
 MOST = 10_000  # points on a curve
-COLUMNS = ("kind", "limit", "J_r", "lam", "bound", "verdict", "b")
+COLUMNS = ("row", "limit", "J_r", "lam", "bound", "verdict", "b")
 
 
 class Point(NamedTuple):
@@ -145,7 +145,7 @@ class Frontier:
     def save(self, path: str | Path) -> None:
         """Write a CSV table with one row per point.
 
-        kind   "optimum": a point of the curve; "own": the point at the problem's own limit, one row; or "learned"
+        row    "optimum": a point of the curve; "own": the point at the problem's own limit, one row; or "learned"
         limit  the limit as the user writes it;  b: the same limit in utility form, minus the upper limit of a cost
         """
         write_csv(path, COLUMNS, [["" if x is None else x for x in row] for row in self._rows()])
@@ -158,7 +158,7 @@ class Frontier:
         rows = [("optimum", *p[:4], _word(bool(p[4]))) for p in self._points()]
         rows += [("own", *self.own[:4], _word(self.own.certified))]
         rows += [("learned", p.b, p.J_r, None, None, p.verdict) for p in self.learned]
-        return [(kind, as_written(b, cost=self.cost), *rest, b) for kind, b, *rest in rows]
+        return [(row, as_written(b, cost=self.cost), *rest, b) for row, b, *rest in rows]
 
     def _points(self) -> list[Point]:
         columns = (self.b, self.J_r, self.lam, self.bound, self.certified)
