@@ -33,7 +33,7 @@ from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.runs.problem_text import load_model
 from clearance.runs.solve import solve
-from clearance.studies.comparison_figure import draw_comparison
+from clearance.studies.comparison_figure import draw_comparison, violations_of
 from clearance.studies.contestants import CONTESTANTS, Budget, Contestant, find_contestants
 
 LADDER = tuple((x, y) for x in (0.3, 1.0, 3.0, 10.0, 30.0) for y in (0.3, 1.0, 3.0))
@@ -106,7 +106,7 @@ class Result:
 
         `which` names the output: "average", "last" or "best". Without constraints the result is −inf.
         """
-        return float(np.max(self.b - getattr(self.curve, which)[-1, 1:], initial=-np.inf))
+        return float(violations_of(self, which)[-1])
 
 
 class Comparison(list[Result]):

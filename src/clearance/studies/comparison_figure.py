@@ -11,6 +11,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERM
 
 DASHES = ("-", (0, (4, 2)), (0, (1, 1)))
 STYLES = tuple((c, dash) for dash in DASHES for c in (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, BLACK))
+ROUNDING = 1e-12  # the error of a value, relative to the largest limit or 1
 
 
 def draw_comparison(plt: Any, results: Sequence[Any]) -> Any:
@@ -42,7 +43,16 @@ def gaps_of(result: Any, which: str) -> Any:
 
 
 def violations_of(result: Any, which: str) -> Any:
-    return np.max(result.b - getattr(result.curve, which)[:, 1:], axis=1, initial=-np.inf)
+    """Return the largest violation max_i (b_i − J_gi) at each point of the curve.
+
+    The policy at the end of the curve "best" has a certificate. If it is CERTIFIED, rounding errors above 0 are set to
+    0 there.
+    """
+    found = np.max(result.b - getattr(result.curve, which)[:, 1:], axis=1, initial=-np.inf)
+    rounding = ROUNDING * max(1.0, float(np.abs(result.b).max(initial=0.0)))
+    if which == "best" and result.verdict == "CERTIFIED" and 0 < found[-1] <= rounding:
+        found[-1] = 0.0
+    return found
 
 
 def _comparison_axes(axes: Any, result: Any) -> None:
