@@ -101,7 +101,7 @@ class Model:
                 both = [Fraction(x) + Fraction(y) for x, y in zip(*side, strict=True)]
                 wrong = self.over(choices, none, g, g) + self.over(choices, weights, side[1], both)
             found.append(dot(self.rho, g) if all(sign * x <= 0 for x in wrong) else sign * LOST)
-        if self.kind == "total" and len(V) == 3:  # of one policy, which must end
+        if self.kind == "total" and V[2] is not None:  # of one policy, which must end
             late = self.over(moving, none, V[2], [Fraction(x) - 1 for x in V[2]]) + [-x for x in V[2]]
             return found if max(late) <= 0 else [-LOST, LOST]
         return found
@@ -136,7 +136,7 @@ class Model:
         if self.kind in ("discounted", "total"):
             pairs = stay({(s, a): to for (s, a), to in pairs.items() if not any(g[s][a] for g in zero)})
         if self.kind == "total":
-            pairs, V = stay(pairs, self.quiet([(s, [(a, 1)]) for s, a in pairs], self.h)), [V, V]
+            pairs, V = stay(pairs, self.quiet([(s, [(a, 1)]) for s, a in pairs], self.h)), [V, V, None]
         if any(p for s, p in enumerate(self.rho) if s not in {s for s, _ in pairs}):
             return -LOST  # no policy avoids a cost with the limit 0
         choices = [[(s, [(a, 1)]) for s, a in pairs]] * self.H

@@ -161,6 +161,23 @@ def test_a_bound_on_totals_covers_what_is_earned_where_a_run_may_rest(tmp_path: 
     assert check(tmp_path) == FALSE
 
 
+def test_a_proof_about_totals_must_show_that_the_policy_ends(tmp_path: Path) -> None:
+    """A run that earns 1, loses 1 and so on for ever has no total; L and U without w do not show one."""
+    P = np.zeros((3, 2, 3))
+    P[[0, 1, 0, 1], [0, 0, 1, 1], [1, 0, 2, 2]], P[2, :, 2] = 1, 1
+    ending = cl.CMDP(P[:, 1:], np.zeros((3, 1)), cost=np.zeros((3, 1)), limit=5.0, rho=[1, 0, 0], criterion="total")
+    said = write(tmp_path, ending, np.ones((3, 1)))
+    r, g = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]), np.array([[[0.0, 0.0], [0.0, -1.0], [0.0, 0.0]]])
+    save_npz(tmp_path / "problem.npz", {**ending.arrays(), "P": P, "r": r, "g": g})
+    cl.Mixture.single(np.eye(2)[[0, 0, 0]]).save(tmp_path / "policy.npz")
+    lie = {"J_r": 1.0, "J_g": [0.0], "slack": [5.0], "J_lower": [1.0, 0.0], "J_upper": [1.0, 0.0], "bound": None}
+    V = np.zeros((1, 2, 3, 3))
+    V[0, 0, :2, 0] = 1.0
+    for shown, found in ((V[:, :, :2], NOTHING), (V, FALSE)):
+        save_json(tmp_path / "certificate.json", {**said, **lie, "proof": {"V": proofs.pack(shown)}})
+        assert check(tmp_path) == found
+
+
 @pytest.mark.parametrize("name", ["lazar", "maintenance", "altman-queue"])
 def test_it_agrees_on_averages_of_the_zoo(name: str, tmp_path: Path) -> None:
     cmdp = cl.zoo.MODELS[name]()
