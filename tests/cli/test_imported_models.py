@@ -53,7 +53,9 @@ def _write_prism(model: cl.CMDP) -> None:
         Path(f"plant.{name}.trew").write_text("\n".join([f"{model.S} {model.S * model.A} {len(rows)}", *lines]))
 
 
-def test_the_actions_of_one_state(plant: cl.CMDP, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_actions_of_one_state(
+    plant: cl.CMDP, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def rows(words: str) -> list[dict[str, object]]:
         return json.loads(cli(f"{words} --json", capsys)[1])["policy"]
 
@@ -67,6 +69,10 @@ def test_the_actions_of_one_state(plant: cl.CMDP, capsys: pytest.CaptureFixture[
         assert cli(f"{verb} --state brokn", capsys)[2] == (
             "clearance: --state: 'brokn' is no state of this model; did you mean broken?\n"
         )
+    assert cli("solve plant.npz --K 5 --out run", capsys)[0] in (0, 4)
+    monkeypatch.setattr("clearance.cli.solve_command.resume", None)  # never called: the name is checked before
+    said = cli("solve --resume run --state brokn", capsys)
+    assert said[0] == 2 and "--state: 'brokn' is no state of this model; did you mean broken?" in said[2]
     assert "--state is for finite models" in cli("solve crpo-cartpole --state 1", capsys)[2]
 
 

@@ -93,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
     spec = recall(spec, folder) if resumed else spec
     args.problem = spec.problem
     problem = None if spec.problem is None else spec.load_problem()
-    if problem is not None:
-        check_state(args, problem)
+    if args.state is not None:
+        check_state(args, _stored_model(folder) if problem is None else problem)
     with executor_argument.distributed(args, problem) as problem:
         work = partial(_resume if resumed else _start, args, spec, problem)
         return _carry_out(args, work, _again(spec, problem))

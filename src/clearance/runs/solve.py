@@ -86,7 +86,9 @@ def solve(
     out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often to write a checkpoint: a time such as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
-    Raises `InfeasibleError` when no policy of the class meets the limits.
+    Raises `InfeasibleError` if it is known that no policy of the class meets the limits (`proven` is True: by proof or,
+    from samples, at level `delta`), or if none was found by sampling (`proven` is False: the command line answers
+    UNDECIDED).
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
