@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from clearance.core.arrays import Array
 from clearance.core.errors import InputError
 from clearance.core.validation import read_available, read_numbers
-from clearance.finite.softmax_policy import SoftmaxPolicy
+from clearance.finite.softmax_policy import SoftmaxPolicy, log_softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class TwoLayer:
     def log_pi(self, theta: ArrayLike) -> Array:
         """Return log π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
         f = self.value(theta)
-        return special.log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias, axis=-1)
+        return log_softmax(f.reshape(*f.shape[:-1], self.S, self.A) + self.bias)
 
     def pi(self, theta: ArrayLike) -> Array:
         """Return π [..., S, A] for one parameter vector θ [d] or for many [..., d]."""
