@@ -36,7 +36,7 @@ CURIOUS = 0.3  # share of these walks that look for better pairs
 SOFT = 0.05  # share of uniform actions in these walks
 # Each test may take a share of what is left, and should pass with a probability, if all limits are as close as planned.
 # The first is bold or thorough, whichever needs less slack: thorough where the range of the samples decides, not luck.
-BOLD, THOROUGH = (0.65, 0.65), (0.88, 0.97)
+BOLD, THOROUGH = (0.8, 0.65), (0.88, 0.97)
 LATER = (BOLD, (0.7, 0.9), (0.8, 0.97), (1.0, 0.995))
 HALF, TRUST = (
     0.5,
