@@ -3,61 +3,88 @@
     python tools/check_certificate.py RUN                       a folder with problem.npz, policy.npz, certificate.json
     python tools/check_certificate.py MODEL POLICY CERTIFICATE  the three files
 
-All numbers are taken as stored, as fractions. The proof has vectors V for each signal h, which enclose J of a policy:
+All numbers are taken as stored, as fractions. With V from the proof, h a signal and c the largest row sum of P_π,
 
-    discounted  δ = h_π + γ P_π V − V:  ρ·V + min(0, min δ)/(1 − γc)  ≤  J  ≤  ρ·V + max(0, max δ)/(1 − γc)
-    horizon     the same with the V of the next step and δ of each step, which add up with the weights (γc)^t
-    average     g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ J;  with ≥ from above
-    total       L ≤ h_π + P_π L, U ≥ h_π + P_π U and w ≥ 1 + P_π w ≥ 0 until a run has no more signals:  ρ·L ≤ J ≤ ρ·U
+    δ = h_π + γ P_π V − V     V + min(0, min δ)/(1 − γc)  ≤  V_π  ≤  V + max(0, max δ)/(1 − γc)
 
-c is the largest row sum of P_π; for averages and totals rows are divided by their sums. With every pair in place of π
-and r + λ·g in place of h, the same bounds the reward of every policy that meets the limits; without r, if negative, no
-policy meets them. Pairs that may lead to a cost with the limit 0, or (total) to no end, are left out there. Exit
-status: 0 the certificate holds, 1 it does not, 2 there is nothing to check (no proof), or a file cannot be read.
+so J = ρ·V_π is enclosed. With every pair in place of π and r + λ·g in place of h, the same bounds the reward of every
+policy that meets the limits; without r, if negative, no policy meets them. Limits of 0, horizons, averages and totals
+are checked by `check_criteria.py` beside this file. Exit status: 0 the certificate holds, 1 it does not, 2 there is
+nothing to check (no proof), or a file cannot be read.
 """
 
+import ast
+import base64
+import importlib
 import json
+import math
+import struct
 import sys
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from certificate_files import check_distributions, dot, read_npz, read_policy, unpack
-
-FILES = ("problem.npz", "policy.npz", "certificate.json")
-LOST = Fraction(10**400)  # in place of infinity
+TYPES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b", "u1": "B", "b1": "B"}
+SUM = Fraction(1, 10**13)  # how far a distribution may be from 1: clearance divides away what is beyond rounding
 
 
-def stay(steps, goal=None):
-    """Of steps {(s, a): next states}, those that lead to states of such steps alone; with a goal, also only to states
-    from which it can be reached.
-    """
-    at, more = {s for s, _ in steps} if goal is None else set(goal), True
-    while goal is not None and more:
-        at |= (more := {s for (s, _), to in steps.items() if s not in at and to & at})
-    kept = {(s, a): to for (s, a), to in steps.items() if s in at and to <= at}
-    return kept if len(kept) == len(steps) else stay(kept, goal)
+def read_npz(path):
+    """The little-endian numeric arrays of an .npz file as lists of lists, and its texts."""
+    arrays = {}
+    with zipfile.ZipFile(path) as z:
+        for name in z.namelist():
+            raw = z.read(name)
+            end = (start := 10 if raw[6] == 1 else 12) + int.from_bytes(raw[8:start], "little")
+            head = ast.literal_eval(raw[start:end].decode())
+            if head["descr"][:2] == "<U":
+                arrays[name.removesuffix(".npy")] = raw[end:].decode("utf-32-le")
+            elif head["descr"][0] != ">" and head["descr"][1:] in TYPES:
+                numbers = [x for (x,) in struct.iter_unpack("<" + TYPES[head["descr"][1:]], raw[end:])]
+                arrays[name.removesuffix(".npy")] = nest(numbers, head["shape"], head["fortran_order"])
+    return arrays
+
+
+def nest(data, shape, fortran=False) -> list:
+    """Numbers in the order of a file as lists of lists; the one number of an empty shape as itself."""
+    if len(data) != math.prod(shape):
+        raise ValueError(f"{len(data)} numbers for the shape {shape}")
+    if len(shape) < 2:
+        return data if shape else data[0]
+    n, part = shape[0], len(data) // max(shape[0], 1)
+    return [nest(data[i::n] if fortran else data[i * part : (i + 1) * part], shape[1:], fortran) for i in range(n)]
+
+
+def unpack(x) -> list:
+    """An array of the proof: base64 of float64, or fractions of hexadecimal numbers."""
+    if "fractions" in x:
+        return nest([Fraction(*(int(n, 16) for n in text.split("/"))) for text in x["fractions"]], x["shape"])
+    return nest([y for (y,) in struct.iter_unpack("<d", base64.b64decode(x["float64"]))], x["shape"])
+
+
+def dot(x, y):
+    return sum((Fraction(a) * Fraction(b) for a, b in zip(x, y, strict=True)), Fraction(0))
+
+
+def check_distributions(name, rows):
+    if any(min(row, default=-1) < 0 or abs(sum(map(Fraction, row)) - 1) > SUM for row in rows):
+        raise ValueError(f"{name}: probabilities are negative or do not sum to 1; save it with clearance first")
 
 
 class Model:
     """A finite model; rows[s, a] lists (t, P(t|s, a)) of the pairs that exist, to[s, a] has their next states."""
 
-    def __init__(self, path):
-        z = read_npz(path)
+    gamma_most, H = 1, 1  # gamma is smaller; a policy has one table per step of the horizon, else one
+
+    def __init__(self, z):
         g, b, S, A = z.get("g", []), z.get("b", 0.0), len(z["r"]), len(z["r"][0])
         self.h, self.gamma = [z["r"], *(g if not g or isinstance(g[0][0], list) else [g])], Fraction(z["gamma"])
         self.S, self.A, self.b = S, A, b if isinstance(b, list) else [b] * (len(self.h) - 1)
-        self.kind, self.H = "horizon" if "horizon" in z else z.get("criterion", "discounted"), z.get("horizon", 1)
-        self.divide, self.rho = self.kind in ("average", "total"), z.get("rho", [1 / S] * S)
-        found = {(s, a): self.read_row(z, s, a) for s in range(S) for a in range(A)}
-        rows = {x: row for x, row in found.items() if row}
-        check_distributions("rho", [self.rho])
-        check_distributions("P", [[p for _, p in row] for row in rows.values()])
-        self.sums = {x: sum(p for _, p in row) for x, row in rows.items()}
-        self.to = {x: {t for t, _ in row} for x, row in rows.items()}
-        self.rows = {x: [(t, p / self.sums[x] if self.divide else p) for t, p in row] for x, row in rows.items()}
-        if {s for s, _ in rows} != set(range(S)) or not 0 < self.gamma < (1 if self.kind == "discounted" else 2):
+        self.rho, pairs = z.get("rho", [1 / S] * S), [(s, a) for s in range(S) for a in range(A)]
+        self.pairs = self.rows = {(s, a): row for s, a in pairs if (row := self.read_row(z, s, a))}
+        self.sums = {x: sum(p for _, p in row) for x, row in self.rows.items()}
+        self.to = {x: {t for t, _ in row} for x, row in self.rows.items()}
+        check_distributions("P or rho", [self.rho, *([p for _, p in row] for row in self.rows.values())])
+        if {s for s, _ in self.rows} != set(range(S)) or not 0 < self.gamma < self.gamma_most:
             raise ValueError("a state has no action, or gamma does not fit the criterion")
 
     def read_row(self, z, s, a):
@@ -68,6 +95,18 @@ class Model:
         begin, end = z["P_indptr"][s * self.A + a : s * self.A + a + 2]
         return [(z["P_indices"][k], Fraction(z["P_data"][k])) for k in range(begin, end) if z["P_data"][k]]
 
+    def read_tables(self, pi):
+        """The tables of a policy, {s: [(a, π(a|s)), …]} for each step."""
+        tables = pi if isinstance(pi[0][0], list) else [pi] * self.H
+        rows = [row for table in tables for row in table]
+        if [len(tables), *map(len, tables), *map(len, rows)] != [self.H] + [self.S] * self.H + [self.A] * len(rows):
+            raise ValueError("the policy is for another model")
+        check_distributions("pi", rows)
+        found = [{s: [(a, Fraction(p)) for a, p in enumerate(x) if p] for s, x in enumerate(table)} for table in tables]
+        if any((s, a) not in self.rows for table in found for s, row in table.items() for a, _ in row):
+            raise ValueError("the policy takes an action that its state does not have")
+        return found
+
     def over(self, choices, weights, V, now):
         """Of each choice (s, [(a, π(a|s)), …]): Σ_a π(a|s) (weights·h(s, a) + γ Σ_t P(t|s, a) V(t)) − now(s)."""
         V, used = [Fraction(v) for v in V], [(Fraction(w), h) for w, h in zip(weights, self.h, strict=True) if w]
@@ -75,73 +114,35 @@ class Model:
             raise ValueError("the proof is for another model")
         Q = {}
         for s, a in {(s, a) for s, row in choices for a, _ in row}:
-            Q[s, a] = sum(w * Fraction(h[s][a]) for w, h in used) + self.gamma * sum(
-                p * V[t] for t, p in self.rows[s, a]
-            )
+            later = sum(p * V[t] for t, p in self.rows[s, a])
+            Q[s, a] = sum(w * Fraction(h[s][a]) for w, h in used) + self.gamma * later
         return [sum(p * Q[s, a] for a, p in row) - Fraction(now[s]) for s, row in choices]
 
     def bounds(self, steps, weights, V, c):
         """Lower and upper bounds of J of the signal weights·h, for the choices (see `over`) that each step allows."""
-        if not self.divide:
-            after, V = (V, V) if self.kind == "horizon" else ([V, V], [V])
-            after = [*after[1:], [0] * self.S][: self.H]
-            if self.kind == "discounted" and self.gamma * c >= 1:
-                raise ValueError("gamma times the largest row sum reaches 1")
-            found = [[0, *self.over(x, weights, y, v)] for x, y, v in zip(steps, after, V, strict=True)]
-            scale = sum(map(Fraction, self.rho)) / (1 - self.gamma * c if self.kind == "discounted" else 1)
-            sums = [sum(side(x) * (self.gamma * c) ** t for t, x in enumerate(found)) for side in (min, max)]
-            return [dot(self.rho, V[0]) + scale * x for x in sums]
-        ends, choices = self.quiet(steps[0], self.h) if self.kind == "total" else set(), steps[0]
-        moving, none, found = [x for x in choices if x[0] not in ends], [0] * len(self.h), []
-        for sign, side in ((-1, V[:2]), (1, V[-2:])) if self.kind == "average" else ((-1, V[:1]), (1, V[1:2])):
-            g = side[0]
-            if self.kind == "total":
-                wrong = self.over(choices, weights, g, g) + [-Fraction(g[s]) for s in ends]
-            else:
-                both = [Fraction(x) + Fraction(y) for x, y in zip(*side, strict=True)]
-                wrong = self.over(choices, none, g, g) + self.over(choices, weights, side[1], both)
-            found.append(dot(self.rho, g) if all(sign * x <= 0 for x in wrong) else sign * LOST)
-        if self.kind == "total" and V[2] is not None:  # of one policy, which must end
-            late = self.over(moving, none, V[2], [Fraction(x) - 1 for x in V[2]]) + [-x for x in V[2]]
-            return found if max(late) <= 0 else [-LOST, LOST]
-        return found
+        if self.gamma * c >= 1:
+            raise ValueError("gamma times the largest row sum reaches 1")
+        found, scale = self.over(steps[0], weights, V, V), sum(map(Fraction, self.rho)) / (1 - self.gamma * c)
+        return [dot(self.rho, V) + scale * side(0, *found) for side in (min, max)]
 
-    def next_states(self, choices):
-        return {(s, i): {t for a, _ in row for t in self.to[s, a]} for i, (s, row) in enumerate(choices)}
-
-    def quiet(self, choices, signals):
-        """The states at which choices without these signals lead to such states alone: there a run has ended."""
-        silent = [(s, row) for s, row in choices if not any(h[s][a] for h in signals for a, _ in row)]
-        return {s for s, _ in stay(self.next_states(silent))}
-
-    def is_silent(self, choices, k):
-        """Whether no run by these choices meets signal k; of averages, whether none meets it for ever."""
-        ends, seen = self.quiet(choices, [self.h[k]]), {s for s, _ in choices}
-        return seen == ({s for s, _ in stay(self.next_states(choices), ends)} if self.kind == "average" else ends)
+    def reach(self, tables):
+        """Of each table of a policy the choices in the states that the policy can reach."""
+        seen = [s for s in range(self.S) if self.rho[s]]
+        for s in seen:  # it grows
+            seen += {t for table in tables for a, _ in table[s] for t in self.to[s, a]} - set(seen)
+        return [[(s, table[s]) for s in seen] for table in tables]
 
     def policy_bounds(self, tables, V):
-        """Lower and upper bounds of J_h of a policy, one table {s: [(a, π(a|s)), …]} per step, for V[h] of each h."""
-        seen = [s for s in range(self.S) if self.rho[s]]
-        for s in seen:  # it grows: every state that the policy can reach
-            seen += {t for table in tables for a, _ in table[s] for t in self.to[s, a]} - set(seen)
-        steps = [[(s, table[s]) for s in seen] for table in tables]
+        """Lower and upper bounds of J_h of a policy (see `read_tables`), for V[h] of each signal h."""
+        steps = self.reach(tables)
         c = max(sum(p * self.sums[s, a] for a, p in row) for table in steps for s, row in table)
-        found = [self.bounds(steps, [k == j for j in range(len(self.h))], v, c) for k, v in enumerate(V)]
-        every = [choice for table in steps for choice in table]
-        return [[0, 0] if self.is_silent(every, k) else x for k, x in enumerate(found)]
+        return [self.bounds(steps, [k == j for j in range(len(self.h))], v, c) for k, v in enumerate(V)]
 
     def dual_bound(self, reward, lam, V):
-        """An upper bound on max_π reward·J_r + Σ_i λ_i (J_gi − b_i)."""
-        pairs, zero = self.to, [g for g, b in zip(self.h[1:], self.b, strict=True) if b == 0 >= max(map(max, g))]
-        if self.kind in ("discounted", "total"):
-            pairs = stay({(s, a): to for (s, a), to in pairs.items() if not any(g[s][a] for g in zero)})
-        if self.kind == "total":
-            pairs, V = stay(pairs, self.quiet([(s, [(a, 1)]) for s, a in pairs], self.h)), [V, V, None]
-        if any(p for s, p in enumerate(self.rho) if s not in {s for s, _ in pairs}):
-            return -LOST  # no policy avoids a cost with the limit 0
-        choices = [[(s, [(a, 1)]) for s, a in pairs]] * self.H
+        """An upper bound on max_π reward·J_r + Σ_i λ_i (J_gi − b_i), for policies that use `pairs` alone."""
+        choices = [[(s, [(a, 1)]) for s, a in self.pairs]] * self.H
         top = self.bounds(choices, [reward, *lam], V, max(self.sums.values()))[1]
-        return LOST if any(x < 0 for x in lam) else top - dot(lam, self.b)
+        return math.inf if any(x < 0 for x in lam) else top - dot(lam, self.b)
 
 
 def find_claims(model, weights, parts, said):
@@ -167,17 +168,27 @@ def find_claims(model, weights, parts, said):
         yield "no policy meets the limits", top < 0
 
 
+def check(model_path, policy_path, certificate_path):
+    """The claims of the certificate of a model and a policy, as `find_claims` yields them."""
+    said, z, policy = json.loads(Path(certificate_path).read_bytes()), read_npz(model_path), read_npz(policy_path)
+    if said.get("evidence") != "exact" or not said.get("proof"):
+        raise ValueError(f"{certificate_path}: carries no proof")
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    kind = "horizon" if "horizon" in z else z.get("criterion", "discounted")
+    simple = kind == "discounted" and 0 not in said["b"]
+    model = Model(z) if simple else importlib.import_module("check_criteria").MODELS[kind](z)
+    single = not isinstance(policy["pi"][0][0], list)
+    weights, pi = ([1.0], [policy["pi"]]) if single else (policy["weights"], policy["pi"])
+    check_distributions("weights", [weights])
+    return list(find_claims(model, weights, [model.read_tables(x) for x in pi], said))
+
+
 def main(words):
     if len(words) not in (1, 3):
-        print(__doc__)
-        return 2
-    paths = words if len(words) == 3 else [Path(words[0]) / name for name in FILES]
+        return print(__doc__) or 2
+    files = [f"{words[0]}/{name}" for name in ("problem.npz", "policy.npz", "certificate.json")]
     try:
-        said = json.loads(Path(paths[2]).read_bytes())
-        if said.get("evidence") != "exact" or not said.get("proof"):
-            raise ValueError(f"{paths[2]}: carries no proof")
-        model = Model(paths[0])
-        claims = list(find_claims(model, *read_policy(paths[1], model), said))
+        claims = check(*(words if len(words) == 3 else files))
     except Exception as e:  # a file may hold anything: whatever goes wrong, nothing was shown
         print(f"nothing to check: {e if isinstance(e, ValueError | OSError) else repr(e)}")
         return 2

@@ -70,7 +70,7 @@ def test_what_is_called_infeasible_is_proven_and_diagnosed(seed: int, scales: tu
         exact_margin(cmdp, tabular(cmdp))
     assert e.value.proven and e.value.diagnosis.bound < 0 and cl.optimum(cmdp).status == "infeasible"
     cmdp.save(tmp_path / "model.npz")
-    model = check_certificate.Model(tmp_path / "model.npz")
+    model = check_certificate.Model(check_certificate.read_npz(tmp_path / "model.npz"))
     assert np.all(found.proof.lam >= 0)
     assert model.dual_bound(0, found.proof.lam.tolist(), found.proof.V.tolist()) <= Fraction(found.proof.bound) < 0
 
