@@ -1,14 +1,13 @@
 """PPO-Lagrangian with Stable-Baselines3 on the tasks of a suite: a peer of `solve`, with the same environment steps.
 
     python benchmarks/peers/ppo_lagrangian.py development --only hazards lunar --seeds 3 --out peer.jsonl
-    python benchmarks/peers/ppo_lagrangian.py table peer.jsonl rows.jsonl
+    python benchmarks/peers/peer_table.py peer.jsonl rows.jsonl
 
 It needs an environment of its own: `pip install stable-baselines3 "gymnasium[box2d]"` and then `pip install .[all]`.
 PPO has Stable-Baselines3's settings with eight environments, 2,048 steps per update and normalised observations. It is
 given the reward (r/s − Σ λ_i c_i/d_i)/(1 + Σ λ_i): s is the standard deviation of the episodes' returns so far, d_i the
 limit. After each update λ_i changes by `rate`·(C_i/d_i − 1), with the mean cost C_i of the episodes that ended. All
-steps of the budget are learning steps; nothing is certified. The truth is the mean of 500 fresh episodes, as in
-run_suite.py. `table` sets the rows of run_suite.py beside it.
+steps of the budget are learning steps; nothing is certified. The truth is the mean of 500 fresh episodes.
 """
 
 from __future__ import annotations
@@ -199,33 +198,15 @@ def learn(name: str, task: Task, seed: int, rate: float) -> dict[str, Any]:
             "lam": lanes.lam.tolist(), "env_steps": int(model.num_timesteps), "cpu": round(cpu, 1)}  # fmt: skip
 
 
-def print_table(peer: list[dict[str, Any]], own: list[dict[str, Any]]) -> None:
-    """Print, per task: return and largest cost over limit of each seed, the cost paid while learning, CPU seconds."""
-    print("| task | | return | costs / limits | paid / limits | CPU s |\n|---|---|---|---|---|---|")
-    for name in dict.fromkeys(row["task"] for row in peer):
-        for word, rows in (("PPO-Lagrangian", peer), ("clearance", own)):
-            seen = [row for row in rows if row["task"] == name]
-            if seen:
-                share = [np.max(np.array([r["costs"], r["paid"]]) / np.array(r["limits"]), axis=1) for r in seen]
-                J = ", ".join(f"{r['return']:.4g}" for r in seen)
-                cost, paid = (", ".join(f"{x[j]:.2f}" for x in share) for j in (0, 1))
-                print(f"| {name} | {word} | {J} | {cost} | {paid} | {np.mean([r['cpu'] for r in seen]):.0f} |")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=[*SUITES, "table"])
-    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("suite", choices=[*SUITES])
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--rate", type=float, default=0.1, help="step of λ")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    if args.suite == "table":
-        peer, own = ([json.loads(line) for line in path.read_text().splitlines()] for path in args.files)
-        print_table(peer, own)
-        return
     for seed in range(args.first, args.first + args.seeds):
         for name, task in SUITES[args.suite].items():
             if not args.only or name in args.only:

@@ -45,6 +45,7 @@ def solve_task(name: str, task: Task, seed: int, settings: dict[str, Any]) -> di
         "settings": {k: str(v) for k, v in settings.items()},
         "verdict": cert.verdict,
         "return": float(J[0]),
+        "first": float(sol.trace.J_hat[0, 0]),
         "costs": (-J[1:]).tolist(),
         "errors": error.tolist(),
         "limits": (-problem.statement.b).tolist(),
