@@ -255,7 +255,11 @@ def write_whole(file: Path, data: bytes) -> None:
 def announce_compilation() -> None:
     """Print once per process that kernels are being compiled, and whether the next start will compile them again."""
     folder = writable_folder()
-    often = "once on this machine" if folder else "at every start, for want of a folder that can be written"
+    often = (
+        "once on this machine for each part of the library"
+        if folder
+        else "at every start, for want of a folder that can be written"
+    )
     if folder is not None and folder.parent == temporary_root():
         often += f", into {folder.parent}, for want of another folder that can be written"
     print(f"clearance: compiling, {often} (2 to 10 s) …", file=sys.stderr, flush=True)
