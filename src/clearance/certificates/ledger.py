@@ -191,9 +191,7 @@ def run_test(
         book.keep()
 
     seen = gather(source, b, trial.level, np.uint64(trial.key), budget, start=start, keep=keep)
-    note = f"test {number} of this folder, at level {trial.level:.3g} of δ = {delta:g}"
-    earlier = "" if start is None else f", of which earlier calls ran the first {start.episodes:,} episodes"
-    return Tested(seen, book.spent, note + earlier)
+    return Tested(seen, book.spent, f"test {number} of this folder, at level {trial.level:.3g} of δ = {delta:g}")
 
 
 def _check_budget(source: Episodes, budget: float, episodes: int) -> None:
