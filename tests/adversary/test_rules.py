@@ -187,7 +187,26 @@ class Module:
         return int(SHARED.random() < 0.5)
 
 
+class Keys:
+    """Random numbers of JAX, whose keys are arrays: typed ones, or two words."""
+
+    def __init__(self, kind: str) -> None:
+        import jax
+
+        self.jax, self.new = jax, getattr(jax.random, kind)
+        self.key = self.new(0)
+
+    def reset(self) -> None:
+        self.key = self.new(0)
+
+    def __call__(self, obs: Any) -> int:
+        self.key, now = self.jax.random.split(self.key)
+        return int(self.jax.random.bernoulli(now))
+
+
 RESEEDING: dict[str, Any] = {
+    "typed key": lambda: Keys("key"),
+    "raw key": lambda: Keys("PRNGKey"),
     "new generator": lambda: Reseeds(0.5, None),
     "random.Random": lambda: ReseedsState(0.5, random.Random()),
     "random state": lambda: ReseedsState(0.5, np.random.RandomState()),
@@ -216,6 +235,13 @@ class Unused(Own):
         return 1
 
 
+class Goes(Keys):
+    """Keys that go on from episode to episode."""
+
+    def reset(self) -> None:
+        self.ready = True
+
+
 class Fresh(Own):
     def reset(self) -> None:
         self.rng = np.random.default_rng()
@@ -224,7 +250,7 @@ class Fresh(Own):
 def test_deterministic_and_fresh_rules_are_not_accused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for rule in (Unused(0.5, None), Fresh(0.5, None), lambda obs: 1, closure(0.5, 1), Counter()):
+        for rule in (Unused(0.5, None), Fresh(0.5, None), lambda obs: 1, closure(0.5, 1), Counter(), Goes("key")):
             assert cl.certify(asked(Pays), rule, budget=3000).verdict in ("VIOLATED", "UNDECIDED")
         assert cl.certify(cl.zoo.two_state(), Unused(0.5, None), budget=3000).episodes > 10
     c = cl.certify(asked(Pays), lambda obs: 0, budget=3000)

@@ -179,9 +179,9 @@ def run_test(
     checks come after fixed numbers of episodes, so the evidence is bit-identical whether the test was interrupted or
     not.
     """
+    _check_budget(source, budget, SMALLEST_LOOK if ledger is not None else 1)
     if ledger is None:
         return Tested(gather(source, b, delta, key, budget), delta, "")
-    _check_budget(source, budget)
     book: Ledger = ledger.load()
     number, trial = book.open_trial(subject_of(identity, source, b), delta, key)
     start = None if trial.state is None else restore_state(trial.state, trial.key, source, b)
@@ -194,11 +194,13 @@ def run_test(
     return Tested(seen, book.spent, f"test {number} of this folder, at level {trial.level:.3g} of δ = {delta:g}")
 
 
-def _check_budget(source: Episodes, budget: float) -> None:
+def _check_budget(source: Episodes, budget: float, episodes: int) -> None:
+    """Raise SmallBudgetError if the budget is too small for so many episodes: without any, nothing can be estimated."""
     each = source.episode_steps
-    if affordable_episodes(budget, each) < SMALLEST_LOOK:
-        least = int(np.ceil(((np.sqrt(SMALLEST_LOOK) + 2) ** 2 - 4) * each)) + 1
-        raise SmallBudgetError(f"budget {budget:.6g} is too small for {SMALLEST_LOOK} episodes: give {least} or more")
+    if affordable_episodes(budget, each) < episodes:
+        least = int(np.ceil(((np.sqrt(episodes) + 2) ** 2 - 4) * each)) + 1
+        many = "one episode" if episodes == 1 else f"{episodes} episodes"
+        raise SmallBudgetError(f"budget {budget:.6g} is too small for {many}: give {least} or more")
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:

@@ -9,6 +9,7 @@ present episode starts with it in the same state. Deterministic rules use no gen
 from __future__ import annotations
 
 import random
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -80,6 +81,9 @@ def generator_states(rule: Any) -> dict[str, int]:
 
 
 def _state(generator: Any) -> int:
+    if _is_jax_array(generator):
+        jax = sys.modules["jax"]
+        return hash(np.asarray(jax.random.key_data(generator)).tobytes())
     if isinstance(generator, np.random.Generator):
         return hash(repr(generator.bit_generator.state))
     if isinstance(generator, np.random.RandomState):
@@ -99,14 +103,28 @@ def _reachable(rule: Any) -> Iterator[tuple[str, Any]]:
         if id(x) in seen:
             continue
         seen.add(id(x))
-        if isinstance(x, GENERATORS):
+        if isinstance(x, GENERATORS) or _is_jax_key(name, x):
             yield name, x
         elif depth < DEPTH:
             waiting += [(f"{name}{part}", y, depth + 1) for part, y in _parts(x)]
 
 
+def _is_jax_array(x: Any) -> bool:
+    jax = sys.modules.get("jax")  # a rule that holds an array of JAX has imported it
+    return jax is not None and isinstance(x, jax.Array)
+
+
+def _is_jax_key(name: str, x: Any) -> bool:
+    """Return whether x is a random key of JAX: of the type of keys, or two words under a name with `key` or `rng`."""
+    if not _is_jax_array(x):
+        return False
+    typed = sys.modules["jax"].numpy.issubdtype(x.dtype, sys.modules["jax"].dtypes.prng_key)
+    last = name.rpartition(".")[2].lower()
+    return bool(typed) or (x.shape == (2,) and x.dtype == np.uint32 and ("key" in last or "rng" in last))
+
+
 def _parts(x: Any) -> list[tuple[str, Any]]:
-    if isinstance(x, str | bytes | int | float | complex | np.ndarray | type | ModuleType | None):
+    if isinstance(x, str | bytes | int | float | complex | np.ndarray | type | ModuleType | None) or _is_jax_array(x):
         return []
     if isinstance(x, dict):
         return [(f"[{k!r}]", v) for k, v in islice(x.items(), OBJECTS)]
@@ -115,7 +133,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, FunctionType):
         return _of_function(x)
     parts = [(f".{k}", v) for k, v in getattr(x, "__dict__", {}).items()]
-    parts += [(f".{k}", getattr(x, k, None)) for k in ("__self__", "__func__", "func", "args", "keywords", *_slots(x))]
+    parts += [(f".{k}", _attribute(x, k)) for k in ("__self__", "__func__", "func", "args", "keywords", *_slots(x))]
     own = [(k, v) for c in type(x).__mro__ for k, v in vars(c).items()]
     parts += [(f".{k}", v) for k, v in own if isinstance(v, GENERATORS)]
     return parts + [("", v) for k, v in own if k in ("__call__", "reset")]
@@ -137,6 +155,13 @@ def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # a variable that has no value yet
+        return None
+
+
+def _attribute(x: Any, name: str) -> Any:
+    try:
+        return getattr(x, name, None)
+    except Exception:  # a property of the user's may raise anything
         return None
 
 

@@ -178,6 +178,17 @@ def _check_tails(s: Statement) -> None:
             raise InputError(f"b of {tail.label} is {b:g}, its limit is {tail.rule.at_most:g}")
 
 
+def values_in_order(what: str, given: Mapping[Any, Any], names: Sequence[str]) -> list[Any]:
+    """Return the values of `given` in the order of `names`; raise InputError unless both have the same names.
+
+    what  the name of `given`, for the error message
+    """
+    missing = [k for k in names if k not in given] + [k for k in given if k not in names]
+    if missing:
+        raise InputError(f"{what} and constraints must have the same names; see {missing[0]!r}")
+    return [given[k] for k in names]
+
+
 def read_vector(name: str, x: Any) -> Array:
     """Return x, which is one number or several, as a vector of finite numbers; `name` is for error messages."""
     try:
@@ -202,6 +213,9 @@ def read_limits(limit: Any, b: Array, costs: Sequence[bool], names: Sequence[str
         unknown = [name for name in limit if name not in names]
         if unknown:
             raise InputError(f"limit: {unknown[0]!r} is no constraint; there are: {', '.join(names) or 'none'}")
+        twice = [name for name in limit if list(names).count(name) > 1]
+        if twice:
+            raise InputError(f"limit: several constraints are called {twice[0]!r}; give a vector, or different names")
         at = [list(names).index(name) for name in limit]
         values = [_finite(f"limit of {name}", x) for name, x in limit.items()]
     else:

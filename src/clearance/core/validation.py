@@ -71,8 +71,14 @@ def read_numbers(name: str, x: Any, ndim: int) -> Array:
         raise InputError(f"{name} must be an array of real numbers with {_axes(ndim)}") from None
     if a.ndim != ndim:
         raise InputError(f"{name} must have {_axes(ndim)}, got shape {a.shape}")
+    _refuse_masked(name, x)
     _finite(name, a)
     return a
+
+
+def _refuse_masked(name: str, x: Any) -> None:
+    if np.ma.is_masked(x):
+        raise InputError(f"{name} has masked entries, whose values are unknown: fill them")
 
 
 def check_model(x: Any) -> None:
@@ -207,6 +213,7 @@ def read_transitions(P: Any, S: int, A: int, available: NDArray[np.bool_] | None
 
     if sparse.issparse(P):
         return _sparse_transitions(P, S, A, available)
+    _refuse_masked("P", P)
     P_ = np.asarray(P)
     if available is not None and P_.shape == (S, A, S) and P_.dtype.kind in "biuf":
         P_ = np.where(available[:, :, None], P_, 0.0)

@@ -86,6 +86,7 @@ class Optimum:
              it is negative; otherwise call `slater_margin`
     names, costs  the names of the constraints [I], and which of them are costs; for a cost, J_g and b have a minus sign
     states, actions  their names [S], [A], if the model has them
+    model    the finite model that this is the optimum of
     V        [S], values whose Bellman residual proves the bound; their signal is r + λ*·g, or λ·g if infeasible
     """
 
@@ -104,6 +105,7 @@ class Optimum:
     lam_range: Array | None = None
     states: tuple[str, ...] | None = None
     actions: tuple[str, ...] | None = None
+    model: CMDP | None = None
 
     def __repr__(self) -> str:
         bound = f", bound = {self.bound:.6g}" if self.status == "optimal" else ""
@@ -179,7 +181,7 @@ def optimum(cmdp: CMDP, *, method: Method = "auto") -> Optimum:
     """Return the best policy among those that meet the limits, with multipliers and a proven bound."""
     check_model(cmdp)
     found = or_by_columns(lambda by: _optimum(cmdp, by), cmdp, method)
-    return replace(found, states=cmdp.states, actions=cmdp.actions)
+    return replace(found, states=cmdp.states, actions=cmdp.actions, model=cmdp)
 
 
 def _optimum(cmdp: CMDP, method: Method) -> Optimum:

@@ -13,6 +13,7 @@ from typing import Any
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.cluster.executor import Executor
 from clearance.core.errors import InputError
+from clearance.core.validation import is_number
 from clearance.exact.optimum import Optimum
 from clearance.runs.ledger_file import LedgerFolder
 from clearance.runs.policy_argument import load_problem_policy
@@ -54,9 +55,9 @@ def certify(
               bounds   declared (low, high) of the signals (r, g_1, …), [1+I] each; checked at every step (samples)
               base     V̂ [S, 1+I], estimated values used as control variate; the verdict is valid for any V̂ (samples)
     """
-    if not 0 < delta < 1:
+    if not (is_number(delta) and 0 < delta < 1):
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
-    if isinstance(budget, str) or not budget >= 1:
+    if not (is_number(budget) and budget >= 1):
         raise InputError(f"budget must be at least 1 step, got {budget!r}")
     policy = policy.policy if isinstance(policy, Optimum | Solution) else policy
     policy = load_problem_policy(problem, policy) if isinstance(policy, str | PathLike) else policy

@@ -108,9 +108,10 @@ def add_signal(tables: Tables, extra: Array | None) -> Tables:
 
 def alias_tables(cmdp: CMDP) -> Tables:
     """Return the alias tables of a model in the form that the compiled code reads; they are computed once per model."""
-    found = cmdp.__dict__.get("_tables")
-    if found is None or found[0] is not cmdp.h:  # `replace` shares P with the model it came from, but not h
-        found = cmdp.h, _tables(cmdp)
+    made_of = cmdp.P, cmdp.h, cmdp.rho, cmdp.gamma
+    found = cmdp.__dict__.get("_tables")  # `replace` copies them to a model that may differ in any of these
+    if found is None or not all(x is y or (np.ndim(x) == 0 and x == y) for x, y in zip(found[0], made_of, strict=True)):
+        found = made_of, _tables(cmdp)
         cmdp.__dict__["_tables"] = found
     return found[1]
 
@@ -118,11 +119,11 @@ def alias_tables(cmdp: CMDP) -> Tables:
 def transition_error(cmdp: CMDP) -> float:
     """Return a bound on the total variation distance between P as stored and P as drawn; computed once per model."""
     found = cmdp.__dict__.get("_transition_error")
-    if found is None:
+    if found is None or found[0] is not cmdp.P:
         sums = np.asarray(cmdp.rows.sum(axis=1)).ravel()[cmdp.available.ravel()]
         longest = int(np.diff(cmdp.P.indptr).max()) if cmdp.is_sparse else cmdp.S
-        found = cmdp.__dict__["_transition_error"] = draw_error(sums, longest)
-    return found
+        found = cmdp.__dict__["_transition_error"] = cmdp.P, draw_error(sums, longest)
+    return found[1]
 
 
 def _tables(cmdp: CMDP) -> Tables:

@@ -73,6 +73,7 @@ def certify_finite(
             )
         if ledger is not None:
             raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
+        _check_best(cmdp, best)
         return certify_table(cmdp, mixture, best, compare=compare)
     refuse_samples(cmdp)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
@@ -91,6 +92,19 @@ def certify_finite(
         sources = [MixtureEpisodes(cmdp, m, V, declared) for m in (mixture, most_likely(mixture))]
     with distribute(sources, executor) as drawn:
         return _certify_by_samples(cmdp, mixture, drawn, key_of(seed), delta, budget, ledger)
+
+
+def _check_best(cmdp: CMDP, best: Optimum | None) -> None:
+    """Raise InputError unless `best` is the optimum of this model: the gap to the optimum of another proves nothing."""
+    if best is None or best.model is cmdp:
+        return
+    if best.model is None or identify_model(best.model) != identify_model(cmdp):
+        raise InputError("best is not the optimum of this model: leave it out, or give clearance.optimum(model)")
+
+
+def identify_model(cmdp: CMDP) -> str:
+    """Return a digest of a finite model."""
+    return digest("CMDP", cmdp.arrays())
 
 
 NO_SAMPLES = {
@@ -145,7 +159,7 @@ def sampled_scope(cmdp: CMDP, mixture: Mixture | None) -> str:
 
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:
     """Return a digest of a finite model and a policy."""
-    return digest(["finite", digest("CMDP", cmdp.arrays())], {"weights": mixture.weights, "pi": mixture.pi})
+    return digest(["finite", identify_model(cmdp)], {"weights": mixture.weights, "pi": mixture.pi})
 
 
 def certify_table(cmdp: CMDP, mixture: Mixture, best: Optimum | None = None, *, compare: bool = True) -> Certificate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,6 +65,7 @@ from clearance.runs.worlds.world import (
     Task,
     World,
 )
+from clearance.simulator.behaviour import digest_behaviour
 from clearance.simulator.gymnasium_envs.env_check import repeats
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.jax_envs.jax_environment import Environment
@@ -311,7 +312,7 @@ class SimulatorWorld(World):
         def episodes(problem: Any) -> NetworkEpisodes:
             return OwnRuleEpisodes(problem, rule=policy) if mixture is None else any_episodes(problem, mixture)
 
-        b, identity = self.statement.b, None if mixture is None else self.identify(mixture)
+        b, identity = self.statement.b, None if mixture is None or ledger is None else self.identify(mixture)
         problem, tried = fit_nu(self.problem, episodes, fold(key_of(seed), PILOT), budget)
         drawn = compare_early_and_late(problem, episodes(problem))
         checked = tried + (0 if mixture is None else self.problem.lane_check.steps)
@@ -330,17 +331,21 @@ class SimulatorWorld(World):
         own = callable(policy) and isinstance(self.problem, Gym | Environment)
         return None if own else check_fits(self.problem, policy)
 
+    @cached_property
+    def _behaviour(self) -> str:
+        return digest_behaviour(self.problem)
+
     def identify(self, policy: AnyMixture) -> str | None:
         """Return a digest of the problem's statement, shapes and number of parallel environments, and of the policy.
 
-        The simulator's code is not part of the digest. Return None if the policy contains a rule, since its code is not
-        known.
+        The simulator's code is not known; a digest of its behaviour stands for it. Return None if the policy contains a
+        rule, since a rule's behaviour is not known.
         """
         if isinstance(policy, RuleMixture):
             return None
         own, norm = policy.policy.description(), policy.normaliser._asdict()
         arrays = {"weights": policy.weights, "theta": policy.theta, **norm}
-        return digest(["simulator", self.describe().identity, own], arrays)
+        return digest(["simulator", self.describe().identity, self._behaviour, own], arrays)
 
     def scope(self, policy: AnyMixture | None, subject: str | None = None) -> str:
         return simulator_scope(self.problem, policy, subject)

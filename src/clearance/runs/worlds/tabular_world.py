@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from clearance.certificates.assumptions import FRESH_RESETS, STEADY, assume
 from clearance.certificates.best_mixture import Single
 from clearance.certificates.candidate_search import Search
 from clearance.certificates.certificate import Certificate, EvidenceKind
 from clearance.certificates.ledger import run_test
 from clearance.certificates.statistical_certificate import certificate_from
+from clearance.certificates.steady_episodes import SteadyEpisodes
+from clearance.certificates.verdict_words import policy_words, scope_words
 from clearance.core.arrays import Array
 from clearance.core.atomic_files import digest, save_json
 from clearance.core.errors import InputError
@@ -95,7 +98,9 @@ class TabularWorld(World):
         return PlannedSearch(sampler.explored, self.statement.b, key, budget, delta, none)
 
     def scope(self, policy: Mixture) -> str:
-        return f"{self.statement.name} as it was stepped; {self.statement.meaning}"
+        subject = f"the simulator {self.statement.name} as it was run, from its own resets"
+        what = f"{subject}; nothing is added after termination", self.statement.full_criterion
+        return scope_words(*what, policy_words(policy.M)) + assume(FRESH_RESETS, STEADY)
 
     def last_policy(self, settled: Settled, state: State) -> Mixture:
         return Mixture.single(settled.sampler.policy.pi(state.theta))
@@ -105,9 +110,15 @@ class TabularWorld(World):
 
         `how` are arguments of `certify`.
         """
+        self.evidence(how["evidence"], None)
+        for name in ("best", "compare", "bounds", "base"):
+            if how.get(name) is not None:
+                raise InputError(f"{name} is for finite models; the bounds of a table are part of its problem")
         mixture = policy if isinstance(policy, Mixture) else Mixture.single(policy)
         explored, delta = ExploredTable(self.problem, softmax(self.problem.S, self.problem.A)), how["delta"]
-        source, key = explored.episodes(mixture, None, 0.5), fold(key_of(how["seed"]), FRESH)
+        names = "the reward", *self.statement.names
+        source = SteadyEpisodes(explored.episodes(mixture, None, 0.5), self.statement.name, names)
+        key = fold(key_of(how["seed"]), FRESH)
         seen, spent, note = run_test(source, self.statement.b, delta, key, how["budget"], None, how.get("ledger"))
         facts: dict[str, Any] = {"components": mixture.M, "scope": self.scope(mixture), "note": note, "spent": spent}
         return certificate_from(seen, self.statement.b, delta, **facts, **self.limits())

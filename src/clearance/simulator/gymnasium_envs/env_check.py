@@ -81,7 +81,7 @@ def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
     """
     if not hasattr(simulator, "walk"):
         return True, ""
-    first, again = _walk(simulator, steps, 0), _walk(simulator, steps, 0)
+    first, again = random_walk(simulator, steps, 0), random_walk(simulator, steps, 0)
     if isinstance(first, str) or isinstance(again, str):
         return None, next(x for x in (first, again) if isinstance(x, str))
     where = _difference(first, again)
@@ -89,10 +89,10 @@ def repeats(simulator: Any, steps: int = SHORT) -> tuple[bool | None, str]:
 
 
 def _check(problem: Gym, T: int, seed: int) -> Checked:
-    name, first = problem.statement.name, _walk(problem, T, seed)
+    name, first = problem.statement.name, random_walk(problem, T, seed)
     if isinstance(first, str):
         return Checked(name, (first,), tuple(_of_statement(problem)))
-    again = _walk(problem, T, seed)
+    again = random_walk(problem, T, seed)
     notes = [*_of_statement(problem), *_of_signals(problem, first)]
     if isinstance(again, str):
         return Checked(name, (f"a second walk from the same seeds failed: {again}",), tuple(notes), False)
@@ -110,7 +110,7 @@ def _of_randomness(problem: Gym, first: Steps, T: int, seed: int) -> list[str]:
 
     first  the recorded steps of a run with this seed. It is compared with a run of T steps with other seeds
     """
-    other, said = _walk(problem, T, seed, first_seed=seed + 1000), []
+    other, said = random_walk(problem, T, seed, first_seed=seed + 1000), []
     if not isinstance(other, str) and _difference(first, other) is None:
         said.append("episodes do not depend on the seed: no randomness, or it is seeded again in every reset")
     if problem.shared_randomness:
@@ -139,7 +139,11 @@ def _check_in_jax(env: Any, seed: int) -> Checked:
     return Checked(s.name, (), (*notes, f"sums over an episode of a policy that knows nothing: {seen}"), True)
 
 
-def _walk(problem: Gym, T: int, seed: int, first_seed: int | None = None) -> Steps | str:
+def random_walk(problem: Gym, T: int, seed: int, first_seed: int | None = None) -> Steps | str:
+    """Run all lanes (parallel environments) for T steps with random actions; return the steps, or an error as text.
+
+    Lane i has the seed `first_seed` + i (default: `seed` + i). The actions follow from `seed`.
+    """
     rng = np.random.default_rng([seed, 1])
     drawn = [draw_actions(rng, problem.action, problem.n) for _ in range(T)]
     seeds = [(seed if first_seed is None else first_seed) + i for i in range(problem.n)]

@@ -80,7 +80,7 @@ class EnvLanes:
                     raise Fault(i, f"reset raised {describe_error(e)}", int(seeds[i])) from e
                 if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], Mapping)):
                     raise Fault(i, "reset must give (obs, info)", out)
-                self.given[i] = copy_data(out[0])
+                self.given[i] = copy_observation(out[0])
                 self.obs[i] = self._read_observation(i, out[0])
         return self.obs
 
@@ -116,7 +116,7 @@ class EnvLanes:
         return EnvLanes(self.envs[:1], self.names, self.own)
 
     def _step(self, i: int, action: Any) -> None:
-        before, acted = self.given[i], copy_data(action)  # an environment may scale its action in place
+        before, acted = self.given[i], copy_observation(action)  # an environment may scale its action in place
         try:
             out = self.envs[i].step(action)
         except Exception as e:
@@ -141,7 +141,7 @@ class EnvLanes:
         if len(out) != (6 if self.six else 5):
             raise Fault(i, f"step gave {len(out)} values, {6 if self.six else 5} before", None)
         after, reward, cost, terminated, truncated, info = out if self.six else (*out[:2], None, *out[2:])
-        row, self.given[i] = self.row, copy_data(after)
+        row, self.given[i] = self.row, copy_observation(after)
         row.after[i] = self._read_observation(i, after)
         row.reward[i] = scalar(i, "reward", reward)
         row.terminated[i], row.truncated[i] = flag(i, "terminated", terminated), flag(i, "truncated", truncated)
@@ -195,23 +195,40 @@ def own_cost(lane: int, own: Any, obs: Any, a: Any, after: Any, info: Any) -> An
     function becomes a Fault of the environment with index `lane`.
     """
     try:
-        return own(*(copy_data(x) for x in (obs, a, after, info)))
+        return own(*(copy_observation(x) for x in (obs, a, after)), copy_data(info))
     except Exception as e:
         raise Fault(lane, f"constraints raised {describe_error(e)}", a) from e
 
 
-def copy_data(x: Any) -> Any:
-    """Return a copy of x if it is an array, or a dict, list or tuple that contains arrays; else return x itself."""
+SHALLOW = (str, bytes, int, float, complex, type(None), np.generic)  # cannot be changed in place
+
+
+def copy_observation(x: Any) -> Any:
+    """Return a copy of an observation or action x of any type, which later changes of x in place do not reach."""
+    return copy_data(x, _copy_any)
+
+
+def _copy_any(x: Any) -> Any:
+    if isinstance(x, SHALLOW):
+        return x
+    try:
+        return copy.deepcopy(x)
+    except Exception as e:
+        raise Fault(0, f"a {type(x).__name__} cannot be copied ({describe_error(e)}): give arrays") from e
+
+
+def copy_data(x: Any, other: Any = lambda x: x) -> Any:
+    """Return a copy of x if it is an array, or a dict, list or tuple that contains arrays; else return `other(x)`."""
     if isinstance(x, np.ndarray):
         return x.copy()
     if isinstance(x, dict):
         found = copy.copy(x)
-        found.update({k: copy_data(v) for k, v in x.items()})
+        found.update({k: copy_data(v, other) for k, v in x.items()})
         return found
     if isinstance(x, (list, tuple)):
-        parts = [copy_data(v) for v in x]
+        parts = [copy_data(v, other) for v in x]
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    return x
+    return other(x)
 
 
 def from_info(lane: int, info: Any) -> Any:
@@ -233,7 +250,7 @@ def vector(lane: int, cost: Any, names: Any) -> Any:
             raise Fault(lane, f"the cost has no entry {missing[0]!r} (it has {has})", None)
         return [scalar(lane, f"the cost {name!r}", cost[name]) for name in names]
     try:
-        c = np.asarray(cost)
+        c = np.asarray(None if np.ma.is_masked(cost) else cost)  # a masked entry is missing, whatever lies under it
     except (TypeError, ValueError):  # rows of different length
         c = np.asarray(None)
     if c.dtype.kind not in "iufb":  # text, None, complex numbers and objects are not taken for numbers
@@ -247,7 +264,7 @@ def scalar(lane: int, what: str, x: Any) -> float:
     if type(x) is float:
         return x
     a = np.asarray(x)
-    if a.ndim or a.dtype.kind not in "iufb":
+    if a.ndim or a.dtype.kind not in "iufb" or np.ma.is_masked(x):
         raise Fault(lane, f"{what} must be one number", x)
     return float(a)
 

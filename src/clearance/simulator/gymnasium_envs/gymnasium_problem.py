@@ -22,7 +22,7 @@ from clearance.core.arrays import Array
 from clearance.core.criterion import check_horizon, check_sampled
 from clearance.core.errors import InputError, MissingExtraError
 from clearance.core.spaces import Space, restore_space
-from clearance.core.statement import Statement
+from clearance.core.statement import Statement, values_in_order
 from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.gymnasium_envs.env_client import RemoteEnvLanes, SideProcess
@@ -207,11 +207,8 @@ def _limits(constraints: Any, b: Any, limits: Any, names: Sequence[str] | None) 
     what = "limits" if b is None else "b"
     keys = tuple(constraints) if isinstance(constraints, Mapping) else None
     if isinstance(given, Mapping):
-        keys = keys or tuple(str(k) for k in given)
-        missing = [k for k in keys if k not in given] + [k for k in given if k not in keys]
-        if missing:
-            raise InputError(f"{what} and constraints must have the same names; see {missing[0]!r}")
-        given = [given[k] for k in keys]
+        keys = tuple(names) if names is not None else keys or tuple(str(k) for k in given)
+        given = values_in_order(what, given, keys)
     try:
         values = np.atleast_1d(np.asarray(given, float))
     except (TypeError, ValueError):

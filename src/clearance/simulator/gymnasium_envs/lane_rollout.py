@@ -17,7 +17,7 @@ from clearance.core.arrays import Array
 from clearance.core.errors import EnvironmentFault, InputError
 from clearance.core.spaces import Box, Space
 from clearance.core.statement import Statement
-from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row, copy_data
+from clearance.simulator.gymnasium_envs.env_lanes import Fault, Row, copy_observation
 from clearance.simulator.simulator import SLIP, Steps, widen_bounds
 
 Act = Callable[[Any, int], Any]
@@ -83,9 +83,9 @@ def follow_rule(
     obs, encoded = clock.watched(lambda: lanes.reset_first(seed)), None
     for t in range(T):
         clock.t = t
-        action = rule(copy_data(obs))
+        action = rule(copy_observation(obs))
         if seen is not None:
-            seen.append((np.array(lanes.obs[0] if encoded is None else encoded), copy_data(action)))
+            seen.append((np.array(lanes.obs[0] if encoded is None else encoded), copy_observation(action)))
         obs, row = clock.watched(lambda: lanes.step_first(action))  # noqa: B023
         h = np.concatenate([row.reward[:, None], sim.sign * row.cost], axis=1)
         clock.check(row, h)

@@ -16,15 +16,20 @@ def time_limit(env: Any) -> float | None:
 
 
 def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
-    """Return the environment; its TimeLimit wrappers are removed if they end episodes before `least` steps."""
-    chain, limit = list(_chain(env)), time_limit(env)
+    """Return the environment; its TimeLimit wrappers are removed if they end episodes before `least` steps.
+
+    A subclass with a `step` or `reset` of its own may do more than limit the time, such as add costs. It stays, without
+    its limit.
+    """
+    limit = time_limit(env)
     if limit is None or limit >= least:
         return env
-    kept = [e for e in chain if not _limits(e)]
-    inner = kept.pop()
-    for wrapper in reversed(kept):
+    *wrappers, inner = (e for e in _chain(env) if not _only_limits(e))
+    for wrapper in reversed(wrappers):
         outer = copy.copy(wrapper)  # the wrapper itself may be the user's, who keeps its limit
         outer.env = inner
+        if _limits(outer):
+            outer._max_episode_steps = float("inf")
         inner = outer
     return inner
 
@@ -36,4 +41,15 @@ def _chain(env: Any) -> Any:
 
 
 def _limits(env: Any) -> bool:
-    return any(c.__name__ == "TimeLimit" for c in type(env).__mro__) and hasattr(env, "_max_episode_steps")
+    return _base(env) is not None and hasattr(env, "_max_episode_steps")
+
+
+def _only_limits(env: Any) -> bool:
+    """Return whether the environment is a TimeLimit wrapper that does no more than limit the time."""
+    base, own = _base(env), type(env)
+    return _limits(env) and own.step is base.step and own.reset is base.reset
+
+
+def _base(env: Any) -> Any:
+    """Return the class TimeLimit that the environment's class is or derives from; None if there is none."""
+    return next((c for c in type(env).__mro__[::-1] if c.__name__ == "TimeLimit"), None)

@@ -28,6 +28,7 @@ MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 # Vector environments of Gymnasium's own that run separate environments, each with a seed of its own.
 SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.async_vector_env.AsyncVectorEnv"
+WRAPPERS = "gymnasium.wrappers."
 
 
 class VectorLanes:
@@ -43,8 +44,7 @@ class VectorLanes:
         self.mode = mode_of(env)
         self.six: bool | None = None
         self.one_seed = False
-        kind = type(env.unwrapped)  # a subclass may seed its parts in another way
-        self.separate = f"{kind.__module__}.{kind.__name__}" in SEPARATE
+        self.separate = runs_apart(env)
         self.given: list[Any] = [None] * self.n  # the observations as the environment gave them, in copies
         self.observe, self.obs_shape, self.dtype = env_lanes.observation(env.single_observation_space)
         self.action, self.native = env_lanes.action(env.single_action_space)
@@ -117,7 +117,7 @@ class VectorLanes:
         return self.others.integers(2**31, size=self.n).tolist()
 
     def _step(self, batch: Any, acted: Any, live: Mask) -> Row:
-        before, acted = self.given, [env_lanes.copy_data(a) for a in acted]
+        before, acted = self.given, [env_lanes.copy_observation(a) for a in acted]
         try:
             out = self.env.step(batch)
         except Exception as e:
@@ -178,7 +178,7 @@ class VectorLanes:
         from gymnasium.vector.utils import iterate
 
         try:
-            given = [env_lanes.copy_data(x) for x in iterate(self.env.observation_space, obs)]
+            given = [env_lanes.copy_observation(x) for x in iterate(self.env.observation_space, obs)]
             rows = np.stack([self.observe(x) for x in given])
         except Exception as e:
             raise Fault(0, f"the observations do not fit their space: {env_lanes.describe_error(e)}", None) from e
@@ -197,6 +197,20 @@ class VectorLanes:
         if a.shape != (self.n,) or a.dtype.kind != "b":
             raise Fault(0, f"{what} must be {self.n} booleans, got {a.dtype} of shape {a.shape}", None)
         return a
+
+
+def runs_apart(env: Any) -> bool:
+    """Return whether a vector environment is known to run separate environments, one for each lane.
+
+    A subclass may seed its parts in another way, and a wrapper may add what lanes share, such as a common disturbance.
+    So both count as unknown, except for Gymnasium's own wrappers: what these share shows at every step.
+    """
+    kinds = [type(env)]
+    while getattr(env, "unwrapped", env) is not env:
+        env = env.env
+        kinds.append(type(env))
+    *wrappers, last = (f"{kind.__module__}.{kind.__name__}" for kind in kinds)
+    return last in SEPARATE and all(name.startswith(WRAPPERS) for name in wrappers)
 
 
 def mode_of(env: Any) -> str:

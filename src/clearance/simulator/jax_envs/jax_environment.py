@@ -18,7 +18,7 @@ import numpy as np
 from clearance.core.criterion import check_sampled
 from clearance.core.errors import InputError
 from clearance.core.spaces import Space, restore_space
-from clearance.core.statement import Statement, read_vector
+from clearance.core.statement import Statement, read_vector, values_in_order
 from clearance.core.tail_limits import has_tails, plain_limits
 from clearance.simulator.gymnasium_envs import env_lanes
 from clearance.simulator.jax_backend import jax, jnp
@@ -118,7 +118,8 @@ def environment(
         raise InputError("give either b, lower limits of utilities, or limits, upper limits of costs")
     given, word, turn = (b, "b", 1.0) if limits is None else (limits, "limits", -1.0)
     if isinstance(given, Mapping):
-        names, given = names or tuple(str(k) for k in given), list(given.values())
+        names = names or tuple(str(k) for k in given)
+        given = values_in_order(word, given, names)
     limit = turn * read_vector(word, given)
     told = Statement(name, gamma, limit, tuple(names), horizon, bounds, (turn < 0,) * len(limit))
     sign = np.append(1.0, np.full(told.I, turn)).astype(np.float32)
