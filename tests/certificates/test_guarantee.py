@@ -30,7 +30,11 @@ from clearance.runs.worlds.finite_kappa import kappa_of
 from clearance.runs.worlds.finite_margin import least_violation, sampled_margin
 from clearance.runs.worlds.finite_world import FiniteWorld
 
-SMALL = [name for name, make in cl.zoo.MODELS.items() if name not in ("taxi", "harvesting", "grid-obstacles")]
+SMALL = [
+    name
+    for name, make in cl.zoo.MODELS.items()
+    if name not in ("taxi", "harvesting", "harvesting-discounted", "grid-obstacles")
+]
 
 
 def two_state_policy(p: float) -> np.ndarray:
