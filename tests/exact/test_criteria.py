@@ -172,6 +172,20 @@ def test_gains_that_no_run_reaches_do_not_matter() -> None:
         cl.optimum(cl.CMDP(P, r, g, 0.0, rho=[1.0, 0, 0, 0], criterion="total"))
 
 
+def test_limits_on_the_border_do_not_stall_the_solver() -> None:
+    """One policy alone attains the limit 2 of the second utility; lowered by 1e-9, the program stalled."""
+    P = np.zeros((3, 3, 3))
+    P[0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5], [0, 1, 0]]
+    P[1, 1], P[2] = [0.75, 0.25, 0], [[0, 0, 1], [0, 0, 1], [0.5, 0.25, 0.25]]
+    r = [[0.0, 0, -2], [0, 1, 0], [0, 0, 1]]
+    g = [[[0.0, -2, 2], [0, 0, 0], [1, -2, 1]], [[1, 0, 0], [0, 2, 0], [0, 2, 2]]]
+    available = [[True] * 3, [False, True, False], [True] * 3]
+    cmdp = cl.CMDP(P, r, g, [-2.0, 2.0], rho=[0, 1.0, 0], available=available, criterion="average")
+    best = cl.optimum(cmdp)
+    assert best.status in ("optimal", "borderline") and best.J_r == pytest.approx(0.0, abs=1e-6)
+    assert cl.certify(cmdp, best.policy).verdict != "VIOLATED"
+
+
 def test_statements_name_the_right_criterion() -> None:
     P, one = np.ones((1, 1, 1)), np.ones((1, 1))
     statements: list[dict[str, Any]] = [{"gamma": 1}, {}]
