@@ -172,6 +172,18 @@ def test_gains_that_no_run_reaches_do_not_matter() -> None:
         cl.optimum(cl.CMDP(P, r, g, 0.0, rho=[1.0, 0, 0, 0], criterion="total"))
 
 
+def test_sums_without_a_value_where_no_run_starts_do_not_matter() -> None:
+    """The policy circles between states 0 and 1, with both signs, but runs start in state 2 and end at once."""
+    P = np.zeros((4, 1, 4))
+    P[0, 0, 1] = P[1, 0, 0] = P[2, 0, 3] = P[3, 0, 3] = 1.0
+    r = [[1.0], [-1.0], [2.0], [0.0]]
+    cmdp = cl.CMDP(P, r, rho=[0, 0, 1.0, 0], criterion="total")
+    assert cl.evaluate(cmdp, np.ones((4, 1))).J[0] == 2.0
+    assert cl.certify(cmdp, np.ones((4, 1))).J_r == pytest.approx(2.0)
+    with pytest.raises(cl.InputError, match="has both signs"):
+        cl.evaluate(cmdp.replace(rho=[1.0, 0, 0, 0]), np.ones((4, 1)))
+
+
 def test_limits_on_the_border_do_not_stall_the_solver() -> None:
     """One policy alone attains the limit 2 of the second utility; lowered by 1e-9, the program stalled."""
     P = np.zeros((3, 3, 3))
