@@ -85,8 +85,9 @@ def _expect_next(cmdp: CMDP, V: Array) -> Array:
     """Return P V [1+I, S, A]; an infinite V counts only in states that a pair can lead to."""
     found = cmdp.rows @ np.where(np.isfinite(V), V, 0.0).T
     for end in (np.inf, -np.inf):
-        if np.any(end == V):
-            found = np.where(cmdp.rows @ (end == V).T.astype(float) > 0, end, found)
+        here = np.isinf(V) & (np.sign(V) == np.sign(end))
+        if np.any(here):
+            found = np.where(cmdp.rows @ here.T.astype(float) > 0, end, found)
     return found.T.reshape(cmdp.h.shape)
 
 
