@@ -23,7 +23,7 @@ from clearance.core.criterion import Criterion
 from clearance.core.random_streams import key_of
 
 SHORT = cl.RegularisedCNPGPD(K=60, N=20)
-SLOW = ("harvesting",)  # its optimum takes a while
+SLOW = ("harvesting", "harvesting-discounted")  # its optimum takes a while
 ZOO = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in cl.zoo.MODELS]
 SAMPLE_ACTIONS = "Sample actions from this policy; always taking the most likely action would violate a limit."
 NOT_EACH = "The limits hold on average over the components, not for each of them"

@@ -156,6 +156,48 @@ def test_what_cannot_end_or_gains_for_ever_is_an_error() -> None:
         cl.optimum(cl.CMDP(P, r, rho=[1, 0, 0], criterion="total"))
 
 
+def test_gains_that_no_run_reaches_do_not_matter() -> None:
+    """States 0 and 1 could add up utility for ever, but runs start and stay in state 2. Before: a singular system."""
+    P = np.zeros((4, 3, 4))
+    P[0] = [[0.25, 0, 0.75, 0], [0.25, 0.5, 0, 0.25], [0, 1, 0, 0]]
+    P[1] = [[0.5, 0, 0.25, 0.25], [1, 0, 0, 0], [0, 0, 1, 0]]
+    P[2, :, 2] = P[3, :, 3] = 1.0
+    r, g = np.zeros((4, 3)), np.zeros((1, 4, 3))
+    r[:2], g[0, :2] = [[-1, 0, 0], [0, -2, 0]], [[1, 1, 0], [0, 1, 1]]
+    for b in (0.0, -1.0):
+        cmdp = cl.CMDP(P, r, g, b, rho=[0, 0, 1.0, 0], criterion="total")
+        best = cl.optimum(cmdp)
+        assert best.J_r == 0 and cl.certify(cmdp, best.policy).verdict == "CERTIFIED"
+    with pytest.raises(cl.InputError, match="can stay for ever in states 0, 1"):
+        cl.optimum(cl.CMDP(P, r, g, 0.0, rho=[1.0, 0, 0, 0], criterion="total"))
+
+
+def test_sums_without_a_value_where_no_run_starts_do_not_matter() -> None:
+    """The policy circles between states 0 and 1, with both signs, but runs start in state 2 and end at once."""
+    P = np.zeros((4, 1, 4))
+    P[0, 0, 1] = P[1, 0, 0] = P[2, 0, 3] = P[3, 0, 3] = 1.0
+    r = [[1.0], [-1.0], [2.0], [0.0]]
+    cmdp = cl.CMDP(P, r, rho=[0, 0, 1.0, 0], criterion="total")
+    assert cl.evaluate(cmdp, np.ones((4, 1))).J[0] == 2.0
+    assert cl.certify(cmdp, np.ones((4, 1))).J_r == pytest.approx(2.0)
+    with pytest.raises(cl.InputError, match="has both signs"):
+        cl.evaluate(cmdp.replace(rho=[1.0, 0, 0, 0]), np.ones((4, 1)))
+
+
+def test_limits_on_the_border_do_not_stall_the_solver() -> None:
+    """One policy alone attains the limit 2 of the second utility; lowered by 1e-9, the program stalled."""
+    P = np.zeros((3, 3, 3))
+    P[0] = [[0.5, 0.25, 0.25], [0, 0.5, 0.5], [0, 1, 0]]
+    P[1, 1], P[2] = [0.75, 0.25, 0], [[0, 0, 1], [0, 0, 1], [0.5, 0.25, 0.25]]
+    r = [[0.0, 0, -2], [0, 1, 0], [0, 0, 1]]
+    g = [[[0.0, -2, 2], [0, 0, 0], [1, -2, 1]], [[1, 0, 0], [0, 2, 0], [0, 2, 2]]]
+    available = [[True] * 3, [False, True, False], [True] * 3]
+    cmdp = cl.CMDP(P, r, g, [-2.0, 2.0], rho=[0, 1.0, 0], available=available, criterion="average")
+    best = cl.optimum(cmdp)
+    assert best.status in ("optimal", "borderline") and best.J_r == pytest.approx(0.0, abs=1e-6)
+    assert cl.certify(cmdp, best.policy).verdict != "VIOLATED"
+
+
 def test_statements_name_the_right_criterion() -> None:
     P, one = np.ones((1, 1, 1)), np.ones((1, 1))
     statements: list[dict[str, Any]] = [{"gamma": 1}, {}]

@@ -50,7 +50,7 @@ LOCAL = [
     "cliff",
     "frozen-lake",
     "grid-obstacles",
-    "harvesting",
+    "harvesting-discounted",
     "lazar-discounted",
     "maintenance-discounted",
     "queue-power",

@@ -25,7 +25,8 @@ from clearance.zoo.grid_worlds import obstacles
 KNOWN: dict[str, tuple[float, list[float], float]] = {
     "cliff": (-14.831109, [2.227513], 0.1),
     "grid-obstacles": (564.271632, [0.2104029], 4.978806),
-    "harvesting": (-2.608189, [0.0769121, 2.479652], 0.2),
+    "harvesting": (-0.1060966, [0.02209523, 2.170457], 0.01),
+    "harvesting-discounted": (-2.608189, [0.0769121, 2.479652], 0.2),
     "inventory": (67.666479, [4.725649], 1.65),
     "lazar": (0.582155, [0.01274656], 3.0),
     "lazar-discounted": (31.019777, [0.02593913], 150.0),
@@ -97,8 +98,9 @@ def test_the_page_shows_these_numbers() -> None:
         assert without == pytest.approx(free[0], abs=1e-5) and without > J_r[0]
 
 
-# In the long run, every policy of `streaming` that is slow at 0, fast half of the time and never full is as good.
-@pytest.mark.parametrize("name", [name for name in SMALL if name != "streaming"])
+# In the long run, every policy of `streaming` that is slow at 0, fast half of the time and never full is as good. In
+# `harvesting`, a state with a share of 2e-7 of the time is randomised too, within the gap of the optimum.
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("streaming", "harvesting")])
 def test_at_most_one_randomised_state_per_limit(name: str) -> None:
     choices = (best_of(name).policy[visited(name)] > 1e-6).sum(1)
     assert 1 <= np.sum(choices - 1) <= model(name).I
@@ -207,6 +209,7 @@ def grid_outcomes(s: int, a: int, size: int = 25) -> Outcomes:
 OUTCOMES: dict[str, Callable[[int, int], Outcomes]] = {
     "grid-obstacles": grid_outcomes,
     "harvesting": harvesting_outcomes,
+    "harvesting-discounted": harvesting_outcomes,
     "inventory": inventory_outcomes,
     "lazar": lazar_outcomes,
     "lazar-discounted": lazar_outcomes,
@@ -238,7 +241,8 @@ def test_limits_are_shares_of_the_discounted_total() -> None:
     assert model("streaming-discounted").b == pytest.approx([-0.5 / 0.05])
     assert model("maintenance-discounted").b == pytest.approx([-0.01 / 0.05])
     assert [model(name).b[0] for name in ("lazar", "streaming", "maintenance")] == [-3.0, -0.5, -0.01]  # averages
-    assert model("harvesting").b == pytest.approx([-3 / 0.05, -0.01 / 0.05])
+    assert model("harvesting-discounted").b == pytest.approx([-3 / 0.05, -0.01 / 0.05])
+    assert model("harvesting").b.tolist() == [-3.0, -0.01]
     cmdp, mean = model("inventory"), 1.65
     nothing = np.eye(6)[np.zeros(6, int)]
     assert -cl.evaluate(cmdp, nothing).J[1] == pytest.approx(mean / 0.05)  # never ordering loses all of it
@@ -307,9 +311,10 @@ def test_machine_is_replaced_from_a_control_limit_on(name: str) -> None:
     assert np.all(np.diff(run) <= 1e-9) and run[0] == 1 and run[-1] == 0
 
 
-def test_transmitter_sends_more_with_more_to_send_and_more_to_spend() -> None:
-    packets = np.arange(model("harvesting").S) // 4 % 9
-    sent = np.sum(best_of("harvesting").policy * np.minimum(np.arange(3), packets[:, None]), axis=1).reshape(9, 9, 2, 2)
+@pytest.mark.parametrize("name", ["harvesting", "harvesting-discounted"])
+def test_transmitter_sends_more_with_more_to_send_and_more_to_spend(name: str) -> None:
+    packets = np.arange(model(name).S) // 4 % 9
+    sent = np.sum(best_of(name).policy * np.minimum(np.arange(3), packets[:, None]), axis=1).reshape(9, 9, 2, 2)
     assert np.all(np.diff(sent, axis=1) >= -1e-6), "queue"
     assert np.all(np.diff(sent, axis=0) >= -1e-6), "battery"
     assert np.all(np.diff(sent, axis=2) >= -1e-6), "channel"

@@ -134,15 +134,17 @@ class PolicyEstimate:
         return visits.ravel() @ (squares + 2 * gamma * cross) + cmdp.rho @ (base**2 + 2 * base * gap)
 
 
-def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array) -> EstimatedModel:
+def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array, end: int | None = None) -> EstimatedModel:
     """Return the model estimated from counted transitions n(s, a, s') [S·A, S] (CSR) and counted starts [S].
 
     like  the model that provides the signals of seen pairs, limits, discount and names; its P and ρ are not read
     low   the declared lower bounds of the signals [1+I]
+    end   a state in which nothing is paid. If it is given, a pair that was never seen gives `low` once and leads there
     """
     S, A, n = like.S, like.A, np.asarray(transitions.sum(axis=1)).ravel()
     unseen = np.flatnonzero((n == 0) & like.available.ravel())
-    stay = sparse.csr_array((np.ones(len(unseen)), (unseen, unseen // A)), shape=(S * A, S))
+    leads = unseen // A if end is None else np.full(len(unseen), end)
+    stay = sparse.csr_array((np.ones(len(unseen)), (unseen, leads)), shape=(S * A, S))
     P: Any = sparse.csr_array(sparse.diags_array(1 / np.maximum(n, 1.0)) @ transitions + stay)
     P.data /= np.repeat(np.asarray(P.sum(axis=1)).ravel(), np.diff(P.indptr))
     if S <= DENSE_STATES and not like.is_sparse:

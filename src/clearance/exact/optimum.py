@@ -10,6 +10,7 @@ function at λ*:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from clearance.certificates.verdict_words import LIMIT_HEADS, join_some, limit_cells, limit_words
 from clearance.core.arrays import Array
+from clearance.core.errors import SolverError
 from clearance.core.html_card import html_card
 from clearance.core.validation import check_model
 from clearance.exact import column_generation, linear_program
@@ -51,6 +53,7 @@ from clearance.finite.policy_words import NEVER, describe_table
 # the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
 # limits; the price is λ* times as much.
 TIGHTEN = 1e-10
+LOWERED = tuple(10.0**k * TIGHTEN for k in (1, 3, 5))  # by which limits on the border are lowered in turn
 # Slacks that differ by less, relative to the scale of J_g, are alike.
 ALIKE = 1e-13
 # The proven gap, relative to the scale of J_r, beyond which a policy is not called optimal.
@@ -295,12 +298,20 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
     that break the true limits; without these actions it may meet them exactly.
     """
     cmdp = scaled.cmdp
-    relaxed = _richest(scaled, -10 * TIGHTEN * scale_of(cmdp) if cmdp.I else 0.0, method)
+    relaxed = _richest_of_lowered(scaled, method)
     yield relaxed
     snapped = () if isinstance(relaxed.policy, Mixture) else (snap(relaxed.policy),)
     for pi in (*snapped, *safest_candidates(cmdp, safest)) if cmdp.I else ():
         mixture = Mixture.of(pi)
         yield relaxed._replace(policy=pi, mixture=mixture, seen=bound_policy(cmdp, mixture))
+
+
+def _richest_of_lowered(scaled: Scaled, method: Method) -> Found:
+    """Return the richest candidate for slightly lowered limits; they are lowered more while the solver stalls."""
+    for lower in LOWERED if scaled.cmdp.I else ():
+        with suppress(SolverError):
+            return _richest(scaled, -lower * scale_of(scaled.cmdp), method)
+    return _richest(scaled, -LOWERED[-1] * scale_of(scaled.cmdp) if scaled.cmdp.I else 0.0, method)
 
 
 def _tightenings(scaled: Scaled, J: Array) -> list[float]:

@@ -76,8 +76,13 @@ class TotalOracle:
 
     @cached_property
     def ending(self) -> Mask:
-        """A mask of the states [S] from which some policy reaches, with probability 1, a state where runs may end."""
-        return surely_reaching(self.cmdp, self.zero[0] >= 0)
+        """A mask of the states [S] from which some policy reaches, with probability 1, a state where runs may end.
+
+        If signals may add up for ever in states that no run reaches, only reachable states are in the mask.
+        """
+        found, seen = surely_reaching(self.cmdp, self.zero[0] >= 0), reachable(self.cmdp)
+        gaining = end_components(self.cmdp)[1] & np.any(self.cmdp.h > 0, axis=0)
+        return found & seen if np.any(gaining & ~seen[:, None]) else found
 
     @cached_property
     def pairs(self) -> Mask:

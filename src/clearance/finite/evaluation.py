@@ -68,8 +68,10 @@ def _evaluate_horizon(cmdp: CMDP, pi: Array) -> Evaluation:
 def _evaluate_total(cmdp: CMDP, pi: Array) -> Evaluation:
     chain = Chain.of(cmdp, pi)
     V = chain.sums()
-    Q = cmdp.h + (cmdp.rows @ V.T).T.reshape(cmdp.h.shape)
-    return Evaluation(V, Q, Q - V[:, :, None], chain.visits()[:, None] * pi, _expect_start(cmdp, V))
+    Q = cmdp.h + _expect_next(cmdp, V)
+    with np.errstate(invalid="ignore"):  # ∞ − ∞
+        A = Q - V[:, :, None]
+    return Evaluation(V, Q, A, chain.visits()[:, None] * pi, _expect_start(cmdp, V))
 
 
 def _evaluate_average(cmdp: CMDP, pi: Array) -> Evaluation:
@@ -77,6 +79,16 @@ def _evaluate_average(cmdp: CMDP, pi: Array) -> Evaluation:
     gain, V = chain.gains()
     Q = cmdp.h - gain[:, :, None] + (cmdp.rows @ V.T).T.reshape(cmdp.h.shape)
     return Evaluation(V, Q, Q - V[:, :, None], chain.frequencies()[:, None] * pi, gain @ cmdp.rho)
+
+
+def _expect_next(cmdp: CMDP, V: Array) -> Array:
+    """Return P V [1+I, S, A]; an infinite V counts only in states that a pair can lead to."""
+    found = cmdp.rows @ np.where(np.isfinite(V), V, 0.0).T
+    for end in (np.inf, -np.inf):
+        here = np.isinf(V) & (np.sign(V) == np.sign(end))
+        if np.any(here):
+            found = np.where(cmdp.rows @ here.T.astype(float) > 0, end, found)
+    return found.T.reshape(cmdp.h.shape)
 
 
 def _expect_start(cmdp: CMDP, V: Array) -> Array:

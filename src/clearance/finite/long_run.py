@@ -160,17 +160,24 @@ class Chain:
         """Return V [S] with ±∞ in the states from which a run can reach one of the closed `classes`.
 
         The signal h [S] adds up for ever in these classes; its sign there is the sign of ∞. Raise InputError if h has
-        both signs in one class.
+        both signs in one class that runs from ρ reach.
         """
         for k in classes:
             inside = self.label == k
             low, high = h[inside].min(), h[inside].max()
-            if low < 0 < high:
+            if low < 0 < high and np.any(inside & self._reached):
                 state = int(np.flatnonzero(inside)[0])
                 raise InputError(f"policy stays for ever around state {state}, where a signal has both signs: its sum "
                                  "until absorption is not defined; use criterion='average'")  # fmt: skip
             V = np.where(self._can_reach(inside), np.inf if high > 0 else -np.inf, V)
         return V
+
+    @cached_property
+    def _reached(self) -> Mask:
+        """The states [S] that runs from ρ reach."""
+        P = sparse.coo_array(self.P)
+        row, column = P.coords
+        return spread(row[P.data > 0].astype(np.int64), column[P.data > 0].astype(np.int64), self.cmdp.rho > 0)
 
     def _can_reach(self, goal: Mask) -> Mask:
         P = sparse.coo_array(self.P)

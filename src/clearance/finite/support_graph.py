@@ -64,7 +64,7 @@ def closed_classes(P_pi: Any) -> Labels:
     P: Any = sparse.coo_array(P_pi)
     row, column = (x[P.data > 0].astype(np.int64) for x in P.coords)
     S = int(P.shape[0])
-    n, label = _components(row, column, S)
+    n, label = components(row, column, S)
     leaves = np.zeros(n, bool)
     leaves[label[row[label[row] != label[column]]]] = True
     number = np.where(leaves, -1, np.cumsum(~leaves) - 1)
@@ -83,7 +83,7 @@ def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]
     label = np.zeros(cmdp.S, np.int64)
     while True:
         used = kept[pair]
-        _, label = _components(s[used], s_next[used], cmdp.S)
+        _, label = components(s[used], s_next[used], cmdp.S)
         leaving = np.unique(pair[used & (label[s] != label[s_next])])
         if not len(leaving):
             break
@@ -95,7 +95,8 @@ def end_components(cmdp: CMDP, pairs: Mask | None = None) -> tuple[Labels, Mask]
     return numbers, inside
 
 
-def _components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
+def components(row: Labels, column: Labels, S: int) -> tuple[int, Labels]:
+    """Return (number, label of each state [S]) of the strongly connected components of edges row[i] → column[i]."""
     edges = sparse.csr_array((np.ones(len(row), np.int8), (row, column)), shape=(S, S))
     n, label = csgraph.connected_components(edges, directed=True, connection="strong")
     return int(n), label.astype(np.int64)

@@ -66,6 +66,7 @@ def restore_task(world: World, folder: Path, asked: dict[str, Any], method: Any 
     world   the adapter for the kind of problem
     method  the user's own method, as a class or instance, if the run used one
     """
+    world = world.with_evidence(asked["evidence"])
     policy = world.restore_policy(folder, asked["policy"])
     sampler = world.restore_sampler(asked["sampler"], policy)
     own = world.default_method() if asked["method"] is None else restore_method(asked["method"], method)

@@ -228,7 +228,9 @@ class RunSpec:
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):
             return how
-        model = getattr(world_of(problem), "model", problem)  # what is learned on
+        world = world_of(problem)
+        world = world.with_evidence(world.evidence(self.evidence, None))  # type: ignore[arg-type]
+        model = getattr(world, "model", problem)  # what is learned on
         policy = make_policy_class(self.policy, model)
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 

@@ -99,6 +99,7 @@ def solve(
         raise InputError(f"single must be one of {', '.join(SINGLE)}, got {single!r}")
     world = world_of(problem)
     kind = world.evidence(evidence, exact_J)
+    world = world.with_evidence(kind)
     method = world.default_method() if method is None else method
     source = None if init is None else world.read_init(init)
     if source is not None and policy is None and sampler is None:

@@ -7,7 +7,7 @@ from typing import Any
 from clearance.finite.gymnasium_tables import gymnasium_signal, gymnasium_table
 from clearance.zoo.garnet import garnet
 from clearance.zoo.grid_worlds import grid_obstacles, sutton_barto
-from clearance.zoo.harvesting import harvesting
+from clearance.zoo.harvesting import harvesting, harvesting_discounted
 from clearance.zoo.inventory import inventory
 from clearance.zoo.maintenance import maintenance, maintenance_discounted
 from clearance.zoo.queues import lazar, lazar_discounted, queue_power
@@ -29,6 +29,7 @@ MODELS = {
     "frozen-lake-8x8": lambda: frozen_lake(8),
     "grid-obstacles": grid_obstacles,
     "harvesting": harvesting,
+    "harvesting-discounted": harvesting_discounted,
     "inventory": inventory,
     "lazar": lazar,
     "lazar-discounted": lazar_discounted,
@@ -61,6 +62,7 @@ ABOUT = {
     "frozen-lake-8x8": "the same on a larger lake",
     "grid-obstacles": "cross a grid of 625 cells with few obstacles hit",
     "harvesting": "a solar sensor sends data; limits on delay and on loss",
+    "harvesting-discounted": "the same with discounted sums",
     "inventory": "a shop orders stock; few lost sales allowed",
     "lazar": "admit customers; the queue must stay short",
     "lazar-discounted": "the same with discounted sums",
@@ -107,6 +109,7 @@ __all__ = [
     "gymnasium_signal",
     "gymnasium_table",
     "harvesting",
+    "harvesting_discounted",
     "inventory",
     "lazar",
     "lazar_discounted",

@@ -22,11 +22,10 @@ def harvesting(
     arrivals: Sequence[float] = ARRIVALS,
     harvest: int = 2,
     change: float = 0.2,
-    gamma: float = 0.95,
 ) -> CMDP:
     """Return a sensor with a battery, solar power and a fading channel, which should buy little energy.
 
-    There are limits on the delay and the loss of its packets.
+    There are limits on the delay and the loss of its packets, in the long run (criterion: average).
 
     State (e, q, c, w), index ((e · (Q+1) + q) · 2 + c) · 2 + w: energy e = 0..B (B = `battery`, 8), packets q = 0..Q (Q
     = `buffer`, 8), channel c (0 bad, 1 good), weather w (0 dark, 1 sun). Action a = 0, 1, 2: send u = min(a, q)
@@ -35,18 +34,50 @@ def harvesting(
     probability `change` (.2).
 
         e' = min((e − need)⁺ + 2w, B),   q' = min(q − u + arrived, Q)
-        r = −(need − e)⁺ (bought),   cost = (q, (q − u + arrived − Q)⁺),   limit = (queue, lost) / (1−γ)
+        r = −(need − e)⁺ (bought),   cost = (q, (q − u + arrived − Q)⁺),   limit = (queue, lost)
 
     0, 1 or 2 packets arrive with the probabilities `arrivals` (.5, .3, .2). By Little's law a mean queue of 3 is a mean
-    delay of 3/.7 = 4.3 steps. Without the limit on loss it would pay to shorten the queue by losing packets. ρ is
+    delay of about 3/.7 = 4.3 steps. Without the limit on loss it would pay to shorten the queue by losing packets. ρ is
     uniform.
 
     Observed (not a theorem here): the mean number of packets sent does not decrease with the queue, the battery or the
     channel.
 
     Source: the form is that of delay-limited transmission over a fading channel (Berry and Gallager 2002) with a
-    harvesting node (Sharma et al. 2010) that can also use the grid. The numbers are choices of this library.
+    harvesting node (Sharma et al. 2010) that can also use the grid. Both limit long-run means. The numbers are choices
+    of this library.
     """
+    return _sensor(battery, buffer, [queue, lost], arrivals, harvest, change, criterion="average")
+
+
+def harvesting_discounted(
+    battery: int = 8,
+    buffer: int = 8,
+    *,
+    queue: float = 3.0,
+    lost: float = 0.01,
+    arrivals: Sequence[float] = ARRIVALS,
+    harvest: int = 2,
+    change: float = 0.2,
+    gamma: float = 0.95,
+) -> CMDP:
+    """Return the sensor of `harvesting` with discounted sums: limit = (queue, lost) / (1−γ).
+
+    The first steps, from the uniform start, count most. So other queues and losses are possible in the long run.
+    """
+    limits = [queue / (1 - gamma), lost / (1 - gamma)]
+    return _sensor(battery, buffer, limits, arrivals, harvest, change, gamma=gamma)
+
+
+def _sensor(
+    battery: int,
+    buffer: int,
+    limits: list[float],
+    arrivals: Sequence[float],
+    harvest: int,
+    change: float,
+    **criterion: Any,
+) -> CMDP:
     p, size = np.asarray(arrivals, float), (battery + 1, buffer + 1, 2, 2)
     e, q, c, w, a, c2, w2, n = np.ogrid[: size[0], : size[1], :2, :2, :3, :2, :2, : len(p)]
     sent = np.minimum(a, q)
@@ -60,9 +91,8 @@ def harvesting(
         np.broadcast_to(x, (*size, 3)).reshape(S, 3)
         for x in (-1.0 * bought[..., 0, 0, 0], 1.0 * q[..., 0, 0, 0], overflow[..., 0, 0])
     )
-    limit = np.array([queue, lost]) / (1 - gamma)
     labels: Any = {"states": _state_names(size), "actions": ["send-0", "send-1", "send-2"], "names": ["queue", "lost"]}
-    return CMDP(P, r, gamma=gamma, cost=[waiting, lose], limit=limit, **labels)
+    return CMDP(P, r, cost=[waiting, lose], limit=limits, **labels, **criterion)
 
 
 def _state_names(size: tuple[int, ...]) -> list[str]:

@@ -21,7 +21,7 @@ def queue_power(
     rates: Sequence[float] = RATES,
     gamma: float = 0.98,
 ) -> CMDP:
-    """Return a queue whose server needs more power at higher speed: keep the queue short within a power budget.
+    """Return a queue whose server needs more power at higher speed: keep it short within a (discounted) power budget.
 
     State: customers x = 0..L (L = `buffer`, 50). Action: a service probability q from `rates` (.2, .4, .6, .8). In a
     step, a customer arrives with probability p = `arrival` (.2; lost if x = L), or one leaves with probability q (if x

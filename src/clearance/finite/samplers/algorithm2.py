@@ -136,4 +136,5 @@ def _tables(cmdp: CMDP) -> Tables:
     where = np.flatnonzero(cmdp.rho).astype(P.indices.dtype)
     start = alias_cells(np.array([0, len(where)]), where, cmdp.rho[where], 0)
     h = np.ascontiguousarray(cmdp.h.reshape(1 + cmdp.I, -1).T)
-    return Tables(cells, indptr, width, start, h, cmdp.A, *geometric_tables(cmdp.gamma))
+    gamma = cmdp.gamma if cmdp.gamma < 1 else 0.5  # episodes of undiscounted sums end by themselves, not at random
+    return Tables(cells, indptr, width, start, h, cmdp.A, *geometric_tables(gamma))

@@ -6,7 +6,7 @@ model, the "stand-in" (`exact.stand_ins`). The margin, the choice of a policy an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,17 +26,24 @@ from clearance.exact.stand_ins import StandIn, stand_in_of
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import evaluate
 from clearance.finite.mixture import Mixture
-from clearance.finite.samplers.finite_episodes import MixtureEpisodes
+from clearance.finite.samplers.total_episodes import SumEpisodes
+from clearance.finite.samplers.transition_counts import TransitionCounts
+from clearance.finite.two_layer_policy import Policy
 from clearance.learning.loop import Run
 from clearance.learning.state import State
+from clearance.runs.worlds.explored_model import ExploredSums, FiniteExplored
 from clearance.runs.worlds.finite_candidates import Iterates, PolicyTables
-from clearance.runs.worlds.finite_certify import refuse_samples
+from clearance.runs.worlds.finite_certify import check_samples
 from clearance.runs.worlds.finite_margin import FiniteMargin
 from clearance.runs.worlds.finite_world import FiniteWorld
 from clearance.runs.worlds.planned_search import PlannedSearch
+from clearance.runs.worlds.sum_search import SumSearch
 from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
 
 MOST = 200  # candidates whose values under the true criterion are computed
+PILOT, PILOT_KEY = 5000, np.uint64(2**62 + 21)  # steps of the episodes that measure how long episodes are
+# 1/(1 − γ) as a multiple of that length: for learning, where it costs steps, and for plans, where it is nearly free.
+LEARNED, PLANNED = 10.0, 1000.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +69,7 @@ class BackCandidates:
             share[self.some] = weights
         return self.stand_in.back(self.inner.mixture(share))
 
-    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
+    def episodes(self, mixture: Mixture) -> Episodes:
         return self.inner.episodes(self.stand_in.forward(mixture))
 
 
@@ -116,12 +123,16 @@ class CriterionWorld(FiniteWorld):
     def evidence(self, asked: EvidenceKind | None, exact_J: bool | None) -> EvidenceKind:
         kind = super().evidence(asked, exact_J)
         if kind == "samples":
-            refuse_samples(self.problem)
+            check_samples(self.problem)
             if zero_limits(self.problem):
                 raise InputError(
                     "a cost that must never be paid is kept by proof, not by samples: use evidence='exact'"
                 )
         return kind
+
+    def with_evidence(self, kind: EvidenceKind) -> CriterionWorld:
+        sampled = kind == "samples" and self.problem.kind == "total"
+        return SampledTotalWorld(self.problem) if sampled else self
 
     def measure_margin(self, task: Task) -> FiniteMargin:
         if task.evidence == "samples":
@@ -212,3 +223,50 @@ class CriterionWorld(FiniteWorld):
         """Return {"mixture": π̄}, the uniform mixture of the iterates; its guarantee is about the surrogate model."""
         found = super().alternatives(solution)
         return {"mixture": Alternative(self.stand_in.back(found["mixture"].policy), found["mixture"].guarantee)}
+
+
+@dataclass(frozen=True, eq=False)
+class SumCandidates(BackCandidates):
+    """The same candidates for a model with criterion "total"; tests add up whole episodes of the model itself."""
+
+    def episodes(self, mixture: Mixture) -> SumEpisodes:
+        return SumEpisodes(self.stand_in.true, mixture)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTotalWorld(CriterionWorld):
+    """The adapter for sums until absorption with evidence from samples.
+
+    Learning uses the model with a discount close to 1, whose episodes are those of the model itself. How close follows
+    from the length of a few episodes with uniformly random actions. Tests add up whole episodes (`total_episodes`).
+    """
+
+    @cached_property
+    def _pilot(self) -> tuple[float, int]:
+        """The mean number of steps of an episode with uniform actions, and the environment steps that this took."""
+        uniform = self.problem.available / self.problem.available.sum(1, keepdims=True)
+        steps, episodes = SumEpisodes(self.problem, Mixture.single(uniform)).walk(PILOT_KEY, PILOT)
+        return max(steps / episodes, 1.0), steps
+
+    def _discounted(self, longer: float) -> CMDP:
+        return self.problem.replace(criterion="discounted", gamma=1 - 1 / (1 + longer * self._pilot[0]))
+
+    @cached_property
+    def stand_in(self) -> StandIn:
+        return StandIn(self.problem, self._discounted(LEARNED), False)
+
+    def explored(self, policy: Policy) -> ExploredSums:
+        counts = TransitionCounts.none(self.model)
+        return ExploredSums(self._discounted(PLANNED), policy, counts, true=self.problem)
+
+    def planned_search(self, explored: FiniteExplored, **how: Any) -> PlannedSearch:
+        return SumSearch(explored, **how)
+
+    def measure_margin(self, task: Task) -> FiniteMargin:
+        found = super().measure_margin(task)
+        return replace(found, steps=found.steps + self._pilot[1])
+
+    def sampled_choice(self, settled: Settled, run: Run, margin: FiniteMargin, budget: float) -> Choice:
+        found = super().sampled_choice(settled, run, margin, budget)
+        inner: Any = found.candidates
+        return found._replace(candidates=SumCandidates(self.stand_in, inner.inner))

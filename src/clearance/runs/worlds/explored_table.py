@@ -20,6 +20,7 @@ from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, out_of_bounds_error
 from clearance.finite.softmax_policy import SoftmaxPolicy
+from clearance.runs.worlds.planned_estimators import POWERS
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
 SURE = 1e9  # how often it counts that nothing happens after the end
@@ -53,6 +54,10 @@ class ExploredTable:
     @property
     def high(self) -> Array:
         return self.problem.bounds[1]
+
+    @property
+    def powers(self) -> tuple[float, ...]:
+        return POWERS
 
     @property
     def most(self) -> Array:

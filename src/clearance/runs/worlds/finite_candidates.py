@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearance.certificates.best_mixture import spread_evenly
+from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 from clearance.exact.exact_certificate import certify_exactly
 from clearance.finite.cmdp import CMDP
@@ -40,7 +41,7 @@ class PolicyTables:
         used = np.flatnonzero(weights)
         return Mixture(weights[used] / weights[used].sum(), self.pi[used])
 
-    def episodes(self, mixture: Mixture) -> MixtureEpisodes:
+    def episodes(self, mixture: Mixture) -> Episodes:
         return MixtureEpisodes(self.cmdp, mixture, self.base)
 
 

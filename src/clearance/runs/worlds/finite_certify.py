@@ -32,10 +32,11 @@ from clearance.finite.evaluation import occupancy
 from clearance.finite.mixture import Mixture
 from clearance.finite.named_policy import policy_by_names
 from clearance.finite.samplers.finite_episodes import MixtureEpisodes, RuleEpisodes
+from clearance.finite.samplers.total_episodes import RuleSums, SumEpisodes, check_range
 
 Rule = Callable[[int], Any]
 AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
-# The same for horizons: the range of an episode's sum is found from the possible transitions.
+# The same for horizons and totals: the range of an episode's sum is found from the possible transitions.
 WITH_PATHS = f"{AS_SIMULATOR} (its possible transitions bound the sum of an episode)"
 FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
 GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
@@ -75,14 +76,16 @@ def certify_finite(
             raise InputError("out keeps the tests by samples; exact evidence is a proof, not a test: leave it out")
         _check_best(cmdp, best)
         return certify_table(cmdp, mixture, best, compare=compare)
-    refuse_samples(cmdp)
+    check_samples(cmdp, mixture)
     declared = None if bounds is None else _read_bounds(cmdp, bounds)
     if mixture is None and executor is not None:
         raise InputError("a rule `state -> action` is asked in this process: leave out executor (--cluster)")
-    if cmdp.kind == "horizon":
+    if cmdp.kind != "discounted":
         if declared is not None or base is not None:
-            raise InputError("bounds and base are for discounted sums: leave them out with a horizon")
-        sources: list[Episodes] = _horizon_sources(cmdp, mixture, policy)
+            raise InputError("bounds and base are for discounted sums: leave them out")
+        sources: list[Episodes] = (_horizon_sources if cmdp.kind == "horizon" else _total_sources)(
+            cmdp, mixture, policy
+        )
     elif mixture is None:
         rule: Any = policy
         own = RuleEpisodes(cmdp, rule, declared)
@@ -107,21 +110,30 @@ def identify_model(cmdp: CMDP) -> str:
     return digest("CMDP", cmdp.arrays())
 
 
-NO_SAMPLES = {
-    "average": "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
-    "use evidence='exact', or horizon=H for the first H steps",
-    "total": "sums until absorption cannot be certified from samples without a bound on the length of episodes: use "
-    "evidence='exact', or horizon=H for the first H steps",
-}
+def check_samples(cmdp: CMDP, mixture: Mixture | None = None) -> None:
+    """Raise InputError if samples cannot certify the criterion of the model, because its estimates have no known range.
 
-
-def refuse_samples(cmdp: CMDP) -> None:
-    """Raise InputError for criteria whose sums have no known range: long-run means and sums until absorption.
-
-    Samples cannot certify such a criterion.
+    This holds for long-run means, and for sums until absorption that can grow on a cycle. With a mixture, only the
+    state-action pairs that it can take count.
     """
-    if cmdp.kind in NO_SAMPLES:
-        raise InputError(NO_SAMPLES[cmdp.kind])
+    if cmdp.kind == "average":
+        raise InputError(
+            "long-run means cannot be certified from samples without a bound on the time between visits of a state: "
+            "use evidence='exact', or horizon=H for the first H steps"
+        )
+    if cmdp.kind == "total":
+        every = Mixture.single(cmdp.available / cmdp.available.sum(1, keepdims=True))
+        check_range(cmdp, SumEpisodes(cmdp, mixture or every).bounds)
+
+
+def _total_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
+    """Return sources of episodes until absorption: of the policy and, for a mixture, of its greedy policy.
+
+    `mixture` is None if `policy` is a rule.
+    """
+    if mixture is None:
+        return [SteadyEpisodes(RuleSums(cmdp, policy), "the model", ("the reward", *cmdp.names))]
+    return [SumEpisodes(cmdp, m) for m in (mixture, most_likely(mixture))]
 
 
 def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[Episodes]:
@@ -154,7 +166,7 @@ class _TimedRule:
 
 def sampled_scope(cmdp: CMDP, mixture: Mixture | None) -> str:
     """Return the scope of a certificate from samples of a policy; `mixture` is None if the policy is a rule."""
-    return scope_of(cmdp, mixture, WITH_PATHS if cmdp.kind == "horizon" else AS_SIMULATOR)
+    return scope_of(cmdp, mixture, AS_SIMULATOR if cmdp.kind == "discounted" else WITH_PATHS)
 
 
 def identify_table(cmdp: CMDP, mixture: Mixture) -> str:

@@ -21,6 +21,7 @@ from scipy.special import softmax as simplex
 
 from clearance.certificates.best_mixture import safest_weights, spread_evenly
 from clearance.certificates.betting import Bets
+from clearance.certificates.episode_source import Episodes
 from clearance.certificates.sequential_test import Evidence, gather
 from clearance.core.array_files import read_arrays
 from clearance.core.arrays import Array
@@ -37,14 +38,12 @@ from clearance.exact.planning import plan_exploration, plan_safest
 from clearance.finite.cmdp import CMDP
 from clearance.finite.mixture import Mixture, most_numbers
 from clearance.finite.samplers.algorithm2 import alias_tables, transition_error
-from clearance.finite.samplers.finite_episodes import MixtureEpisodes
 from clearance.finite.samplers.td_critic import Critic, state_values
-from clearance.finite.samplers.transition_counts import TransitionCounts
 from clearance.finite.softmax_policy import TiedFeaturesError, class_model, class_policy
 from clearance.finite.two_layer_policy import Policy
 from clearance.learning.loop import Run, iterate
 from clearance.learning.methods.feasibility_game import Feasibility
-from clearance.runs.worlds.explored_model import FiniteExplored, can_plan
+from clearance.runs.worlds.explored_model import ExploredSums, FiniteExplored, can_plan
 from clearance.runs.worlds.planned_search import walk_both
 
 SCHEMA = "clearance/margin/1"
@@ -129,34 +128,31 @@ def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
     return FiniteMargin(found.slater, safest, "FEASIBLE" if found.verdict == "feasible" else "UNDECIDED")
 
 
-def sampled_margin(
-    cmdp: CMDP, policy: Policy, key: np.uint64, budget: float, delta: float, horizon: int | None = None
-) -> FiniteMargin:
+def sampled_margin(explored: FiniteExplored, key: np.uint64, budget: float, delta: float) -> FiniteMargin:
     """Estimate the Slater margin φ from samples; the verdict is FEASIBLE, LIKELY, INFEASIBLE or UNDECIDED.
 
-    `horizon` is H if the states of the model include the time t < H. `budget` is the budget of all of `solve`. The
-    first try takes 2 % of it, and each further try twice as much, up to 16 %. If all tries fail, 30 % is spent on
-    testing whether no policy at all meets the limits.
+    `explored` has the model, the policy class, and counters of transitions, which are used if plans can be computed.
+    `budget` is the budget of all of `solve`. The first try takes 2 % of it, and each further try twice as much, up to
+    16 %. If all tries fail, 30 % is spent on testing whether no policy at all meets the limits. There is no such test
+    for sums until absorption.
     """
+    cmdp, policy = explored.cmdp, explored.policy
     if cmdp.I == 0:
         return FiniteMargin(np.inf, None, "FEASIBLE", np.zeros(0))
     critic, share, spent, tries = Critic(cmdp, policy, counting=True), FIRST_SHARE, 0, 0
-    none = TransitionCounts.none(cmdp)
-    explored = FiniteExplored(cmdp, policy, none, horizon) if can_plan(cmdp, policy) else None
-    counts, safest, likely = None if explored is None else explored.counts, None, None
+    plans = can_plan(cmdp, policy)
+    counts, safest, likely = explored.counts if plans else None, None, None
     while True:
         tries += 1
-        run, candidate, base = _safest(
-            critic, fold(key, 3 * tries), (0.7 if explored is None else 0.2) * share * budget
-        )
+        run, candidate, base = _safest(critic, fold(key, 3 * tries), (0.2 if plans else 0.7) * share * budget)
         spent += int(run.trace.steps.sum())
-        if explored is not None:
+        if plans:
             explored.counts.add(run.state.sampler_memory.hits, run.state.sampler_memory.starts)
             safest, steps = _plan_safest(explored, fold(key, 1000 + tries), 0.3 * share * budget)
             candidate, base, spent = Mixture.single(safest.pi), safest.V, spent + steps
-            likely = safest.J[1:] - cmdp.b, safest.spread(0.5)[1:]
-        source = MixtureEpisodes(cmdp, candidate, base, counts=counts)
-        level, tested = 0.5 * delta / (tries * (tries + 1)), (0.3 if explored is None else 0.5) * share * budget
+            likely = safest.J[1:] - cmdp.b, safest.spread(explored.powers[0])[1:]
+        source = explored.episodes(candidate, base, 0.5)
+        level, tested = 0.5 * delta / (tries * (tries + 1)), (0.5 if plans else 0.3) * share * budget
         evidence = gather(source, cmdp.b, level, fold(key, 3 * tries + 1), tested, likely=likely)
         spent += evidence.steps
         slack = evidence.lower[1:] - cmdp.b
@@ -175,6 +171,8 @@ def sampled_margin(
         if share >= LAST_SHARE:
             break
         share *= 2
+    if isinstance(explored, ExploredSums):
+        return FiniteMargin(float(np.min(slack)), candidate, "UNDECIDED", evidence.sd[1:], steps=spent)
     mu = simplex(run.trace.lam[len(run.trace) // 2 :], axis=1).mean(0)
     mu = np.where(mu > 0.01, mu, 0.0) / mu[mu > 0.01].sum()  # the bound is about the limits that it names
     bound, steps = least_violation(critic, run, mu, fold(key, 0), 0.3 * budget, delta)
@@ -213,7 +211,7 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
     return run, mixture, state_values(critic.policy.pi(run.state.theta), run.state.sampler_memory.Q)
 
 
-def _closer(source: MixtureEpisodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
+def _closer(source: Episodes, b: Array, before: Evidence, delta: float, key: np.uint64, budget: float):
     """Measure the slack of a policy a second time, by a test against tighter limits; return the test's `Evidence`.
 
     The limits are tightened by 90 % of the smallest mean slack in `before`, the first test. That test stopped once

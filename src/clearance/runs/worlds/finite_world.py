@@ -151,7 +151,7 @@ class FiniteWorld(World):
         if task.evidence == "exact":
             return exact_margin(cmdp, policy)
         key, budget = key_of(task.seed), task.budget or BUDGET["samples"]
-        margin = sampled_margin(cmdp, policy, fold(key, MARGIN), budget, task.delta, self.problem.horizon)
+        margin = sampled_margin(self.explored(policy), fold(key, MARGIN), budget, task.delta)
         if margin.verdict not in ("FEASIBLE", "LIKELY"):
             text = _no_margin(cmdp, margin, task.delta)
             raise InfeasibleError(text, margin.slater, proven=margin.verdict == "INFEASIBLE")
@@ -230,14 +230,23 @@ class FiniteWorld(World):
         cmdp, policy = self.model, settled.sampler.policy
         if not can_plan(cmdp, policy):
             return super().search(settled, run, margin, key, budget, delta, single)
-        counts, memory = TransitionCounts.none(cmdp), run.state.sampler_memory
+        explored, memory = self.explored(policy), run.state.sampler_memory
         if margin.hits is not None and margin.starts is not None:
-            counts.add(margin.hits, margin.starts)
+            explored.counts.add(margin.hits, margin.starts)
         if isinstance(memory, Tables):
-            counts.add(memory.hits, memory.starts)
+            explored.counts.add(memory.hits, memory.starts)
         last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
-        others, explored = policy.pi(run.trace.theta[last]), FiniteExplored(cmdp, policy, counts, self.problem.horizon)
-        return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
+        others = policy.pi(run.trace.theta[last])
+        how: dict[str, Any] = {"b": cmdp.b, "key": key, "budget": budget, "delta": delta, "single": single}
+        return self.planned_search(explored, others=others, fallback=margin.policy, **how)
+
+    def planned_search(self, explored: FiniteExplored, **how: Any) -> PlannedSearch:
+        """Return the search for a certified policy among plans; `how` are the other fields of `PlannedSearch`."""
+        return PlannedSearch(explored, **how)
+
+    def explored(self, policy: Policy) -> FiniteExplored:
+        """Return the model as a simulator whose transitions are counted, with all counters at 0."""
+        return FiniteExplored(self.model, policy, TransitionCounts.none(self.model), self.problem.horizon)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """Return the stationary policy with the mixture's averaged occupancy, which has the same values.

@@ -27,7 +27,7 @@ from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
 from clearance.exact.planning import penalise, plan_best, plan_exploration
 from clearance.finite.mixture import Mixture
-from clearance.runs.worlds.planned_estimators import POWERS, SHORTER, Estimator, make_estimator
+from clearance.runs.worlds.planned_estimators import SHORTER, Estimator, make_estimator
 
 ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
@@ -63,6 +63,11 @@ class Explored(Protocol):
     @property
     def high(self) -> Array:
         """The declared upper bounds of the signals [1+I]."""
+        ...
+
+    @property
+    def powers(self) -> tuple[float, ...]:
+        """The values of `power` from which a test may choose (see `episodes`)."""
         ...
 
     @property
@@ -165,6 +170,10 @@ class PlannedSearch:
     def run(self) -> tuple[Attempt, ...]:
         """Explore, then test policies while the budget allows and another test is promising; return all tests."""
         self._explore(LEVELS[0] * self.delta)
+        return self.test_plans()
+
+    def test_plans(self) -> tuple[Attempt, ...]:
+        """Test plans while the budget allows and another test is promising; return all tests."""
         for j, share in enumerate(LEVELS):
             left = self.budget - self.steps
             if self.attempts and left < WORTHWHILE * self.budget * bool(self.certified):
@@ -298,7 +307,7 @@ class PlannedSearch:
             how = make_estimator(seen, lowest, like.how.power, like.how.shorter)
             return Planned(seen, how, self._need(seen, how, delta, steps, 1.0, lam), lam)
         options = []
-        for power in POWERS:
+        for power in self.explored.powers:
             shares = (0.0,) if lowest is None else SHORTER
             tried = [make_estimator(seen, lowest, power, np.full(len(seen.J), x)) for x in shares]
             needs = np.array([self._need(seen, how, delta, steps, 1.0, lam) for how in tried])

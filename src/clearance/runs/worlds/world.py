@@ -181,6 +181,10 @@ class World(Protocol):
         """Return the kind of evidence of this run; raise InputError if the requested kind `asked` is not possible."""
         ...
 
+    def with_evidence(self, kind: EvidenceKind) -> World:
+        """Return the adapter for a run with this kind of evidence; by default this one."""
+        return self
+
     def default_method(self) -> Method: ...
 
     def make_sampler(self, method: Method, policy: Any, sampler: Any, seed: int) -> Sampler:
