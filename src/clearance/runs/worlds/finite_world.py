@@ -237,7 +237,7 @@ class FiniteWorld(World):
             counts.add(memory.hits, memory.starts)
         last = run.trace.rows_of(spread_evenly(len(run.trace), OTHERS, first=FADED))
         others, explored = policy.pi(run.trace.theta[last]), FiniteExplored(cmdp, policy, counts, self.problem.horizon)
-        return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy)
+        return PlannedSearch(explored, cmdp.b, key, budget, delta, others, fallback=margin.policy, single=single)
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
         """Return the stationary policy with the mixture's averaged occupancy, which has the same values.
