@@ -109,6 +109,13 @@ def test_moments_about_any_point_are_those_of_the_samples() -> None:
     assert np.all(moments.wealth <= plain.wealth + 1e-9)
 
 
+def test_nothing_is_bet_in_a_range_of_no_length() -> None:
+    still = Bets(0.0, 0.0, 0.0)
+    with np.errstate(all="raise"):
+        still.take_moments(np.array([50.0, 0, 0, 0, 0]), 0.0, 3)
+    assert not still.wealth.any() and not still.rejects(0.5) and still.mean == 0
+
+
 def test_the_evidence_is_that_of_the_rung() -> None:
     ladder = Ladder(episodes(0.5), 0.5, MODEL.b, 0.01, 0.0)
     ladder.climb(key_of(6), 2e5)

@@ -45,6 +45,7 @@ CLOSE = 1.1  # a bet of the grid that is so close to the largest one gives way t
 # neighbour above it to share the work with, and has twice as much.
 RARE = 0.02
 ULP = 2.0**-53
+SHORTEST = 1e-60  # range of samples whose fourth power is a number
 MOMENTS = 100  # roundings, beside those of the sums, of moments that were scaled and shifted
 
 
@@ -177,8 +178,11 @@ class Bets:
         """Take samples x as given by their moments Σ (x − about)^k, k = 0..4, in place of all samples so far.
 
         The capital is then the lower bound that follows from the moments. `updates` is the number of batches in which
-        the moments were added up.
+        the moments were added up. In a range so short that its fourth power vanishes, nothing is bet.
         """
+        if self.width < SHORTEST:
+            self.sums, self.wealth = np.append(sums[0], np.zeros(4)), np.zeros(len(self.bets))
+            return
         scaled = sums / self.width ** np.arange(5)
         self.sums, self.updates = shifted(scaled, (self.m - about) / self.width), updates + MOMENTS
         self.wealth = self._wealth_from(0.0)

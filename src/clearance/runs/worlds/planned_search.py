@@ -53,7 +53,7 @@ WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy mu
 ENDS = (1.0, 0.02), (0.5, 0.98)
 UNEVEN = 1.12  # factor on the variance for a rung other than the one from which the episodes are drawn
 # A ladder is tested in place of one policy, although its result is a mixture, if it promises to save this share of what
-# the plan earns beyond the safest policy.
+# the plan earns beyond the safest or beyond the uniform policy.
 CLEARLY = 1e-4
 LEAST = 0.01  # share of the budget below which no test is made
 PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
@@ -215,8 +215,10 @@ class PlannedSearch:
         """Return the reward that a ladder must save to be worth a mixture as result, in place of one policy."""
         if self.single == "never":
             return 0.0
-        safest = model.evaluate(plan_safest(model.cmdp.replace(b=self.b), self.explored.policy).pi)
-        return CLEARLY * max(float(single.seen.J[0] - safest.J[0]), 0.0)
+        can = self.explored.available
+        safest = plan_safest(model.cmdp.replace(b=self.b), self.explored.policy).pi
+        gains = [single.seen.J[0] - model.evaluate(pi).J[0] for pi in (safest, can / can.sum(1, keepdims=True))]
+        return CLEARLY * float(min((gain for gain in gains if gain > 0), default=0.0))
 
     def _end(self, model: EstimatedModel, single: Planned, delta: float, steps: float, passing: float) -> Planned:
         """Return the best policy that passes a test of `steps` steps on its own with probability `passing`."""
