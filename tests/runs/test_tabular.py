@@ -110,7 +110,11 @@ def test_a_run_on_a_black_box_is_resumed_with_the_same_bits(tmp_path: Path) -> N
     assert again.certificate == whole.certificate and again.env_steps == whole.env_steps
     assert cl.resume(tmp_path / "cut", problem()).certificate == whole.certificate, "a finished run is recalled"
     stored = load(tmp_path / "cut")
-    assert np.array_equal(stored.policy.pi, whole.policy.pi) and stored.problem.b == problem().statement.b
+    assert (
+        isinstance(stored.policy, cl.Mixture)
+        and np.array_equal(stored.policy.pi, whole.policy.pi)
+        and stored.problem.b == problem().statement.b
+    )
     with pytest.raises(InputError, match="code is not in the folder"):
         cl.resume(tmp_path / "cut")
 

@@ -72,9 +72,14 @@ class MixtureEpisodes:
         h = np.where(self.cmdp.available, self.cmdp.h, 0.0)
         return h.min(axis=(1, 2)), h.max(axis=(1, 2))
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of the estimate X, each [1+I].
+        """The bounds (low, high) of the estimate X, each [1+I]."""
+        return self._range
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
+        """The bounds of X, computed once.
 
         They follow from this form of X, which gives a much shorter range than bounds for each term of the sum:
 
@@ -148,7 +153,7 @@ class MixtureEpisodes:
         longest = 2 + 54 * math.log(2) / -math.log(self.q)
         return 2.0**-52 * (longest + 8) * (np.abs(self.table).max((0, 1)) + self.full * self.term)
 
-    @cached_property
+    @property
     def bias(self) -> Array:
         """A bound [1+I] on |E X − J|, the bias of the estimate X that finite precision causes.
 

@@ -211,8 +211,13 @@ class TableEpisodes:
         like = self.explored.like(np.zeros_like(self.explored.total))
         return MixtureEpisodes(like, self.mixture, self.base, self.explored.problem.bounds, self.power)
 
-    @cached_property
+    @property
     def bounds(self) -> tuple[Array, Array]:
+        """The bounds (low, high) of every estimate of J [1+I]."""
+        return self._range
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
         """The bounds (low, high) of an episode's estimate X of J [1+I], as in `finite_episodes`.
 
         If the user declared bounds of the summed signals h, they are used too: for weights w_t that decrease from
