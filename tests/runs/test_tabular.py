@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import clearance as cl
 from clearance.core.errors import InputError
 from clearance.exact.optimistic_values import OptimisticValues, optimistic_values
 from clearance.finite.softmax_policy import softmax
+from clearance.runs.run_reader import load
 from clearance.runs.worlds.explored_table import ExploredTable
 from clearance.simulator.gymnasium_envs.tabular_problem import TableShape
 
@@ -76,9 +79,44 @@ def test_a_black_box_is_solved_and_certified(env: Any) -> None:
     problem = cl.tabular(env, limits=limit, bounds=([0, 0], [1, 1]), gamma=0.8)
     found, truth = cl.solve(problem, budget=3e4, seed=1), true_model(limit)
     best, J = cl.optimum(truth), found.policy.J(truth)
-    assert found.certificate.verdict == "CERTIFIED" and -J[1] <= limit and found.policy.M == 1
+    assert found.certificate.verdict == "CERTIFIED" and -J[1] <= limit and found.policy.M <= 2
     assert 0.8 * best.J_r < J[0] <= best.J_r and found.env_steps <= 3.3e4
     assert "estimated model" in found.certificate.message
+
+
+def test_one_policy_of_a_black_box() -> None:
+    problem = cl.tabular(Corridor, limits=1.5, bounds=([0, 0], [1, 1]), gamma=0.8)
+    found = cl.solve(problem, budget=3e4, seed=1, single="require")
+    assert found.certificate.verdict == "CERTIFIED" and found.policy.M == 1
+
+
+def test_a_run_on_a_black_box_is_resumed_with_the_same_bits(tmp_path: Path) -> None:
+    """All counts are part of the state, so nothing that was learned before the interruption is lost."""
+
+    def problem() -> Any:
+        return cl.tabular(Corridor, limits=1.5, bounds=([0, 0], [1, 1]), gamma=0.8)
+
+    def stop(part: Any, state: Any, K: int) -> None:
+        if state.k >= 20:
+            raise KeyError("stopped")
+
+    whole = cl.solve(problem(), budget=2e4, seed=1, out=tmp_path / "whole")
+    with pytest.raises(KeyError):
+        cl.solve(problem(), budget=2e4, seed=1, out=tmp_path / "cut", progress=stop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", cl.DamagedRunWarning)
+        again = cl.resume(tmp_path / "cut", problem())
+    assert np.array_equal(again.policy.pi, whole.policy.pi) and np.array_equal(again.trace.lam, whole.trace.lam)
+    assert again.certificate == whole.certificate and again.env_steps == whole.env_steps
+    assert cl.resume(tmp_path / "cut", problem()).certificate == whole.certificate, "a finished run is recalled"
+    stored = load(tmp_path / "cut")
+    assert (
+        isinstance(stored.policy, cl.Mixture)
+        and np.array_equal(stored.policy.pi, whole.policy.pi)
+        and stored.problem.b == problem().statement.b
+    )
+    with pytest.raises(InputError, match="code is not in the folder"):
+        cl.resume(tmp_path / "cut")
 
 
 def test_certify_a_table_of_a_black_box() -> None:

@@ -45,6 +45,8 @@ CLOSE = 1.1  # a bet of the grid that is so close to the largest one gives way t
 # neighbour above it to share the work with, and has twice as much.
 RARE = 0.02
 ULP = 2.0**-53
+SHORTEST = 1e-60  # range of samples whose fourth power is a number
+MOMENTS = 100  # roundings, beside those of the sums, of moments that were scaled and shifted
 
 
 @dataclass(eq=False)
@@ -160,17 +162,30 @@ class Bets:
         m is the tested limit. The capital of the bets against x is bounded from below by four moments of the samples;
         x is rejected if this bound has reached 1/δ.
         """
-        n, s1, s2, s3, s4 = self.sums
-        m1 = s1 - n * shift
-        m2 = s2 - 2 * shift * s1 + n * shift**2
-        m3 = s3 - 3 * shift * s2 + 3 * shift**2 * s1 - n * shift**3
-        m4 = s4 - 4 * shift * s3 + 6 * shift**2 * s2 - 4 * shift**3 * s1 + n * shift**4
-        c, quartic = self.bets, self._quartic
-        wealth = c * m1 - c**2 * m2 / 2 + c**3 * m3 / 3 - quartic * c**4 * m4 - self._moment_error(abs(shift))
+        c, wealth = self.bets, self._wealth_from(shift)
         if shift <= 0:  # no bet has less capital there than at m
             wealth = np.maximum(wealth, self.wealth - self._wealth_error)
         fair = (c < 1) | (self._loss(c, shift) <= LARGEST_LOSS)
         return self._total(np.where(fair, wealth, -np.inf)) >= -np.log(delta)
+
+    def _wealth_from(self, shift: float) -> Array:
+        """Return a lower bound of each bet's log capital [n] against m + shift·(high − low), from the four moments."""
+        _, m1, m2, m3, m4 = shifted(self.sums, shift)
+        c, quartic = self.bets, self._quartic
+        return c * m1 - c**2 * m2 / 2 + c**3 * m3 / 3 - quartic * c**4 * m4 - self._moment_error(abs(shift))
+
+    def take_moments(self, sums: Array, about: float, updates: int) -> None:
+        """Take samples x as given by their moments Σ (x − about)^k, k = 0..4, in place of all samples so far.
+
+        The capital is then the lower bound that follows from the moments. `updates` is the number of batches in which
+        the moments were added up. In a range so short that its fourth power vanishes, nothing is bet.
+        """
+        if self.width < SHORTEST:
+            self.sums, self.wealth = np.append(sums[0], np.zeros(4)), np.zeros(len(self.bets))
+            return
+        scaled = sums / self.width ** np.arange(5)
+        self.sums, self.updates = shifted(scaled, (self.m - about) / self.width), updates + MOMENTS
+        self.wealth = self._wealth_from(0.0)
 
     def _total(self, wealth: Array) -> float:
         """Return the log of the total capital, given `wealth`, the log capital of each bet.
@@ -213,6 +228,20 @@ class Bets:
         c = self.bets
         size = c * m1 + c**2 * m2 / 2 + c**3 * m3 / 3 + self._quartic * c**4 * m4
         return ULP * (100 + self.updates) * size
+
+
+def shifted(sums: Array, shift: float) -> Array:
+    """Return the sums Σ (z − shift)^k, k = 0..4, given the sums Σ z^k."""
+    n, s1, s2, s3, s4 = sums
+    return np.array(
+        [
+            n,
+            s1 - n * shift,
+            s2 - 2 * shift * s1 + n * shift**2,
+            s3 - 3 * shift * s2 + 3 * shift**2 * s1 - n * shift**3,
+            s4 - 4 * shift * s3 + 6 * shift**2 * s2 - 4 * shift**3 * s1 + n * shift**4,
+        ]
+    )
 
 
 def check_bets(m: float, low: float, high: float, bias: float) -> None:

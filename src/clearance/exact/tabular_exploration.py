@@ -43,6 +43,7 @@ class TabularExploration:
         Return the new state, and the information on the iteration.
         """
         explored, N = sampler.explored, self.N or 10_000
+        explored.recall(state.sampler_memory)
         model = explored.model()
         plan = plan_best(model.cmdp, sampler.statement.b)
         seen, weights = model.evaluate(plan.pi), np.append(1.0, plan.lam)
@@ -54,4 +55,4 @@ class TabularExploration:
             steps = explored.walk(fold(key, 0), 0.95 * plan.pi + 0.05 / model.cmdp.A, (1 - CURIOUS) * N)
             steps += explored.walk_hopeful(fold(key, 1), hopes, CURIOUS * N)
         theta = np.log(np.maximum(plan.pi, 1e-300)).ravel()
-        return State(theta, plan.lam, state.k + 1, state.sampler_memory), Info(seen.J, 0.0, steps)
+        return State(theta, plan.lam, state.k + 1, explored.memory), Info(seen.J, 0.0, steps)

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from clearance.core.errors import InputError
 from clearance.exact.model_based import ModelBased
+from clearance.exact.tabular_exploration import TabularExploration
 from clearance.learning.direction import Direction
 from clearance.learning.methods.cnpgpd import CNPGPD
 from clearance.learning.methods.crpo import CRPO
@@ -50,7 +51,7 @@ def restore_method(data: dict[str, Any], given: Any = None) -> Method:
         if plain_data.as_json(plain_data.describe(given)) != data:
             raise InputError(f"method {type(given).__name__} is not the one of the run, or has other settings")
         return given
-    kinds = tuple(METHODS.values())
+    kinds = (*METHODS.values(), TabularExploration)  # which `cl.tabular` chooses by itself
     if data["name"] not in {kind.__name__ for kind in kinds}:
         raise InputError(f"settings.json: {data['name']!r} is no method of clearance's: give its class (method=…)")
     return plain_data.restore(data, (*kinds, *PARTS))

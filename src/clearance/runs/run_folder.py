@@ -198,7 +198,7 @@ def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> Non
     if run != writer.run:
         path = writer.folder / "settings.json"
         raise InputError(f"{path}: belongs to another run than the other files: solve again, in another folder")
-    simulator = asked["policy"]["kind"] == "design"
+    simulator = asked["policy"]["kind"] in ("design", "table")
     if about is not None and about.identity != asked["problem"]:
         other = "that one" if simulator else "that one, or none,"
         raise InputError(f"{writer.folder}: is a run on another problem; give {other} or choose another --out")

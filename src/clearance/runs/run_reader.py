@@ -125,7 +125,7 @@ class RunFolder:
         """
         if not self.has("policy.npz"):
             return None
-        if self.on_simulator:
+        if self.on_simulator and self.settings["policy"]["kind"] != "table":
             from clearance.simulator.policies.rule_mixture import load_mixture  # needs JAX, the rest does not
 
             return load_mixture(self._good("policy.npz"))

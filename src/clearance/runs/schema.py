@@ -22,7 +22,7 @@ from clearance.exact.proof import is_proof
 STATUS = ("running", "interrupted", "failed", "done")
 PHASES = ("margin", "learning", "choice", "done", "certify")  # the last of a folder in which `certify` keeps tests
 KINDS = ("method", "sampler")
-CLASSES = ("tabular", "features", "network", "design")
+CLASSES = ("tabular", "features", "network", "design", "table")
 
 
 def parse_certificate(where: AnyPath, data: dict[str, Any]) -> Certificate:

@@ -73,7 +73,9 @@ def solve(
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
     single    whether to return a single policy instead of a mixture. (A mixture draws one policy per episode, and that
               policy may break a limit on its own.) "prefer" (default): if the single policy has the values of the
-              mixture, or loses at most 1 % of what the mixture earns beyond the safest policy; "require"; "never"
+              mixture, or loses at most 1 % of what the mixture earns beyond the safest policy; where policies are
+              planned from samples, if a mixture of two plans is expected to save less than .01 % of what
+              they earn beyond the safest or the uniform policy; "require"; "never"
     seed      random seed
     init      where learning begins: a run folder or a `Solution` (its policy, λ and critics are used), a policy or its
               file; on a simulator also a rule `observation -> action`. A rule is imitated by a network first, and rule

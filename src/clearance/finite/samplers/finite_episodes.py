@@ -74,7 +74,12 @@ class MixtureEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
-        """The bounds (low, high) of the estimate X, each [1+I].
+        """The bounds (low, high) of the estimate X, each [1+I]."""
+        return self._range
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
+        """The bounds of X, computed once.
 
         They follow from this form of X, which gives a much shorter range than bounds for each term of the sum:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,18 @@ from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
 SURE = 1e9  # how often it counts that nothing happens after the end
 LONGER = 4.0  # how much longer walks are than what γ counts: what lies far away has to be found first
+
+
+class TableMemory(NamedTuple):
+    """All counts of an `ExploredTable` as arrays, for the checkpoints of a run.
+
+    transitions  rows (pair, next state, count) [n, 3], in the order in which they were first observed
+    """
+
+    transitions: NDArray[np.int64]
+    total: Array
+    squares: Array
+    starts: Array
 
 
 @dataclass(eq=False)
@@ -68,6 +80,17 @@ class ExploredTable:
     def lowest(self, pi: Array) -> None:
         """Return None: signals may be random, so the smallest signals of the policy π are not known."""
         return None
+
+    @property
+    def memory(self) -> TableMemory:
+        rows = [(pair, after, n) for (pair, after), n in self.transitions.items()]
+        known = np.array(rows, np.int64).reshape(-1, 3)
+        return TableMemory(known, self.total.copy(), self.squares.copy(), self.starts.copy())
+
+    def recall(self, memory: TableMemory) -> None:
+        """Take the counts of a checkpoint in place of those so far."""
+        self.transitions = {(pair, after): n for pair, after, n in memory.transitions.tolist()}
+        self.total, self.squares, self.starts = memory.total.copy(), memory.squares.copy(), memory.starts.copy()
 
     def count(self, pair: int, after: int, h: Array) -> None:
         self.transitions[pair, after] = self.transitions.get((pair, after), 0) + 1
@@ -175,8 +198,8 @@ class ExploredTable:
 class TableEpisodes:
     """A source of bounded unbiased estimates of J, drawn by stepping an environment.
 
-    The estimator is that of `finite_episodes`. `base` [S, 1+I] is its control variate, and episodes continue with
-    probability γ^power at each step.
+    The estimator is that of `finite_episodes`. `base` [S, 1+I], or [M, S, 1+I] with one table for each component, is
+    its control variate. Episodes continue with probability γ^power at each step.
     """
 
     explored: ExploredTable
@@ -195,6 +218,11 @@ class TableEpisodes:
 
     @property
     def bounds(self) -> tuple[Array, Array]:
+        """The bounds (low, high) of every estimate of J [1+I]."""
+        return self._range
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
         """The bounds (low, high) of an episode's estimate X of J [1+I], as in `finite_episodes`.
 
         If the user declared bounds of the summed signals h, they are used too: for weights w_t that decrease from
@@ -238,14 +266,14 @@ class TableEpisodes:
         """
         like, (low, high) = self._like, self.explored.problem.bounds
         X, component, steps = np.zeros((n, len(low))), np.zeros(n, np.int64), 0
-        gamma, V, weights = like.cmdp.gamma, like.table[0].copy(), self.mixture.weights
-        V[-1] = 0.0
+        gamma, tables, weights = like.cmdp.gamma, like.table.copy(), self.mixture.weights
+        tables[:, -1] = 0.0
         least, most = self.explored.problem.totals or (np.full(len(low), -np.inf), np.full(len(low), np.inf))
         for i in range(n):
             stream = fold(key, begin + i)
             rng = np.random.default_rng(int(stream))
             T, m = int(rng.geometric(1 - like.q)), int(rng.choice(len(weights), p=weights / weights.sum()))
-            component[i], weight, total = m, 1.0, np.zeros(len(low))
+            component[i], weight, total, V = m, 1.0, np.zeros(len(low)), tables[m % len(tables)]
             for t, (s, h, after) in enumerate(self.explored.follow(rng, int(stream) >> 1, self.mixture.pi[m], T)):
                 total += h
                 slip = 2.0**-50 * (t + 1)

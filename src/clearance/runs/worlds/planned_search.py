@@ -4,6 +4,9 @@ All episodes improve the estimated model: those of the margin, of learning, of t
 the best policy on the estimated model that keeps the slack which its own test will need. That slack is computed from
 the variance of the test's estimator on the estimated model, with the plan's V̂ as control variate.
 
+The first test is a ladder where this promises more than the test of one policy: all mixtures of a bold and a safe plan
+are tested on the same episodes (`ladder`). Otherwise, and after a ladder that failed, one plan is tested.
+
 Before the first test, the search draws episodes with its plans and with exploring policies. Exploring policies visit
 state-action pairs that were rarely seen and may be better than estimated. If a plan fails its test, the test's episodes
 have improved the model for the next plan. Tests use fresh samples and fixed shares of δ.
@@ -12,22 +15,22 @@ have improved the model for the next plan. Tests use fresh samples and fixed sha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from clearance.certificates.best_mixture import Single
 from clearance.certificates.candidate_search import LEVELS, WORTHWHILE, Attempt
 from clearance.certificates.episode_source import Episodes
-from clearance.certificates.sequential_test import affordable_episodes, gather, should_pass, slack_needed
+from clearance.certificates.ladder import Ladder
+from clearance.certificates.sequential_test import Evidence, affordable_episodes, gather, should_pass, slack_needed
 from clearance.core.arrays import Array
 from clearance.core.random_streams import fold
 from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
-from clearance.exact.planning import penalise, plan_best, plan_exploration
+from clearance.exact.planning import penalise, plan_best, plan_exploration, plan_safest
 from clearance.finite.mixture import Mixture
 from clearance.runs.worlds.planned_estimators import SHORTER, Estimator, make_estimator
+from clearance.runs.worlds.planned_policy import Explored, Planned, join_ends
 
 ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
 ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
@@ -45,72 +48,15 @@ HALF, TRUST = (
 # Standard errors by which pairs count less while a plan to be tested is made; more where the plan would not pass.
 CAUTION = (0.3, 1.0, 3.0)
 WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
+# The bold and the safe end of a ladder: the share of its episodes with which each should pass on its own, and the
+# probability with which it should.
+ENDS = (1.0, 0.02), (0.5, 0.98)
+UNEVEN = 1.12  # factor on the variance for a rung other than the one from which the episodes are drawn
+# A ladder is tested in place of one policy, although its result is a mixture, if it promises to save this share of what
+# the plan earns beyond the safest or beyond the uniform policy.
+CLEARLY = 1e-4
+LEAST = 0.01  # share of the budget below which no test is made
 PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
-
-
-class Explored(Protocol):
-    """A problem with finitely many states whose observed transitions are counted."""
-
-    @property
-    def policy(self) -> Any:
-        """The class of policies in which to search."""
-        ...
-
-    def model(self) -> EstimatedModel:
-        """Return the model estimated from the counts so far."""
-        ...
-
-    @property
-    def high(self) -> Array:
-        """The declared upper bounds of the signals [1+I]."""
-        ...
-
-    @property
-    def powers(self) -> tuple[float, ...]:
-        """The values of `power` from which a test may choose (see `episodes`)."""
-        ...
-
-    @property
-    def available(self) -> NDArray[np.bool_]:
-        """Whether each action exists in each state [S, A]."""
-        ...
-
-    def lowest(self, pi: Array) -> Array | None:
-        """Return the smallest signals [S, 1+I] that the policy π can get in each state; None if they are unknown."""
-        ...
-
-    def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
-        """Draw episodes by the policy π [S, A] for about `steps` environment steps; return the steps taken.
-
-        The transitions of these episodes are counted.
-        """
-        ...
-
-    def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
-        """Return a source of episodes of a mixture; the transitions of its episodes are counted.
-
-        base   the control variate [S, 1+I] of the estimates of J, or None
-        power  episodes continue with probability γ^power at each step
-        """
-        ...
-
-
-class Planned(NamedTuple):
-    """A policy to test, with the slack that its test needs.
-
-    seen  the policy's estimated values and their standard errors on the estimated model
-    how   the estimator of J that the test's episodes use
-    need  the slack [I] that the policy needs to pass its test
-    lam   the prices [I] of the limits in the plan
-    """
-
-    seen: PolicyEstimate
-    how: Estimator
-    need: Array
-    lam: Array
-
-    def source(self, explored: Explored) -> Episodes:
-        return explored.episodes(Mixture.single(self.seen.pi), self.how.base, self.how.power)
 
 
 @dataclass(eq=False)
@@ -136,12 +82,11 @@ class PlannedSearch:
     passing: float = BOLD[1]
     tolerated_loss: float = 0.0
     attempts: list[Attempt] = field(default_factory=list)
-    tested: list[Planned | None] = field(default_factory=list)
+    sources: list[Episodes] = field(default_factory=list)
 
     def episodes(self, policy: Mixture) -> Episodes:
         """Return the source of episodes that a policy was tested with."""
-        planned = next(p for p, a in zip(self.tested, self.attempts, strict=True) if a.policy is policy)
-        return self.explored.episodes(policy, None, 0.5) if planned is None else planned.source(self.explored)
+        return next(s for s, a in zip(self.sources, self.attempts, strict=True) if a.policy is policy)
 
     def explain(self, attempt: Attempt) -> str:
         """Return a sentence on how much reward a tested policy loses against the best policy on the estimated model.
@@ -176,7 +121,7 @@ class PlannedSearch:
         """Test plans while the budget allows and another test is promising; return all tests."""
         for j, share in enumerate(LEVELS):
             left = self.budget - self.steps
-            if self.attempts and left < WORTHWHILE * self.budget * bool(self.certified):
+            if self.attempts and left < (WORTHWHILE if self.certified else LEAST) * self.budget:
                 break
             if not self._next(j, share * self.delta, left):
                 break
@@ -222,12 +167,15 @@ class PlannedSearch:
         model = self.explored.model()
         planned, part = (self._plan(model, delta, part * left), part) if j else self._open(model, delta, left)
         if self.certified:
-            best = max((model.evaluate(self.attempts[i].policy.pi[0]) for i in self.certified), key=lambda e: e.J[0])
-            if planned.seen.J[0] - best.J[0] <= WORTH * float(planned.lam @ planned.need):
+            best = max(_reward(model, self.attempts[i].policy) for i in self.certified)
+            if planned.seen.J[0] - best <= WORTH * float(planned.lam @ planned.need):
                 return False
+        if not j and self._climb(model, planned, delta, left):
+            return True
         hopeless = j == len(LEVELS) - 1 and self._merit(planned)[0] < 0
-        if hopeless and self.fallback is not None and not self.certified:
-            self._test(j, self.fallback, None, left, delta)
+        last = None if self.single == "require" and self.fallback and self.fallback.M > 1 else self.fallback
+        if hopeless and last is not None and not self.certified:
+            self._test(j, last, None, left, delta)
         else:
             self._test(j, Mixture.single(planned.seen.pi), planned, part * left, delta)
         return True
@@ -246,6 +194,40 @@ class PlannedSearch:
             return self._plan(model, delta, more * left), more
         self.passing = BOLD[1]
         return bold, part
+
+    def _climb(self, model: EstimatedModel, single: Planned, delta: float, left: float) -> bool:
+        """Test a ladder of mixtures if it promises clearly more than the test of one policy; return whether it did.
+
+        single  the plan for the test of one policy;  delta: the level;  left: the environment steps that are left
+        """
+        if not self.plans or self.single == "require" or not np.any(single.lam > 0):
+            return False
+        self.passing = 0.5
+        need = self._need(single.seen, single.how, delta, left / UNEVEN, 1.0, single.lam)
+        if float(single.lam @ (single.need - need)) <= self._enough(model, single):
+            return False
+        bold, safe = (self._end(model, single, delta, part * left, p) for part, p in ENDS)
+        ends = join_ends(self.explored, self.b, bold, safe, single, need)
+        if ends is None:
+            return False
+        about, likely = float(single.seen.J[0]), (need, single.how.sd[1:])
+        rung = Ladder(ends.source, ends.share, self.b, delta, about, likely).climb(fold(self.key, 0), left)
+        self._record(ends.mixture(rung.alpha), rung.seen, rung.source)
+        return True
+
+    def _enough(self, model: EstimatedModel, single: Planned) -> float:
+        """Return the reward that a ladder must save to be worth a mixture as result, in place of one policy."""
+        if self.single == "never":
+            return 0.0
+        can = self.explored.available
+        safest = plan_safest(model.cmdp.replace(b=self.b), self.explored.policy).pi
+        gains = [single.seen.J[0] - model.evaluate(pi).J[0] for pi in (safest, can / can.sum(1, keepdims=True))]
+        return CLEARLY * float(min((gain for gain in gains if gain > 0), default=0.0))
+
+    def _end(self, model: EstimatedModel, single: Planned, delta: float, steps: float, passing: float) -> Planned:
+        """Return the best policy that passes a test of `steps` steps on its own with probability `passing`."""
+        self.passing = passing
+        return self._fit(model, delta, steps, CAUTION[0], single)
 
     def _plan(self, model: EstimatedModel, delta: float, steps: float) -> Planned:
         """Return the best policy on the model that should pass a test of `steps` steps at level `delta`.
@@ -325,7 +307,8 @@ class PlannedSearch:
         """
         source = self.explored.episodes(Mixture.single(seen.pi), how.base, how.power)
         reach, n = np.maximum(self.b - source.bounds[0][1:], 0.0), affordable_episodes(steps, source.episode_steps)
-        errors = float(norm.ppf(self.passing ** (1 / max(1, np.count_nonzero(lam)))))
+        side = 1.0 if self.passing >= 0.5 else -1.0
+        errors = side * float(norm.ppf(max(self.passing, 1 - self.passing) ** (1 / max(1, np.count_nonzero(lam)))))
         doubt = smaller * seen.doubt[1:]
         return slack_needed(how.sd[1:], reach, n, delta, errors, doubt) + OPTIMISM * doubt
 
@@ -346,9 +329,13 @@ class PlannedSearch:
         seen = gather(source, self.b, delta, key, HALF * budget, likely=likely)
         if patient or should_pass(seen, self.b, affordable_episodes(budget, source.episode_steps), TRUST):
             seen = gather(source, self.b, delta, key, budget, impatient=not patient, start=seen.standing)
+        self._record(mixture, seen, source)
+
+    def _record(self, policy: Mixture, seen: Evidence, source: Episodes) -> None:
+        """Add the test of a policy to `attempts`. `seen` is its evidence, from episodes of `source`."""
         self.steps += seen.steps
-        self.attempts.append(Attempt(mixture, seen, delta, float(seen.mean[0])))
-        self.tested.append(planned)
+        self.attempts.append(Attempt(policy, seen, seen.delta, float(seen.mean[0])))
+        self.sources.append(source)
 
 
 def walk_both(explored: Explored, key: np.uint64, pi: Array, curious: Array, steps: float) -> int:

@@ -23,7 +23,8 @@ from clearance.finite.evaluation import evaluate
 from clearance.finite.mixture import Mixture
 from clearance.runs.worlds.explored_model import ExploredSums
 from clearance.runs.worlds.finite_candidates import PolicyTables
-from clearance.runs.worlds.planned_search import Planned, PlannedSearch
+from clearance.runs.worlds.planned_policy import Planned
+from clearance.runs.worlds.planned_search import PlannedSearch
 
 LONGER = 10.0  # by this factor the discount is brought closer to 1, to see whether values depend on it
 CHANGED = 0.2  # share of the slack that a test needs by which they may change

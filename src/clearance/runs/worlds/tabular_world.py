@@ -21,7 +21,7 @@ from clearance.core.atomic_files import digest, save_json
 from clearance.core.errors import InputError
 from clearance.core.inside_folder import AnyPath
 from clearance.core.random_streams import fold, key_of
-from clearance.core.statement import Statement, describe_statement
+from clearance.core.statement import PROBLEM, Statement, describe_statement
 from clearance.exact.tabular_exploration import TabularExploration
 from clearance.finite.mixture import Mixture
 from clearance.finite.softmax_policy import SoftmaxPolicy, softmax
@@ -30,7 +30,7 @@ from clearance.learning.loop import Run
 from clearance.learning.methods.method_base import Method
 from clearance.learning.sampler import Sampler
 from clearance.learning.state import State
-from clearance.runs.worlds.explored_table import ExploredTable
+from clearance.runs.worlds.explored_table import ExploredTable, TableMemory
 from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.world import PolicyDescription, ProblemDescription, Settled, Task, World
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
@@ -38,7 +38,6 @@ from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 BUDGET = 1e6  # environment steps for everything, unless given
 LEARNING = 0.6  # the largest share of them for learning; half of it if little is left to learn
 LEARN, FRESH = 2**40 + 30, 2**41
-NOT_RESUMED = "a run on a table cannot be resumed: solve it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +51,9 @@ class TableSampler(Sampler):
     @property
     def statement(self) -> Statement:
         return self.problem.statement
+
+    def begin(self) -> TableMemory:
+        return ExploredTable(self.problem, self.policy).memory
 
     def batch(self, key: np.uint64, memory: Any, theta: Array, N: int) -> tuple[Draws, Array, Any, int]:
         raise InputError("a table is learned by TabularExploration: leave out method")
@@ -94,8 +96,9 @@ class TabularWorld(World):
         self, settled: Settled, run: Run, margin: Any, key: np.uint64, budget: float, delta: float, single: Single
     ) -> Search:
         sampler: Any = settled.sampler
+        sampler.explored.recall(run.state.sampler_memory)
         none = np.zeros((0, self.problem.S, self.problem.A))
-        return PlannedSearch(sampler.explored, self.statement.b, key, budget, delta, none)
+        return PlannedSearch(sampler.explored, self.statement.b, key, budget, delta, none, single=single)
 
     def scope(self, policy: Mixture) -> str:
         subject = f"the simulator {self.statement.name} as it was run, from its own resets"
@@ -124,22 +127,23 @@ class TabularWorld(World):
         return certificate_from(seen, self.statement.b, delta, **facts, **self.limits())
 
     def describe(self) -> ProblemDescription:
-        data, totals = describe_statement(self.statement), self.problem.totals
+        shapes = {"states": self.problem.S, "actions": self.problem.A}
+        data, totals = {"schema": PROBLEM, **describe_statement(self.statement), **shapes}, self.problem.totals
         if totals is not None:
             data = data | {"totals": [[x if np.isfinite(x) else None for x in end.tolist()] for end in totals]}
         return ProblemDescription(digest(["table", data], {}), "problem.json", lambda path: save_json(path, data))
 
     def describe_policy(self, policy: SoftmaxPolicy) -> PolicyDescription:
-        return PolicyDescription({"kind": "tabular", "S": self.problem.S, "A": self.problem.A})
+        return PolicyDescription({"kind": "table", "S": self.problem.S, "A": self.problem.A})
 
     def describe_sampler(self, sampler: Any) -> dict[str, Any]:
-        return {"kind": "TableSampler"}
+        return {"name": "TableSampler"}
 
-    def restore_policy(self, folder: Path, data: dict[str, Any]) -> Any:
-        raise InputError(NOT_RESUMED)
+    def restore_policy(self, folder: Path, data: dict[str, Any]) -> SoftmaxPolicy:
+        return softmax(self.problem.S, self.problem.A)
 
     def restore_sampler(self, data: dict[str, Any], policy: Any) -> Sampler:
-        raise InputError(NOT_RESUMED)
+        return TableSampler(self.problem, policy, ExploredTable(self.problem, policy))
 
     def read_margin(self, path: AnyPath) -> None:
         return None

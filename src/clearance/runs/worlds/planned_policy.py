@@ -1,0 +1,119 @@
+"""What the search by plans works with: an explored problem, and policies planned on its estimated model."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clearance.certificates.episode_source import Episodes
+from clearance.core.arrays import Array
+from clearance.exact.estimated_model import EstimatedModel, PolicyEstimate
+from clearance.finite.mixture import Mixture
+from clearance.runs.worlds.planned_estimators import Estimator, make_estimator
+
+
+class Explored(Protocol):
+    """A problem with finitely many states whose observed transitions are counted."""
+
+    @property
+    def policy(self) -> Any:
+        """The class of policies in which to search."""
+        ...
+
+    def model(self) -> EstimatedModel:
+        """Return the model estimated from the counts so far."""
+        ...
+
+    @property
+    def high(self) -> Array:
+        """The declared upper bounds of the signals [1+I]."""
+        ...
+
+    @property
+    def powers(self) -> tuple[float, ...]:
+        """The values of `power` from which a test may choose (see `episodes`)."""
+        ...
+
+    @property
+    def available(self) -> NDArray[np.bool_]:
+        """Whether each action exists in each state [S, A]."""
+        ...
+
+    def lowest(self, pi: Array) -> Array | None:
+        """Return the smallest signals [S, 1+I] that the policy π can get in each state; None if they are unknown."""
+        ...
+
+    def walk(self, key: np.uint64, pi: Array, steps: float) -> int:
+        """Draw episodes by the policy π [S, A] for about `steps` environment steps; return the steps taken.
+
+        The transitions of these episodes are counted.
+        """
+        ...
+
+    def episodes(self, mixture: Mixture, base: Array | None, power: float) -> Episodes:
+        """Return a source of episodes of a mixture; the transitions of its episodes are counted.
+
+        base   the control variate [S, 1+I] of the estimates of J, or None
+        power  episodes continue with probability γ^power at each step
+        """
+        ...
+
+
+class Planned(NamedTuple):
+    """A policy to test, with the slack that its test needs.
+
+    seen  the policy's estimated values and their standard errors on the estimated model
+    how   the estimator of J that the test's episodes use
+    need  the slack [I] that the policy needs to pass its test
+    lam   the prices [I] of the limits in the plan
+    """
+
+    seen: PolicyEstimate
+    how: Estimator
+    need: Array
+    lam: Array
+
+    def source(self, explored: Explored) -> Episodes:
+        return explored.episodes(Mixture.single(self.seen.pi), self.how.base, self.how.power)
+
+
+class Ends(NamedTuple):
+    """The two ends of a ladder of mixtures (`certificates.ladder`): a bold policy and a safe one, in this order.
+
+    pi      the policies [2, S, A];  source: episodes of their mixture
+    share   the share of the episodes that the bold one draws
+    """
+
+    pi: Array
+    source: Episodes
+    share: float
+
+    def mixture(self, alpha: float) -> Mixture:
+        """Return the rung that draws the bold policy with probability α."""
+        if alpha in (0.0, 1.0):
+            return Mixture.single(self.pi[0 if alpha else 1])
+        return Mixture([alpha, 1 - alpha], self.pi)
+
+
+# Least and largest share of the episodes of a ladder that its bold end draws: the other rungs need those of both ends.
+SHARES = 0.3, 0.6
+
+
+def join_ends(explored: Explored, b: Array, bold: Planned, safe: Planned, like: Planned, need: Array) -> Ends | None:
+    """Return two planned policies as the ends of a ladder; None if the safe one has no more slack than is needed.
+
+    b     the limits [I];  need: the slack [I] that the rung which should just pass needs
+    like  a plan whose prices of the limits and whose kind of estimator are used
+    """
+    much, little = (end.seen.J[1:] - b for end in (safe, bold))
+    binding = (like.lam > 0) & (much > np.maximum(little, need))
+    if not np.any(binding):
+        return None
+    share = float(np.clip(np.min(((much - need) / (much - little))[binding]), *SHARES))
+    pi, tables = np.stack([bold.seen.pi, safe.seen.pi]), []
+    for end in (bold, safe):
+        lowest = explored.lowest(end.seen.pi)
+        tables.append(make_estimator(end.seen, lowest, like.how.power, like.how.shorter).base)
+    return Ends(pi, explored.episodes(Mixture([share, 1 - share], pi), np.stack(tables), like.how.power), share)
