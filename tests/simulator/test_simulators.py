@@ -386,7 +386,7 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
 
 
 def test_the_margin_grows_with_the_spread_of_episodes() -> None:
-    """κ as planned, or what the measured spread asks for, at most three times the plan; twice the plan at first."""
+    """κ as planned, or what the measured spread asks for, at most three times the plan; `kappa_first` at first."""
 
     def spread(*sd: float) -> Any:
         return SimpleNamespace(spread=np.array(sd))
@@ -394,7 +394,9 @@ def test_the_margin_grows_with_the_spread_of_episodes() -> None:
     method = PracticalCNPGPD(K=100, kappa=(1.0, 2.0), kappa_sd=0.1)
     found = [method.margin(100, spread(9.0, sd, 15.0)).tolist() for sd in (5.0, 20.0, 90.0)]
     assert found == [[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]
-    assert method.margin(0, spread(9.0, 5.0, 5.0)).tolist() == [2.0, 4.0]
+    assert method.margin(0, spread(9.0, 5.0, 5.0)).tolist() == [1.0, 2.0]
+    shrinking = replace(method, kappa_first=1.5)
+    assert [shrinking.margin(k, spread(9.0, 5.0, 5.0)).tolist() for k in (0, 85)] == [[1.5, 2.0], [1.0, 2.0]]
     statement = simulated.pendulum().statement
     planned = with_kappa(PracticalCNPGPD(), statement, 1e6, 0.01)
     width, episodes, level = 200.0, TESTED * 1e6 / 200, LEVELS[0] * 0.01

@@ -1,4 +1,4 @@
-"""The base class of methods on simulators: batch sizes, a shrinking margin κ, and natural steps of θ bounded in KL."""
+"""The base class of methods on simulators: batch sizes, the margin κ, and natural steps of θ bounded in KL."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NaturalSteps:
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
-    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; by default it is constant")
     kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
     std_last: float = setting(0.05, "a learned σ at the end, as a share of what it was at first, at most")
     std_least: float = setting(0.02, "a learned σ at any time, as a share of what it was at first, at least")
@@ -112,9 +112,12 @@ class NaturalSteps:
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
-        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ."""
+        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊².
+
+        It shrinks from κ_1, the setting `kappa_first`, to κ. By default κ_1 = κ.
+        """
         kappa = np.atleast_1d(kappa_value(self.kappa))
-        first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
+        first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:

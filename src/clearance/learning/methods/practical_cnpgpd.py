@@ -2,15 +2,16 @@
 
     A_L = A_r + λ⁺·A_g, normalised              λ⁺ = P(λ − η_p (Ĵ_g − b − κ))      the multiplier used for the policy
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
-    λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
+    λ ← (1 − ξ) P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))   ξ > 0 only where the limit is met with slack          (line 16, λ)
 
 If the first policy breaks limits, these limits are first relaxed to the values of this policy, and then tightened to
 the true limits over the first 20 % of the iterations. Otherwise a rare reward could be given up before it is found.
 Certificates are about the true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would
-oscillate around the limit for long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the
-limited quantity itself.
+oscillate around the limit for long. Ĵ_g is always the estimate of the limited quantity itself.
 
-With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run.
+With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run. With fewer than
+250, a batch gives two or three natural steps: ω is computed again at the new θ, with advantages that are weighted by
+clipped probability ratios. ξ = `release` · room², where room = (Ĵ_g − b − κ)/(|b| − κ) is clipped to [0, 1].
 
 Units: u is the root mean square of the advantages of a signal, and v the root mean square of an episode's distance from
 its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any
