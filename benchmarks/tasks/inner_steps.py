@@ -2,7 +2,7 @@
 
     python benchmarks/tasks/inner_steps.py natural hazards cruise          the step of PracticalCNPGPD
     python benchmarks/tasks/inner_steps.py clipped hazards                 PPO's clipped objective by Adam, ten epochs
-    python benchmarks/tasks/inner_steps.py several hazards                 four natural steps, ratios clipped
+    python benchmarks/tasks/inner_steps.py natural hazards --method reuse=4
     python benchmarks/tasks/inner_steps.py natural hazards --method eta2=.5 relax=0.
 
 A row has the return and the costs as shares of their limits, each the mean of Ĵ over a quarter of the iterations.
@@ -22,15 +22,13 @@ import optax
 from suites import DEVELOPMENT, Task
 
 from clearance.learning.loop import iterate
-from clearance.learning.methods.natural_step import normalise
+from clearance.learning.methods.natural_step import CLIP, normalise
 from clearance.learning.methods.practical_cnpgpd import PracticalCNPGPD
-from clearance.learning.natural_direction import bound_step
 from clearance.runs.worlds import world
 from clearance.runs.worlds.dispatch import world_of
 from clearance.simulator.jax_backend import real
-from clearance.simulator.policies.network_score import NetworkScore
 
-CLIP, EPOCHS, ROWS, RATE, STEPS = 0.2, 10, 64, 3e-4, 4
+EPOCHS, ROWS, RATE = 10, 64, 3e-4
 ADAM = optax.scale_by_adam(eps=1e-5)
 
 
@@ -73,24 +71,7 @@ class Clipped(PracticalCNPGPD):
         return theta, float(np.linalg.norm(step))
 
 
-class Several(PracticalCNPGPD):
-    """Four natural steps on one batch, each with the whole KL bound; rows beyond the clip are left out."""
-
-    def moved(self, draws: Any, A: Any, state: Any, quiet: float, kl: float | None = None) -> tuple[Any, float]:
-        score, A, theta = draws.score, normalise(A, draws.weight), np.asarray(state.theta, float)
-        rows = partial(jax.jit(log_probs, static_argnums=0), score.policy, score.z, score.latent)
-        before, omega = np.asarray(rows(real(theta)), float), theta
-        for _ in range(STEPS):
-            ratio = np.exp(np.asarray(rows(real(theta)), float) - before)
-            kept = np.where(A > 0, ratio <= 1 + CLIP, ratio >= 1 - CLIP)
-            again = NetworkScore(score.policy, theta, score.z, score.latent, score.weight)
-            omega, quad, seen = self.direction(again, A * ratio * kept)
-            theta = theta + bound_step(seen, omega, quad, 1e3, self.kl_at(state.k) if kl is None else kl)
-        theta = score.bound_noise(theta, min(self.std_least, self.std_last), self.std_last**quiet)
-        return theta, float(np.linalg.norm(omega))
-
-
-KINDS = {"natural": PracticalCNPGPD, "clipped": Clipped, "several": Several}
+KINDS = {"natural": PracticalCNPGPD, "clipped": Clipped}
 
 
 def learn(name: str, task: Task, method: Any, seed: int) -> str:

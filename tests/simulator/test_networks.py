@@ -13,6 +13,7 @@ import pytest
 from clearance.core.errors import InputError
 from clearance.core.spaces import Box, Discrete, MultiDiscrete, describe_space, restore_space
 from clearance.core.statement import Statement
+from clearance.learning.methods.natural_step import CLIP, clipped
 from clearance.learning.natural_direction import Natural, bound_step, conjugate_gradients
 from clearance.simulator.jax_backend import real
 from clearance.simulator.policies import network_score
@@ -113,6 +114,29 @@ def test_conjugate_gradient_solves_and_a_step_keeps_its_bound() -> None:
         for kl in (1e-3, 0.5):
             step = bound_step(rows, omega, quad, 1e9, kl)
             assert 0.2 * kl < rows.kl_to(theta + step) <= 1.5 * kl
+
+
+@each
+def test_a_reused_batch_gives_the_gradient_of_the_clipped_objective(case: str) -> None:
+    """Σ w min(ratio·A, clip(ratio)·A) at other parameters than the sampling ones, by automatic differentiation."""
+    with jax.enable_x64(True):
+        policy = policy_of(case)
+        theta, z, _, u = drawn(policy, 150)
+        weight, rng = jnp.linspace(1, 2, 150) / 225, np.random.default_rng(9)
+        A, new = rng.normal(size=150), theta + 0.1 * rng.normal(size=policy.d)
+        score = NetworkScore(policy, theta, z, u, weight)
+        old = network_score._log_probs(policy, z, u, real(theta))
+
+        def objective(th: Any) -> Any:
+            ratio = jnp.exp(network_score._log_probs(policy, z, u, th) - old)
+            return weight @ jnp.minimum(ratio * A, jnp.clip(ratio, 1 - CLIP, 1 + CLIP) * A)
+
+        there, ratio = score.at(new)
+        assert np.any(clipped(A, ratio) == 0) and np.any(clipped(A, ratio) != 0)
+        found = there.gradient(clipped(A, ratio))
+        np.testing.assert_allclose(found, jax.grad(objective)(real(new)), rtol=1e-8, atol=1e-10)
+        same, ones = score.at(theta)
+        assert np.array_equal(ones, np.ones(150)) and np.array_equal(same.gradient(A), score.gradient(A))
 
 
 @each

@@ -329,6 +329,25 @@ def test_a_limit_that_is_broken_at_first_is_approached() -> None:
     assert state.lam > 0 or info.J_hat[1] > 1.0 - method.relaxed_at(1) * short
 
 
+def test_the_multiplier_is_taken_back_only_while_batch_and_memory_have_slack() -> None:
+    """None at κ or below, all of `release` at a cost of 0, and none for limits that leave no room; then in a step."""
+    method = PracticalCNPGPD(K=100, kappa=1.0, release=0.5)
+    slack, b = np.array([-3.0, 1.0, 5.5, 10.0, 20.0]), np.full(5, -10.0)
+    assert method.released(slack, np.ones(5), b).tolist() == [0.0, 0.0, 0.125, 0.5, 0.5]
+    assert method.released(np.ones(1), np.ones(1), np.zeros(1)).tolist() == [0.0]
+    env: Any = small()[0].simulator
+    policy = gaussian(hidden=(8,)).fitted(env.obs_shape, env.action)
+    sampler = Practical(simulated.navigation(limit=1e4, horizon=40), policy)
+    left = {}
+    for release, before in ((0.0, 1e4), (0.5, 1e4), (0.5, -1e4)):
+        method = PracticalCNPGPD(K=10, N=400, kappa=0.0, eta2=0.0, release=release)
+        state = method.init(policy.init(), 1, sampler.begin())._replace(k=1, lam=np.array([1e-3]))
+        course = state.method_memory._replace(slack=np.array([before]), searching=np.zeros(()))
+        state, _ = method.step(np.uint64(0), sampler, state._replace(method_memory=course), np.inf)
+        left[release, before] = float(state.lam[0])
+    assert left[0.0, 1e4] == left[0.5, -1e4] == 1e-3 and left[0.5, 1e4] == pytest.approx(5e-4, rel=0.02)
+
+
 def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
     """σ at most std · std_last^(share of the way) and at least std · std_least, where it is learned for all states. The
     way is gone on where the limits are kept, from 40 % of the iterations on.
@@ -367,7 +386,7 @@ def test_noise_falls_where_it_is_learned_and_nowhere_else() -> None:
 
 
 def test_the_margin_grows_with_the_spread_of_episodes() -> None:
-    """κ as planned, or what the measured spread asks for, at most three times the plan; twice the plan at first."""
+    """κ as planned, or what the measured spread asks for, at most three times the plan; `kappa_first` at first."""
 
     def spread(*sd: float) -> Any:
         return SimpleNamespace(spread=np.array(sd))
@@ -375,7 +394,9 @@ def test_the_margin_grows_with_the_spread_of_episodes() -> None:
     method = PracticalCNPGPD(K=100, kappa=(1.0, 2.0), kappa_sd=0.1)
     found = [method.margin(100, spread(9.0, sd, 15.0)).tolist() for sd in (5.0, 20.0, 90.0)]
     assert found == [[1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]
-    assert method.margin(0, spread(9.0, 5.0, 5.0)).tolist() == [2.0, 4.0]
+    assert method.margin(0, spread(9.0, 5.0, 5.0)).tolist() == [1.0, 2.0]
+    shrinking = replace(method, kappa_first=1.5)
+    assert [shrinking.margin(k, spread(9.0, 5.0, 5.0)).tolist() for k in (0, 85)] == [[1.5, 2.0], [1.0, 2.0]]
     statement = simulated.pendulum().statement
     planned = with_kappa(PracticalCNPGPD(), statement, 1e6, 0.01)
     width, episodes, level = 200.0, TESTED * 1e6 / 200, LEVELS[0] * 0.01
@@ -431,7 +452,11 @@ def test_rare_costs_get_more_episodes_and_tests_that_need_slack_more_of_the_budg
     assert rarity(asked(50.0)) == 0.5 and rarity(asked(1.0)) == pytest.approx(0.01)
     few, many = (PracticalCNPGPD().fitted(20, 1e5, 1, rare).N for rare in (0.5, 0.001))
     assert (few, many) == (200, 64 * 20)
-    assert learning_share(asked(50.0), 1e6, 0.01) == 0.5 and learning_share(asked(1.0), 1e5, 0.01) == 0.3
+    fitted = [PracticalCNPGPD().fitted(20, 200.0 * K, 200) for K in (500, 250, 125, 20)]
+    assert [m.reuse for m in fitted] == [1, 2, 3, 3]  # few batches are used several times
+    assert PracticalCNPGPD(reuse=5).fitted(20, 1e5, 1).reuse == 5
+    shares = [learning_share(asked(limit), budget, 0.01) for limit, budget in ((50.0, 1e6), (50.0, 8e3), (1.0, 1e5))]
+    assert shares[0] == 0.7 and shares[1] == 0.5 and shares[2] == 0.3
 
 
 def test_a_limit_of_nothing_is_refused_with_what_can_be_certified() -> None:

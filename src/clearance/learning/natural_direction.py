@@ -47,6 +47,10 @@ class NaturalScore(Protocol):
         """Return every stride-th row of the scores; from these rows the Fisher matrix F is estimated at less cost."""
         ...
 
+    def at(self, theta: Array) -> tuple[NaturalScore, Array]:
+        """Return the scores of the same rows at other parameters θ, and the ratios [N] of new to old probabilities."""
+        ...
+
 
 @dataclass(frozen=True)
 class Natural:

@@ -1,4 +1,4 @@
-"""The base class of methods on simulators: batch sizes, a shrinking margin κ, and natural steps of θ bounded in KL."""
+"""The base class of methods on simulators: batch sizes, the margin κ, and natural steps of θ bounded in KL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearance.core.errors import InputError
 from clearance.core.validation import check_count, check_positive
 from clearance.learning.draws import Draws
 from clearance.learning.methods.method_base import DrawKind, check_kappa, first_state, kappa_value, setting
-from clearance.learning.natural_direction import Natural, bound_step
+from clearance.learning.natural_direction import Natural, NaturalScore, bound_step
 from clearance.learning.state import State
 
 SHRUNK = 0.85  # share of the iterations over which κ shrinks
@@ -20,6 +20,8 @@ QUIETER = (0.4, 0.9)  # shares of the iterations between which the noise falls, 
 ITERATIONS = 500  # at most, unless given
 EPISODES, SEEN = (8, 64, 2400), 0.2  # of a batch, at least and at most, and at most so many rows; and for a rare cost
 ENOUGH = 125  # iterations that a run should have: with long episodes a batch has fewer of them
+STEPS, REUSE = 375, 3  # steps of θ that a run should have, and natural steps from one batch, at most
+CLIP = 0.2  # rows whose probability ratio has moved further than this, in the wanted direction, are left out
 
 
 class Sizes(Protocol):
@@ -51,11 +53,12 @@ class NaturalSteps:
     kl: tuple[float, float] = setting(
         (0.04, 0.015), "bound on the mean KL of one step, at the beginning and at the end"
     )
+    reuse: int | None = setting(None, "natural steps from one batch; 1 to 3, more if there are few iterations")
     eta1: float = setting(1.0, "η₁, the longest step of θ, for advantages of size 1")
     kappa: float | tuple[float, ...] | Literal["auto"] = setting(
         "auto", "κ ≥ 0, the margin kept from the limits at the end"
     )
-    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; twice the last one if auto")
+    kappa_first: float | None = setting(None, "κ at the beginning, from which it shrinks; by default it is constant")
     kappa_sd: float = setting(0.0, "κ in standard deviations of an episode's sum, at least; chosen with κ if auto")
     std_last: float = setting(0.05, "a learned σ at the end, as a share of what it was at first, at most")
     std_least: float = setting(0.02, "a learned σ at any time, as a share of what it was at first, at least")
@@ -64,7 +67,7 @@ class NaturalSteps:
     draw_kind: ClassVar[DrawKind] = "actor-critic"
 
     def __post_init__(self) -> None:
-        for name in ("K", "N"):
+        for name in ("K", "N", "reuse"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         if not (isinstance(self.kl, tuple) and len(self.kl) == 2):
@@ -93,7 +96,9 @@ class NaturalSteps:
         episodes = np.clip(SEEN / max(rare, 1e-12), few, max(few, min(many, rows // episode)))
         N = max(int(max(episodes * episode, budget / ITERATIONS)) if self.N is None else self.N, least)
         most = max(1, int(budget / N))
-        return replace(self, N=N, K=most if self.K is None else min(self.K, most))
+        K = most if self.K is None else min(self.K, most)
+        reuse = int(np.clip(round(STEPS / K), 1, REUSE)) if self.reuse is None else self.reuse
+        return replace(self, N=N, K=K, reuse=reuse)
 
     def init(self, theta: Array, I: int, memory: Any = None) -> State:
         return first_state(theta, I, memory)
@@ -107,9 +112,12 @@ class NaturalSteps:
         return float(self.kl[0] * (self.kl[1] / self.kl[0]) ** (k / self._K))
 
     def kappa_at(self, k: int) -> Array:
-        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊², which shrinks from κ_1 to κ."""
+        """Return the margin of iteration k, κ_k = κ + (κ_1 − κ)(1 − k/.85K)₊².
+
+        It shrinks from κ_1, the setting `kappa_first`, to κ. By default κ_1 = κ.
+        """
         kappa = np.atleast_1d(kappa_value(self.kappa))
-        first = 2 * kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
+        first = kappa if self.kappa_first is None else np.maximum(kappa, self.kappa_first)
         return kappa + max(1 - k / (SHRUNK * self._K), 0.0) ** 2 * (first - kappa)
 
     def margin(self, k: int, memory: Sizes) -> Array:
@@ -131,17 +139,37 @@ class NaturalSteps:
         return min(quiet + kept / ((end - begin) * self._K), 1.0) if k >= begin * self._K else 0.0
 
     def moved(self, draws: Draws, A: Array, state: State, quiet: float, kl: float | None = None) -> tuple[Array, float]:
-        """Return θ after a natural step up the advantages A [N], and the norm ‖ω‖ of its direction.
+        """Return θ after natural steps up the advantages A [N], and the norm ‖ω‖ of the last direction.
 
-        `kl` bounds the step in KL (default: `kl_at`). If the policy has a learned standard deviation σ, it is limited
-        to std_last^quiet times its first value, where `quiet` comes from `quieter`. So the noise is small at the end of
-        the run. σ is at least `std_least` times its first value: without noise, a cost of 0 or 1 per step has no
-        gradient.
+        There are `reuse` steps, each bounded in KL by `kl` (default: `kl_at`). If the policy has a learned standard
+        deviation σ, it is limited to std_last^quiet times its first value, where `quiet` comes from `quieter`. So the
+        noise is small at the end of the run. σ is at least `std_least` times its first value: without noise, a cost of
+        0 or 1 per step has no gradient.
         """
-        omega, quad, rows = self.direction(draws.score, normalise(A, draws.weight))
-        step = bound_step(rows, omega, quad, self.eta1, self.kl_at(state.k) if kl is None else kl)
-        theta = draws.score.bound_noise(state.theta + step, min(self.std_least, self.std_last), self.std_last**quiet)
+        score, kl = draws.score, self.kl_at(state.k) if kl is None else kl
+        theta, A = np.asarray(state.theta, float), normalise(A, draws.weight)
+        omega, step = self._step(score, A, kl)
+        for _ in range((self.reuse or 1) - 1):
+            theta = theta + step
+            there, ratio = score.at(theta)
+            omega, step = self._step(there, clipped(A, ratio), kl)
+        theta = score.bound_noise(theta + step, min(self.std_least, self.std_last), self.std_last**quiet)
         return theta, float(np.linalg.norm(omega))
+
+    def _step(self, score: NaturalScore, A: Array, kl: float) -> tuple[Array, Array]:
+        """Return the natural direction ω [d] for the advantages A [N], and the step of θ along it, bounded by `kl`."""
+        omega, quad, rows = self.direction(score, A)
+        return omega, bound_step(rows, omega, quad, self.eta1, kl)
+
+
+def clipped(A: Array, ratio: Array) -> Array:
+    """Return the advantages A [N], weighted by the probability ratios of another policy to the one that drew the rows.
+
+    Rows whose ratio has moved by more than CLIP in the direction that A asks for get the weight 0. This is the gradient
+    of PPO's objective min(ratio·A, clip(ratio, 1 − CLIP, 1 + CLIP)·A) (Schulman et al. 2017).
+    """
+    kept = np.where(A > 0, ratio <= 1 + CLIP, ratio >= 1 - CLIP)
+    return A * ratio * kept
 
 
 def normalise(A: Array, weight: Array) -> Array:

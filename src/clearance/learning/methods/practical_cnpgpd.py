@@ -2,15 +2,16 @@
 
     A_L = A_r + λ⁺·A_g, normalised              λ⁺ = P(λ − η_p (Ĵ_g − b − κ))      the multiplier used for the policy
     θ ← θ + β ω                                 ω natural direction, β bounded in KL                  (line 16, θ)
-    λ ← P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))                                                                 (line 16, λ)
+    λ ← (1 − ξ) P_[0,Λ](λ − η₂ (Ĵ_g − b − κ))   ξ > 0 only where the limit is met with slack          (line 16, λ)
 
 If the first policy breaks limits, these limits are first relaxed to the values of this policy, and then tightened to
 the true limits over the first 20 % of the iterations. Otherwise a rare reward could be given up before it is found.
 Certificates are about the true limits. λ⁺ looks one step ahead (as in PMD-PD, Liu et al. 2021), since λ alone would
-oscillate around the limit for long. κ shrinks from its first value to its last. Ĵ_g is always the estimate of the
-limited quantity itself.
+oscillate around the limit for long. Ĵ_g is always the estimate of the limited quantity itself.
 
-With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run.
+With fewer than 100 iterations η₂ is larger in proportion, so that λ can reach its value within the run. With fewer than
+250, a batch gives two or three natural steps: ω is computed again at the new θ, with advantages that are weighted by
+clipped probability ratios. ξ = `release` · room², where room = (Ĵ_g − b − κ)/(|b| − κ) is clipped to [0, 1].
 
 Units: u is the root mean square of the advantages of a signal, and v the root mean square of an episode's distance from
 its limit. Steps of λ are η₂ (u_r/u_gi) (Ĵ_gi − b_i − κ_i)/v_i, so that the same settings serve rewards and costs of any
@@ -77,6 +78,7 @@ class PracticalCNPGPD(NaturalSteps):
     relax: float = setting(0.2, "share of the iterations over which a limit that is broken at first is approached")
     search: float = setting(0.0, "share of the iterations that may look for the safest policy first; 0: none")
     turn: float = setting(1.0, "share of the iterations after which a run that breaks limits returns to it; 1: never")
+    release: float = setting(0.5, "share of λ that an iteration takes back, at most, while limits are met with slack")
     lam_max: float = setting(50.0, "Λ, upper bound of λ in units of the problem")
 
     def __post_init__(self) -> None:
@@ -85,7 +87,7 @@ class PracticalCNPGPD(NaturalSteps):
         for name in ("eta2", "eta_p"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise InputError(f"{name} must be a number ≥ 0, got {getattr(self, name)!r}")
-        for name in ("relax", "search", "turn"):
+        for name in ("relax", "search", "turn", "release"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
 
@@ -118,7 +120,7 @@ class PracticalCNPGPD(NaturalSteps):
             lam = state.lam
         else:
             course = self._begin(course, state)
-            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max)
+            theta, lam, size = self._ascend(draws, slack, state, memory, course, lam_max, b)
             if course.back < 0 and np.any(course.slack < 0) and np.any(slack < self.margin(state.k, memory)):
                 theta, size = self._safer(draws, slack, state, memory, b, self.kl_at(state.k))
             theta, course = self._redirect(theta, course, state)
@@ -127,19 +129,28 @@ class PracticalCNPGPD(NaturalSteps):
         return State(theta, lam, state.k + 1, memory, course), Info(J_hat, size, steps)
 
     def _ascend(
-        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float
+        self, draws: Draws, slack: Array, state: State, memory: Sizes, course: Course, lam_max: float, b: Array
     ) -> tuple[Array, Array, float]:
         """Return θ and λ after one iteration of Algorithm 1, and the norm ‖ω‖ of the direction of θ.
 
-        `slack` [I] is Ĵ_g − b of this batch, `memory` are the sampler's statistics, and `course` is the method's
-        memory.
+        `slack` [I] is Ĵ_g − b of this batch for the limits b, `memory` are the sampler's statistics, and `course` is
+        the method's memory.
         """
         scale, most = pace(memory), np.minimum(self.lam_max * units(memory), lam_max)
         kappa = self.margin(state.k, memory) - self.relaxed_at(state.k - int(course.began)) * course.short
         ahead = np.clip(state.lam - self.eta_p * scale * (slack - kappa), 0.0, most)
         theta, size = self.moved(draws, lagrangian(draws.A, ahead), state, float(course.quiet))
         lam = np.minimum(dual.step(state.lam, slack, self.eta2_paced * scale, kappa, np.inf), most)
-        return theta, lam, size
+        return theta, lam * (1 - self.released(np.minimum(slack, course.slack), kappa, b)), size
+
+    def released(self, slack: Array, kappa: Array, b: Array) -> Array:
+        """Return the share of λ [I] that is taken back: `release` times ((slack − κ)/(|b| − κ))², clipped to [0, 1].
+
+        λ that rose while a limit was broken would fall only by η₂ per iteration after the limit is met. Until then a
+        policy that has become too careful would learn nothing but care. Near the limit the share is close to 0.
+        """
+        room = (slack - kappa) / np.maximum(np.abs(b) - kappa, 1e-12)
+        return np.where(np.abs(b) > kappa, self.release * np.clip(room, 0.0, 1.0) ** 2, 0.0)
 
     def _observe(self, state: State, slack: Array, memory: Sizes, b: Array) -> Course:
         """Return the method's memory (`Course`), updated after a batch with the slacks `slack` = Ĵ_g − b [I].

@@ -14,6 +14,8 @@ from clearance.simulator.policies import jacobian
 from clearance.simulator.policies.jacobian import Tape, group_rows, map_groups, sum_groups
 from clearance.simulator.policies.network_policy import NetworkPolicy
 
+LARGE = 20.0  # log ratios of probabilities beyond this are cut off, so that none overflows
+
 
 class NetworkRows:
     """Rows (steps) of a batch, with the inputs of all layers recorded at each row.
@@ -67,6 +69,12 @@ class NetworkScore(LinearOperator):
         """Return every stride-th row of the batch, with the inputs of all layers recorded."""
         return NetworkRows(self.policy, self.theta, self.z[::stride], self.weight[::stride])
 
+    def at(self, theta: Array) -> tuple[NetworkScore, Array]:
+        """Return the scores of the same rows at other parameters `theta`, and π_theta(u_n|z_n)/π_θ(u_n|z_n) [N]."""
+        there = NetworkScore(self.policy, theta, self.z, self.latent, self.weight)
+        old, new = (np.asarray(_log_probs_of(self.policy, self.z, self.latent, x.theta), float) for x in (self, there))
+        return there, np.exp(np.clip(new - old, -LARGE, LARGE))
+
     def bound_noise(self, theta: Array, least: float, most: float) -> Array:
         """Return θ with the standard deviation σ of actions clipped to [least, most] times its initial value.
 
@@ -78,6 +86,9 @@ class NetworkScore(LinearOperator):
 def _log_probs(policy: NetworkPolicy, z: Any, latent: Any, theta: Any) -> Any:
     net = policy.net(theta)
     return jax.vmap(lambda x, u: policy.head.log_prob(policy.out(net, x), u))(z, latent)
+
+
+_log_probs_of = jax.jit(_log_probs, static_argnums=0)
 
 
 @partial(jax.jit, static_argnums=0)
