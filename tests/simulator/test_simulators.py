@@ -456,7 +456,7 @@ def test_rare_costs_get_more_episodes_and_tests_that_need_slack_more_of_the_budg
     assert [m.reuse for m in fitted] == [1, 2, 3, 3]  # few batches are used several times
     assert PracticalCNPGPD(reuse=5).fitted(20, 1e5, 1).reuse == 5
     shares = [learning_share(asked(limit), budget, 0.01) for limit, budget in ((50.0, 1e6), (50.0, 8e3), (1.0, 1e5))]
-    assert shares[0] == 0.7 and shares[1] == 0.5 and shares[2] == 0.3
+    assert shares == [0.5, 0.5, 0.3]
 
 
 def test_a_limit_of_nothing_is_refused_with_what_can_be_certified() -> None:

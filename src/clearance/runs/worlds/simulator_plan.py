@@ -17,8 +17,7 @@ from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.runs.worlds.simulator_candidates import CANDIDATES, LATE, WARM
 from clearance.simulator.samplers.simulator_episodes import episode_steps, total_weight
 
-LEARNING = 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35, 0.3  # shares of the budget that learning may get
-UNKNOWN = 0.5  # the share where no bounds are declared
+LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # shares of the budget for learning: the first whose rest can certify, see ROOM
 ROOM, TIGHTEST = 0.5, 0.85  # κ is at most this share of the largest slack there is: as planned, and where it must be
 RARE, KEPT = 0.02, 8  # a limit below this share of the range is rare: critics then learn from so many batches
 TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
@@ -27,16 +26,11 @@ ENDLESS = 0.2  # the same spread without a horizon, where the length of an episo
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:
     """Raise SmallBudgetError if the budget leaves too few episodes for choosing and certifying a policy."""
-    least = _least_steps(statement, method.K or CANDIDATES)
-    if (1 - UNKNOWN) * budget < least:
+    candidates = len(spread_evenly(method.K or CANDIDATES, CANDIDATES, first=max(LATE, WARM)))
+    least = least_episodes(candidates) * episode_steps(statement)
+    if (1 - LEARNING[0]) * budget < least:
         why = f"choice and certificate need at least {least:.0f} steps, and have half of it"
-        raise SmallBudgetError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - UNKNOWN):.0f} or more")
-
-
-def _least_steps(s: Statement, K: int = CANDIDATES) -> float:
-    """Return the environment steps that choice and certificate need at least after K iterations."""
-    candidates = len(spread_evenly(K, CANDIDATES, first=max(LATE, WARM)))
-    return least_episodes(candidates) * episode_steps(s)
+        raise SmallBudgetError(f"budget {budget:.6g} is too small: {why}: give {least / (1 - LEARNING[0]):.0f} or more")
 
 
 def check_limits(s: Statement) -> None:
@@ -56,21 +50,11 @@ def check_limits(s: Statement) -> None:
 
 
 def learning_share(s: Statement, budget: float, delta: float) -> float:
-    """Return the share of the budget for learning.
-
-    It maximises this share times the share of the largest slack that the certificate leaves. So learning gets most of
-    the budget where the rest can certify with little slack, and less where the certificate needs the episodes. More
-    than half goes to learning only if the rest is at least twice what choice and certificate need.
-    """
+    """Return the share of the budget for learning: half, or less if the certificate would then need too much slack."""
     if not _bounded(s):
-        return UNKNOWN
-
-    def worth(share: float) -> float:
-        need, most = _slack_planned(s, (1 - share) * budget, delta)
-        return share * float(np.min(1 - ROOM * need / np.maximum(most, 1e-300)))
-
-    affordable = 1 - 2 * _least_steps(s) / budget
-    return max((share for share in LEARNING if share <= max(affordable, UNKNOWN)), key=worth)
+        return LEARNING[0]
+    enough = (x for x in LEARNING if np.all(np.less_equal(*_slack_planned(s, (1 - x) * budget, delta))))
+    return next(enough, LEARNING[-1])
 
 
 def rarity(s: Statement) -> float:
