@@ -2,12 +2,12 @@
 
 For each closed class one of its states is the reference, and M is P_π without the steps into references. Then
 
-    x = (I − M)⁻¹ (1, h_π)         sums until the reference is entered next
+    x = (I − M)⁻¹ (1, h_π)         x_1: expected steps, x_h: expected sum of h, until the next visit of the reference
     gain = x_h / x_1 at the reference,     bias v = (I − M)⁻¹ (h_π − gain)
 
-The factorisation of I − M is kept: for the next policy only the rows that depend on changed actions are computed. A
-reference that is rarely visited makes x large and v inaccurate, so references are states that runs visit often.
-Nothing here is trusted: bounds come from the residuals of v.
+The factorisation of I − M is kept: for the next policy, only the rows that depend on changed actions are computed
+again. A reference that is rarely visited makes x large and v inaccurate, so references are states that runs visit
+often. The results need not be accurate: bounds are proven from the residuals of v.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class ComponentGains:
     """An object that evaluates deterministic policies act [S] which stay in their end components.
 
     rows        the transitions of the model
-    node        the label of each state's component [S]; each state in no component has its own label, after these
+    node        the label of each state's component [S]. States in no component have labels of their own, numbered
+                after those of the components
     pairs       a mask [S, A] of the pairs inside components. A state in no component stays in place without signals
     references  one state of each closed class (see the module's head)
     """
@@ -61,7 +62,7 @@ class ComponentGains:
     node: Labels
     pairs: Mask
     references: Labels = field(default_factory=lambda: np.zeros(0, np.int64))
-    _x: Array | None = None  # of the last policy
+    _x: Array | None = None  # x of the last policy
     _cut: tuple[Any, Factor] | None = None
 
     @cached_property
