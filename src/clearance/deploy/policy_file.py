@@ -144,7 +144,10 @@ def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certific
 
 
 def _say_uncertified(where: AnyPath, certificate: Certificate | None) -> None:
-    """Warn if a policy is not certified; the warning points to the line that called the caller (`load_policy`)."""
+    """Warn if the verdict of a certificate is not CERTIFIED.
+
+    The warning points to the line that called the caller of this function, `load_policy`.
+    """
     if certificate is not None and certificate.verdict != "CERTIFIED":
         text = f"{where}: the policy is not certified, its verdict is {certificate.verdict}"
         warnings.warn(text, NotCertifiedWarning, stacklevel=3)

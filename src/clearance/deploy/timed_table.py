@@ -1,4 +1,4 @@
-"""Policies of finite models with a horizon, which have one table for each step; they need NumPy alone."""
+"""Run policies of finite models with a horizon, with NumPy alone. A policy has one table for each step."""
 
 from __future__ import annotations
 

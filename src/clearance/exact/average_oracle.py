@@ -304,7 +304,10 @@ class AverageOracle:
 
 
 def _number_all(label: Labels) -> Labels:
-    """Return `label` [S] with a new label for each state in no component (−1), after the labels of components."""
+    """Return `label` [S], in which each state in no component (label −1) gets a label of its own.
+
+    The new labels are numbered after those of the components.
+    """
     found, alone = label.copy(), label < 0
     found[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
     return found

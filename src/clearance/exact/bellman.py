@@ -46,8 +46,8 @@ class Operator:
     def maximise(self, h: Array, V: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
         """Run policy iteration for one signal h [S·A], starting from V [S] and act [S]; return (V, max(TV − V)).
 
-        The policy `act` is updated in place. The iteration stops when TV − V varies by at most tol over the states: then the bound
-        V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
+        The policy `act` is updated in place. The iteration stops when TV − V varies by at most tol over the states.
+        Then the bound V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
         if self.elimination is None:

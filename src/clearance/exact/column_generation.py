@@ -38,10 +38,11 @@ SMOOTHING = 0.5  # weight of the best λ so far in the smoothed λ, if there is 
 
 @dataclass(eq=False)
 class Columns:
-    """The columns of the master program: the deterministic policies found so far, act [n, S] with values J [n, 1+I].
+    """The columns of the master program: the n deterministic policies found so far.
 
-    The method `price` is the oracle, which adds more policies. The other fields hold its last results: V [S] and the
-    visits x [S] of the last policy, and values from which the next call starts.
+    Their actions are act [n, S], and their values J [n, 1+I]. The method `price` is the oracle, which adds policies.
+    The other fields keep results of its last calls, from which the next call starts, such as V [S] and the visits x [S]
+    of the last policy.
     """
 
     model: Operator

@@ -73,9 +73,10 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """The slacks [I] in the rescaled problem that correspond to equal slacks in the original problem.
+        """The sizes [I] that slacks have in the rescaled problem if they are equal in the original problem.
 
-        The largest entry is 1. Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
+        They are scaled so that the largest is 1. Entries are at least 1e-6, since smaller ones would vanish in the
+        tolerance of the solvers.
         """
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
@@ -85,10 +86,13 @@ class Scaled:
 
 
 class Safest(NamedTuple):
-    """A policy whose smallest slack is large, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
+    """A policy whose smallest slack is large.
 
-    The policy is a table [S, A] ([H, S, A] with a horizon). Under the average criterion it is a mixture if no
-    stationary policy has these values.
+    d       its occupancy
+    J       its values [1+I]
+    policy  a table [S, A], or [H, S, A] with a horizon. Under the average criterion it is a mixture if no stationary
+            policy has these values
+    lam     multipliers λ [I] of the limits, with Σλ = 1
     """
 
     d: Array

@@ -23,7 +23,7 @@ from clearance.finite.linear_systems import as_int32
 from clearance.finite.support_graph import Labels, Mask
 
 U = 2.0**-53
-TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
+TINY = 2.0**-1060  # bound on the absolute error of a product that underflows
 
 
 def rounding(n: int) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from clearance.core.arrays import Array
 from clearance.exact.pair_rows import TINY, PairRows, rounding
 
-LIFTS = 12  # times that what is added to a vector, until it proves a bound, is made four times as large
+LIFTS = 12  # the amounts tried to shift a vector until it proves a bound; each is at least 4 times the last
 
 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:

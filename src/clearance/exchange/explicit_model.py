@@ -117,9 +117,9 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
 
 
 def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> None:
-    """Raise InputError, which names `source`, if the criterion is missing or wrong.
+    """Raise InputError if the criterion is missing or wrong; the error message names the file `source`.
 
-    This is called before a long file is read, so that the error comes early.
+    This check is made before a long file is read, so that the error comes early.
     """
     if criterion is None or isinstance(criterion, str):
         try:
@@ -208,7 +208,10 @@ def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def _repeated(model: ExplicitModel, row: Whole, pair: int) -> str:
-    """Return words about the first transition of a pair s·A + a that is in the file twice; "" if there is none."""
+    """Return a clause of an error message that names a transition of the pair s·A + a which is in the file twice.
+
+    Return "" if there is none.
+    """
     first: dict[int, int] = {}
     for n in np.flatnonzero(row == pair).tolist():
         before = first.setdefault(int(model.s_next[n]), n)

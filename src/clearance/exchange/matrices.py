@@ -75,7 +75,7 @@ def _stack(P: Any, order: str | None) -> tuple[Any, int]:
         return _by_state(sparse.csr_array(sparse.vstack(blocks)), S, len(blocks)), len(blocks)
     P_ = read_numbers("P", P, ndim=3)
     if order is None and isinstance(P, list | tuple) and P_.shape[1] == P_.shape[2]:
-        order = "action"  # a list of matrices says it
+        order = "action"  # a list has one matrix per action
     return _read_array(P_, order)
 
 

@@ -2,9 +2,10 @@
 
     minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,   x_{t+1} = Ax_t + Bu_t + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
-There is no duality gap, so the optimum is the regulator of Q + λR (Riccati) with the λ at which the budget is just
-used up: a search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1)
-moves by z_{t+1} = Fz_t + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
+There is no duality gap. So the optimum is the regulator for the cost x'Qx + λu'Ru (Riccati), with the λ at which the
+budget is just used up; λ is found by bisection. Under a linear-Gaussian policy u = −Kx + c + ξ with ξ ~ N(0, Σ), the
+vector z = (x, 1) follows z_{t+1} = Fz_t + noise, where the noise has the second moment V. So M = Σγ^t E zz' is
+Σγ^t F^t N F'^t with
 
     F = | A − BK  Bc |    V = | W + BΣB'  0 |    N = | X0  0 | + γ/(1−γ) V
         |   0      1 |        |    0      0 |        | 0   1 |
@@ -60,7 +61,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the price λ."""
+    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the multiplier λ."""
 
     K: Array
     J: Array

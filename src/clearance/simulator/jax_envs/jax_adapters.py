@@ -18,7 +18,7 @@ from clearance.simulator.jax_backend import jnp
 from clearance.simulator.jax_envs.jax_environment import LANES, Environment, environment
 
 Cost = Callable[[Any, Any, Any], Any]
-FAR = 2**30  # steps that no episode takes
+FAR = 2**30  # a time limit that no episode reaches
 
 
 def from_gymnax(

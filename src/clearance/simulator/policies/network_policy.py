@@ -27,7 +27,7 @@ from clearance.simulator.jax_backend import eqx, jax, jnp, real
 from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
 
 STILL, END, SURE = 0.01, 3.0, 12.0  # constant policies: σ, the latent of an end of the box, the logit of an action
-FEW = 5  # discrete actions, of which each is a constant policy
+FEW = 5  # up to this many discrete actions, there is one constant policy for each action
 
 
 class Normaliser(NamedTuple):
@@ -94,7 +94,7 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
         weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, i), (b, a))
-        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # its own numbers would be drawn for nothing
+        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # no initial weights are drawn: they are replaced
         layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(b))))
     return layers
 
@@ -194,7 +194,7 @@ class NetworkPolicy(NetworkForm):
 
     @cached_property
     def _ravelled(self) -> tuple[Array, Callable[[Any], Net]]:
-        with jax.ensure_compile_time_eval():  # the first look may come from inside a program that is being compiled
+        with jax.ensure_compile_time_eval():  # the first access may happen while a program is being compiled
             flat, back = ravel_pytree(self._template)
             return np.asarray(flat, float), back
 
