@@ -169,7 +169,11 @@ class RunningPolicy(ABC):
         return self._actions(components, rows, None if deterministic else rng)
 
     def _say_not_covered(self) -> None:
-        """Warn once, if the policy samples actions, that its certificate does not cover the most likely actions."""
+        """Warn once that the certificate does not cover a policy that always takes the most likely action.
+
+        There is no warning if the policy has no random actions, if it has no certificate, or if its certificate is
+        CERTIFIED for the most likely actions as well.
+        """
         verdict = None if self.certificate is None else self.certificate.greedy_verdict
         known = self.certified_elsewhere or self.certificate is not None
         if self._said or not known or not self.draws or verdict == "CERTIFIED":

@@ -6,7 +6,8 @@ For any V̂, let δ(s) = (h_π + γ P_π V̂ − V̂)(s) be its residual, and c 
 
 since V_π − V̂ = Σ_t (γP_π)^t δ. Every sum in floating point is widened by its rounding bound γ_n = n·u/(1 − n·u)
 (Higham 2002, section 3.1). So the enclosure holds for exactly the stored numbers: π, ρ and P are taken literally, even
-if a row sums to 1 ± 1e-16. The same residual with the Bellman operator of r + λ·g bounds the optimum from above.
+if a row sums to 1 ± 1e-16. The residual of the Bellman operator for the signal r + λ·g bounds the optimum from above in
+the same way.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class PairRows:
         )
 
     def only(self, pairs: Mask) -> PairRows:
-        """Return the transitions of the pairs in the mask `pairs` [S, A] alone."""
+        """Return only the transitions of those pairs that are in the mask `pairs` [S, A]."""
         used = pairs.ravel()[self.pair]
         return PairRows(self.S, self.A, self.pair[used], self.target[used], self.p[used])
 
@@ -102,7 +102,7 @@ class PairRows:
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:
-        """Return a mask of the pairs [S, A] with a transition into the states of the mask `states` [S]."""
+        """Return a mask [S, A] of the pairs that may lead to a state in the mask `states` [S]."""
         found = np.zeros(self.S * self.A, bool)
         found[self.pair[states[self.target]]] = True
         return found.reshape(self.S, self.A)

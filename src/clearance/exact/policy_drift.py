@@ -25,7 +25,7 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return a tiny amount that still changes numbers of the size of the given vectors when it is added to them."""
+    """Return a tiny amount, but one whose addition still changes numbers as large as those in the given vectors."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 

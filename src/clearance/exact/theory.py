@@ -101,8 +101,9 @@ def _over(x: float, y: float) -> float:
 
 
 def G(features: np.ndarray | None = None) -> float:
-    """Return G = max ‖Φ_sa − Φ_sa'‖ = sup_π ‖∇log π(a|s)‖ (Assumption 2) of log-linear softmax.
+    """Return G, the largest norm of the score of log-linear softmax (Assumption 2).
 
+    G = sup_π ‖∇log π(a|s)‖ = max ‖Φ_sa − Φ_sa'‖, where the maximum is over states s and pairs of actions a, a'.
     The features Φ are [S, A, d]; None stands for tabular softmax, with G = √2.
     """
     if features is None:
@@ -112,8 +113,9 @@ def G(features: np.ndarray | None = None) -> float:
 
 
 def M(features: np.ndarray | None = None) -> float:
-    """Return the bound M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖ (Assumption 2).
+    """Return M, an upper bound on the derivative of the score, sup_π ‖∇²log π‖, for log-linear softmax (Assumption 2).
 
+    M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu), where the maximum is over states s and pairs of actions a, a'.
     The features Φ are [S, A, d]; None stands for tabular softmax, with M = ½.
     """
     return G(features) ** 2 / 4
@@ -144,23 +146,27 @@ def weight(c: Constants) -> float:
 
 
 def L_J(c: Constants) -> float:
-    """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on the Hessian ‖∇²J_h‖ of a signal |h| ≤ H (Lemma 1).
+    """Return L_J, an upper bound on the norm ‖∇²J_h‖ of the Hessian of J_h for a signal |h| ≤ H (Lemma 1).
 
-    G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
+    L_J = H(M/(1−γ)² + 2G²/(1−γ)³), where G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since
+    E scoreₜ = 0.
     """
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
 
 def L_L(c: Constants) -> float:
-    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m).
+    """Return m L_J, an upper bound on the norm ‖∇²J_L(·, λ)‖ of the Hessian of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C).
 
-    m is `weight`, and L_J bounds the Hessian of a single J_h.
+    m is `weight`, which the paper omits, and L_J bounds the Hessian of a single J_h.
     """
     return weight(c) * L_J(c)
 
 
 def grad_bound(c: Constants) -> float:
-    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of a signal |h| ≤ H (Lemma 2); G bounds ‖∇log π‖."""
+    """Return HG/(1−γ)², an upper bound on the gradient norm ‖∇J_h‖ for a signal |h| ≤ H (Lemma 2).
+
+    G bounds ‖∇log π‖.
+    """
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
@@ -193,7 +199,8 @@ def eta2(K: float) -> float:
 def sgd_bracket(c: Constants) -> float:
     """Return the factor B of `sgd_error` (Lemma 14): mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F].
 
-    The inner 2 lacks the factor m = `weight` in the paper. The module's head explains the other symbols.
+    In the paper, the factor m = `weight` is missing at the 2 inside the brackets. The module's head explains the other
+    symbols.
     """
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)

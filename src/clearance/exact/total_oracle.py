@@ -213,7 +213,7 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps, which provably bounds the expected sum of weights·h from each state [S] from above.
+        """Return V + ε·steps [S], a proven upper bound on the expected sum of weights·h that starts in each state.
 
         Larger and larger ε are tried; return None if none gives a proof. `steps` [S] is the expected number of
         remaining steps. Pairs in the mask `inside` [S, A] need no proof: V is constant there, and there are no signals.

@@ -72,8 +72,10 @@ def build_cmdp(
     b: Mapping[str, float] | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
+    """Return the CMDP of a model whose rewards are named; the arguments say which rewards have which role.
 
+    limits   upper limits of costs, by name
+    b        lower limits of utilities, by name
     reward   the name of the reward to maximise; with a minus before it, it is minimised
     initial  the state to start in, {state: probability} or a list [S]; by default the model's own
     gamma, criterion, horizon  the criterion, as in `CMDP`
@@ -97,7 +99,7 @@ def build_cmdp(
 
 
 def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return the user's limits by the full names of the rewards in the file.
+    """Return the user's limits as a dict whose keys are the full names of the rewards in the file.
 
     The user may leave out a unit: `energy` means `energy [kWh]`.
     """

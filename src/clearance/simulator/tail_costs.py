@@ -24,7 +24,7 @@ class TailCosts(NamedTuple):
     """The rules that compute the constraints of a problem from the costs of the plain problem.
 
     The plain problem is the same problem without limits on single episodes (`Chance`, `CVaR`). All of its constraints
-    are limits on the means of costs. An array over these costs is marked [plain I].
+    are limits on the means of costs.
 
     plain    the statement of the plain problem
     columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean

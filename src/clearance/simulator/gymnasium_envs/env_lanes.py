@@ -204,7 +204,7 @@ SHALLOW = (str, bytes, int, float, complex, type(None), np.generic)  # cannot be
 
 
 def copy_observation(x: Any) -> Any:
-    """Return a copy of an observation or action x of any type, which later changes of x in place do not reach."""
+    """Return a copy of x, an observation or action of any type. Later changes of x in place do not change the copy."""
     return copy_data(x, _copy_any)
 
 
