@@ -104,13 +104,16 @@ def _load_table(path: Path, seed: int | None) -> RunningPolicy:
 
 
 def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
-    """Return the names of states and actions, from the model in a run folder; {} if there is no model."""
+    """Read the names of states and actions from the model in a run folder; return {} if there is no model."""
     model = Inside(folder, "problem.npz")
     return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:
-    """Return a policy that can act: `policy` itself, or a mixture in memory converted as if loaded from a file."""
+    """Return `policy` as a policy that can act.
+
+    A policy from `load_policy` is returned unchanged. A mixture in memory is converted as if loaded from a file.
+    """
     if isinstance(policy, RunningPolicy):
         return policy
     arrays = getattr(policy, "arrays", None)

@@ -46,7 +46,10 @@ class TimedTablePolicy(TablePolicy):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state) like `RunningPolicy.predict`; `state` holds policy index and step of each row."""
+        """Return (actions, state) like `RunningPolicy.predict`.
+
+        `state` holds, for every row, the index of the policy in the mixture and the step.
+        """
         kept = self.step
         began = np.broadcast_to(
             False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)

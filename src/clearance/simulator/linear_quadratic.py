@@ -37,10 +37,10 @@ MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8
 
 
 class LinearPolicy(NamedTuple):
-    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ), where x is the state:  K [m, n], c [m], Sigma [m, m].
+    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ), where x is the state.
 
-    The diagonal of Σ holds variances σ², which may be rounded. Sigma_error [m] bounds their errors; None means no
-    error.
+    K is [m, n], c [m] and Sigma [m, m], where x has n entries and u has m. The diagonal of Σ holds variances σ², which
+    may be rounded. Sigma_error [m] bounds their errors; None means no error.
     """
 
     K: Array
@@ -101,7 +101,7 @@ class LQR:
 
     @classmethod
     def double_integrator(cls, budget: float = 2.0) -> LQR:
-        """Return the double integrator: state (position, speed), action force, time step 0.1."""
+        """Return the double integrator. The state is (position, speed), the action a force, and the time step 0.1."""
         A, B = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[0.0], [0.1]])
         return cls(A, B, np.diag([1.0, 0.1]), np.eye(1), 0.01 * np.eye(2), np.eye(2), 0.95, budget)
 

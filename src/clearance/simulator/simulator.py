@@ -90,9 +90,9 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with observations that contain the costs so far described by `memory`.
+        """Return the same problem whose observations contain the costs so far, as `memory` describes them.
 
-        With `memory` None, the observations contain no costs so far.
+        If `memory` is None, the observations do not contain the costs so far.
         """
         if memory == self.memory:
             return self

@@ -56,8 +56,9 @@ class TailCosts(NamedTuple):
         return low - more, high + more
 
     def remembering(self, memory: CostMemory | None, obs_shape: tuple[int, ...]) -> TailCosts:
-        """Return the same rules for policies that see the costs so far described by `memory` (None: no costs so far).
+        """Return the same rules for policies that see the costs so far, as `memory` describes them.
 
+        If `memory` is None, policies do not see the costs so far.
         Raise InputError if the costs, observations or horizon of `memory` are not those of the problem.
         """
         if memory is not None:

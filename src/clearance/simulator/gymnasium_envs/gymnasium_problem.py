@@ -139,8 +139,9 @@ def gymnasium(
     cost_so_far: bool = True,
     criterion: str | None = None,
 ) -> Gym:
-    """Return a problem from a Gymnasium environment: id, factory, object, vector environment or `SideProcess`.
+    """Return a problem made from a Gymnasium environment.
 
+    env          an id, a factory, an environment object, a vector environment or a `SideProcess`
     constraints  f(obs, action, next_obs, info) that returns a number, a vector or a dict; or {name: f}. Default: the
                  environment reports its costs, in `info["cost"]` or as Safety-Gymnasium's six-value step
     limits, b    give one of them, as a number, a vector or a dict by name. `limits` are upper limits of costs,

@@ -135,8 +135,9 @@ class Design(Architecture):
 def categorical(
     hidden: Sequence[int] = (64, 64), normalise: bool | None = None, conv: Sequence[Layer] | None = None
 ) -> Design:
-    """Return a softmax policy class for discrete or multi-discrete actions; `hidden=()` is linear in the observation.
+    """Return a softmax policy class for discrete or multi-discrete actions.
 
+    hidden     the sizes of the hidden layers; () makes the network a linear map of the observation
     normalise  whether observations are normalised (default: yes, except for linear policies)
     conv       convolutions (channels, kernel, stride) for images. Default: two small layers for observations [height,
                width, channels] or [frames, height, width] of 8 pixels or more, none for others. () means none
@@ -152,8 +153,9 @@ def gaussian(
     normalise: bool | None = None,
     conv: Sequence[Layer] | None = None,
 ) -> Design:
-    """Return a Gaussian policy class for real actions, squashed if they are bounded; `hidden=()` is linear.
+    """Return a Gaussian policy class for real actions; bounded actions are squashed into their bounds by tanh.
 
+    hidden     the sizes of the hidden layers; () makes the network a linear map of the observation
     scale      "free": σ is learned and the same in all states;  "state": σ is a second output of the network;
                "fixed": σ stays at `std`
     std        initial σ, in units of half the width of the box, or of the action if it is not bounded
