@@ -2,8 +2,9 @@
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
 iteration finds this gain in all components at once. In each component it keeps the best closed class of the present
-policy, leads the other states to this class, and improves actions where g + v < h + P v (g is the gain, v the bias).
-Then each component is collapsed to one node (`quotient`). The value of staying in a node is the gain of its component.
+policy, changes the other actions so that runs reach this class, and improves actions where g + v < h + P v (g is the
+gain, v the bias). Then each component is collapsed to one node (`quotient`). The value of staying in a node is the gain
+of its component.
 
     for every policy   g ≥ P g and g + v ≥ h + P v for every pair      prove    mean ≤ ρ·g
     for one policy π   g ≤ P_π g and g + v ≤ h_π + P_π v               prove    ρ·g ≤ mean
@@ -173,8 +174,9 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return V [N], the largest gain that runs from each node of the quotient can reach, and each node's best row.
+        """Return (V, rows) for the N nodes of the quotient.
 
+        V [N] is the largest gain that runs from each node can reach, and rows [N] are those that a best policy takes.
         The quotient collapses every end component to one node. A row is a choice at a node: to stay in it, or a pair
         that leaves it. `gain` [S] is the gain of staying in the component of each state.
         """
@@ -243,8 +245,8 @@ class AverageOracle:
         """Return (proof, rows). The proof, g and v [2, S], bounds the long-run mean of h [S, A] for every policy.
 
         It is proven that g ≥ P g for all pairs, and g + v ≥ h + P v for all pairs that may be taken for ever. The proof
-        is None if rounding prevents this. Its v is the given bias v [S], lifted outside of components. `rows` [N] are
-        the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
+        is None if rounding prevents this. Its v is the given bias v [S], increased outside of components. `rows` [N]
+        are the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0
@@ -270,7 +272,8 @@ class AverageOracle:
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
         """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
 
-        g is V [N] of each state's node plus a multiple of the remaining steps. Pairs in `leaving` leave their node.
+        In each state, g is the value V [N] of the state's node plus a multiple of the number of remaining steps. The
+        mask `leaving` [S, A] marks the pairs that leave their node.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0

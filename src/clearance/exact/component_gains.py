@@ -34,10 +34,13 @@ ALMOST_ONE = 1 - 2.0**-53  # the iterations need a discount below 1
 
 
 class Gains(NamedTuple):
-    """The closed class of each state (`label` [S], −1 if transient), and gain and bias v [S, n] of n signals.
+    """The gains and biases of one policy for n signals.
 
-    If a component has several closed classes, `single` is false, and only the gain at states of these classes has a
-    meaning.
+    label   [S] the closed class of each state; −1 if the state is transient
+    gain    [S, n] the gains
+    v       [S, n] the biases
+    single  whether every component has exactly one closed class. If not, v is 0, and `gain` has a meaning only at the
+            states of closed classes
     """
 
     label: Labels
@@ -48,7 +51,7 @@ class Gains(NamedTuple):
 
 @dataclass(eq=False)
 class ComponentGains:
-    """An object that evaluates deterministic policies act [S] which stay in their end components.
+    """An evaluator of deterministic policies act [S] that stay in their end components.
 
     rows        the transitions of the model
     node        the label of each state's component [S]. States in no component have labels of their own, numbered

@@ -27,10 +27,11 @@ LEVELS = 1000  # the largest number of thresholds ν that are tried
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOptimum:
-    """The optimum under limits on single episodes: the optimum of the product model, the product itself, and ν.
+    """The optimum under limits on single episodes.
 
-    The product adds the costs so far to the states of the model. `nu` is the threshold ν that was chosen for a CVaR
-    limit. It is None if the user gave ν or if there is no CVaR.
+    optimum  the optimum of the product model
+    product  the product model, whose states are those of the model together with the costs so far
+    nu       the threshold ν that was chosen for a CVaR limit; None if the user gave ν or if there is no CVaR
     """
 
     optimum: Optimum

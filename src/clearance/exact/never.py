@@ -76,8 +76,8 @@ class Never:
     def lost(self) -> Labels:
         """The indices of the states from which the costs of the constraints `limits` cannot be avoided.
 
-        From such a state, every policy pays one of these costs with positive probability. Under the average criterion,
-        every policy pays one of them for ever with positive probability.
+        From such a state, every policy has one of these costs with positive probability. Under the average criterion,
+        every policy has, with positive probability, one of these costs again and again for ever.
         """
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
@@ -112,8 +112,7 @@ class Never:
     def expand(self, lam: Array) -> Array:
         """Return the multipliers of all limits [I].
 
-        `lam` holds the multipliers of the remaining limits. Limits on costs that must never be paid get the multiplier
-        0.
+        `lam` holds the multipliers of the remaining limits. Limits on costs that must never be paid get 0.
         """
         found = np.zeros(self.cmdp.I)
         found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam

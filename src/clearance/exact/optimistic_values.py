@@ -1,8 +1,7 @@
 """Optimistic values of the pairs (s, a) of an estimated model. They guide exploration; each observed step updates them.
 
-One imagined visit is added to the counted visits of each pair. After it, the episode has the best value that an episode
-can have. So a pair that was never tried has this best value, and the value of a pair with few visits is still close to
-it.
+One imagined visit is added to the counted visits of each pair. It leads to the best value that an episode can have. So
+a pair that was never tried has this best value, and the value of a pair with few visits is still close to it.
 """
 
 from __future__ import annotations

@@ -247,8 +247,9 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 
 
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
-    """Return the lower and the upper ends [2, I] of intervals that contain every optimal λ_i; None without columns.
+    """Return [2, I]: the lower and the upper ends of intervals that contain every optimal multiplier λ_i.
 
+    Return None if column generation was not used, or if there are no limits.
     They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound`, an upper bound on the
     optimum.
     """
