@@ -1,4 +1,6 @@
-"""A sequential test by betting, valid over all time, of a mean that may rise at any moment.
+"""Test by betting whether mean costs stay below a limit, episode by episode (sequential and anytime-valid).
+
+The mean may rise above the limit at any time; the test notices this after a delay (see the end).
 
 The costs of episodes are X_1, X_2, … ≥ best, and the hypothesis is E[X_t | past] ≤ limit for every t. Let z = (X −
 limit)/(limit − best) ≥ −1, and let c be a bet from a grid in (0, 1). A gambler who begins at episode k and bets c has
@@ -31,8 +33,8 @@ import numpy as np
 
 from clearance.core.arrays import Array
 
-BETS = 0.99 * 2.0 ** (-np.arange(20) / 2)  # from rare large costs to means within a thousandth of limit − best
-LARGEST = 1e300  # capital beyond it has long raised the alarm
+BETS = 0.99 * 2.0 ** (-np.arange(20) / 2)  # for rare large costs as well as for means that exceed the limit little
+LARGEST = 1e300  # capital is capped here: a capital this large has long raised the alarm
 
 
 class Scale(NamedTuple):

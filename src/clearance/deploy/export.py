@@ -22,9 +22,9 @@ SCHEMA = "clearance/policy-description/1"
 
 
 def export_policy(policy: Any, path: str | os.PathLike[str]) -> None:
-    """Write a policy for other runtimes: `.onnx` (needs the extra `onnx`), or `.json`, a plain description.
+    """Write a policy for other runtimes, as `.onnx` (needs the extra `onnx`) or as `.json` (a plain description).
 
-    policy  a policy from `load_policy`, whose certificate is written to the file too; or a mixture in memory
+    policy  a mixture in memory, or a policy from `load_policy`, whose certificate is then written to the file too
     """
     acting, kind = running(policy), Path(path).suffix
     if isinstance(acting, RuleRunner):
@@ -51,7 +51,7 @@ def describe_policy(policy: RunningPolicy) -> dict[str, Any]:
 
 
 def _describe_front(front: Front | None) -> dict[str, Any] | None:
-    """Return shape and axes of image observations, and (channels, kernel, stride) of each convolution, as JSON data.
+    """Return the shape and axes of image observations, and (channels, kernel, stride) of each convolution, for JSON.
 
     Return None if the network has no convolutions.
     """

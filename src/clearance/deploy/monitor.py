@@ -90,7 +90,10 @@ class Monitor:
     # ------------------------------------------------------------------------------------ counting
 
     def record(self, costs: Any) -> None:
-        """Record one finished episode by its cost sums, one for each limit, in order or as a dict by name."""
+        """Record one finished episode.
+
+        `costs` holds the sums over the episode, one for each limit, in the order of the limits or as a dict by name.
+        """
         if self.alarm:
             self._rule()
             return
@@ -106,9 +109,10 @@ class Monitor:
         self._judge()
 
     def step(self, costs: Any) -> None:
-        """Record the costs of one step of the current episode, in order or by name; they are discounted by γ.
+        """Record one step of the current episode.
 
-        Steps after the horizon do not count.
+        `costs` holds the undiscounted costs of the step, one for each limit, in the order of the limits or as a dict by
+        name. They are added up with the discount γ. Steps after the horizon do not count.
         """
         if self.gamma is None:
             raise InputError("give gamma, the discount of J (1.0 for plain sums), to count single steps")

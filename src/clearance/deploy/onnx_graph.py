@@ -213,7 +213,7 @@ def _add_normal(graph: Graph, policy: NetworkRunner, y: str, log_std: Any, compo
         scale = graph.node("Add", graph.columns(y, head.m, 2 * head.m), graph.constant(start))
     else:
         own = np.full((policy.M, head.m), start, np.float32) if log_std is None else log_std
-        zero = graph.node("Mul", mean, graph.constant(np.float32(0)))  # for as many rows as there are observations
+        zero = graph.node("Mul", mean, graph.constant(np.float32(0)))  # zeros, one row per observation
         rows = graph.constant(own[0]) if component is None else graph.node("Gather", graph.constant(own), component)
         scale = graph.node("Add", zero, rows)
     scale = _clipped(graph, scale, *map(np.float32, LOG_STD))

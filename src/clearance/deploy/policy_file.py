@@ -104,13 +104,16 @@ def _load_table(path: Path, seed: int | None) -> RunningPolicy:
 
 
 def _labels_beside(folder: Any) -> dict[str, NDArray[Any]]:
-    """Return the names of states and actions, from the model in a run folder; {} if there is no model."""
+    """Read the names of states and actions from the model in a run folder; return {} if there is no model."""
     model = Inside(folder, "problem.npz")
     return read_arrays(model, LABELS) if exists_inside(model) else {}
 
 
 def running(policy: Any) -> RunningPolicy:
-    """Return a policy that can act: `policy` itself, or a mixture in memory converted as if loaded from a file."""
+    """Return `policy` as a policy that can act.
+
+    A policy from `load_policy` is returned unchanged. A mixture in memory is converted as if loaded from a file.
+    """
     if isinstance(policy, RunningPolicy):
         return policy
     arrays = getattr(policy, "arrays", None)
@@ -144,7 +147,10 @@ def _certificate(where: AnyPath, arrays: Mapping[str, NDArray[Any]]) -> Certific
 
 
 def _say_uncertified(where: AnyPath, certificate: Certificate | None) -> None:
-    """Warn if a policy is not certified; the warning points to the line that called the caller (`load_policy`)."""
+    """Warn if the verdict of a certificate is not CERTIFIED.
+
+    The warning points to the line that called the caller of this function, `load_policy`.
+    """
     if certificate is not None and certificate.verdict != "CERTIFIED":
         text = f"{where}: the policy is not certified, its verdict is {certificate.verdict}"
         warnings.warn(text, NotCertifiedWarning, stacklevel=3)

@@ -36,7 +36,7 @@ class NotCertifiedWarning(UserWarning):
 
 
 class RunningPolicy(ABC):
-    """A policy that acts: a mixture of M policies with probabilities weights [M]; M = 1 is a single policy.
+    """A policy that can act: a mixture of M policies with probabilities weights [M]; M = 1 is a single policy.
 
     certificate  the certificate in the policy's file, or None
     seed         seed of the policy's random numbers; None draws one from the system
@@ -46,7 +46,7 @@ class RunningPolicy(ABC):
     obs_shape: tuple[int, ...]
     memory: CostMemory | None = None
     tracker: CostTracker | None = None
-    frames = 4  # between the caller and a warning
+    frames = 4  # stack frames between the user's call and a warning
     certified_elsewhere = False  # whether the file has no place for a certificate, as .csv files have none
 
     def __init__(self, weights: Any, certificate: Certificate | None = None, seed: int | None = None) -> None:
@@ -68,7 +68,10 @@ class RunningPolicy(ABC):
         self.tracker = None if self.memory is None else CostTracker(self.memory, n)
 
     def record(self, costs: Any) -> None:
-        """Give the cost of the last step to a policy that acts on costs so far: a number, an array [n], or a dict."""
+        """Record the costs of the last step, for a policy that needs the costs so far; other policies ignore them.
+
+        `costs` is a number, an array [n], or a dict.
+        """
         if self.memory is not None:
             if self.tracker is None:
                 raise InputError(f"{self.memory.needed} after every step")
@@ -166,7 +169,11 @@ class RunningPolicy(ABC):
         return self._actions(components, rows, None if deterministic else rng)
 
     def _say_not_covered(self) -> None:
-        """Warn once, if the policy samples actions, that its certificate does not cover the most likely actions."""
+        """Warn once that the certificate does not cover a policy that always takes the most likely action.
+
+        There is no warning if the policy has no random actions, if it has no certificate, or if its certificate is
+        CERTIFIED for the most likely actions as well.
+        """
         verdict = None if self.certificate is None else self.certificate.greedy_verdict
         known = self.certified_elsewhere or self.certificate is not None
         if self._said or not known or not self.draws or verdict == "CERTIFIED":

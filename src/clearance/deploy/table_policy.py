@@ -1,4 +1,4 @@
-"""Loaded policies of finite models, which choose actions; an observation is the index of a state, or its name."""
+"""Run the policy tables of finite models. An observation is the index of a state, or its name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TablePolicy(RunningPolicy):
     obs_shape = ()
     axes = 3
     frames = 5
-    step: Any = 0  # steps of the episode so far, where that matters
-    names_only = False  # whether numbers are refused: those of a table of names may differ from the model's
+    step: Any = 0  # steps of the episode so far, for policies that depend on it
+    names_only = False  # whether state indices are refused: in a table of names they may differ from the model's
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Policies of finite models with a horizon, which have one table for each step; they need NumPy alone."""
+"""Run policies of finite models with a horizon, with NumPy alone. A policy has one table for each step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ class TimedTablePolicy(TablePolicy):
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, tuple[Any, ...]]:
-        """Return (actions, state) like `RunningPolicy.predict`; `state` holds policy index and step of each row."""
+        """Return (actions, state) like `RunningPolicy.predict`.
+
+        `state` holds, for every row, the index of the policy in the mixture and the step.
+        """
         kept = self.step
         began = np.broadcast_to(
             False if episode_start is None else np.asarray(episode_start, bool), np.shape(observation) or (1,)

@@ -1,9 +1,13 @@
-"""Bounds on the long-run means of one policy that hold in real arithmetic.
+"""Prove bounds on the long-run means of one policy. The bounds hold in real arithmetic.
 
-    g ≤ P_π g  and  g + v ≤ h_π + P_π v:    ρ·g ≤ mean;     with ≥ in place of ≤:    mean ≤ ρ·g
+Two vectors g (gain) and v (bias) prove a bound on the mean of a signal h under a policy π:
 
-Where a run stays, g is constant, so P_π g = g exactly. Elsewhere g and v are lowered by a multiple of the number of
-remaining steps, until rounding cannot break the inequalities.
+    lower bound    g ≤ P_π g  and  g + v ≤ h_π + P_π v    prove    ρ·g ≤ mean
+    upper bound    g ≥ P_π g  and  g + v ≥ h_π + P_π v    prove    mean ≤ ρ·g
+
+In a closed class g is constant, so P_π g = g exactly. In transient states, g and v of the lower bound are lowered by a
+multiple of the number of remaining steps, until rounding cannot break the inequalities. The upper bound is the negative
+of a lower bound for −h.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from clearance.finite.support_graph import Mask, reachable
 def approximate(cmdp: CMDP, pi: Array) -> Array:
     """Return vectors [M, 1+I, 4, S] that bound the long-run means of M policies pi [M, S, A].
 
-    They are g and v of a lower bound, then g and v of an upper bound; each bound is ρ·g (see the module's head).
+    The four vectors of each policy and signal are g and v that prove the lower bound ρ·g, then g and v that prove the
+    upper bound ρ·g (see the module's head).
     """
     rows = PairRows.of(cmdp)
     return np.stack([_vectors(cmdp, rows.only(p > 0), p) for p in pi])
@@ -34,7 +39,7 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
     try:
         gain, bias = chain.gains()
         steps = np.maximum(chain.steps(), 0.0) * (1 + 1e-9) if np.any(chain.label < 0) else np.zeros(cmdp.S)
-    except SolverError:  # nothing can be said in floating point
+    except SolverError:  # no finite bound can be computed in floating point
         found[:, :2], found[:, 2:] = -np.inf, np.inf
         return found
     for k in range(1 + cmdp.I):
@@ -56,7 +61,7 @@ def _prove_below(
     low = average_drift(rows, pi, v, h, 1)[0]
     least = np.full(chain.classes, np.inf)
     np.minimum.at(least, chain.label[closed], low[closed])
-    inside, under, beside = 0.0, 0.0, 0.0  # what the gain of a class, g and v on the way there must give up
+    inside, under, beside = 0.0, 0.0, 0.0  # subtracted from gains of classes; from g and v, per step
     for _ in range(LIFTS):
         g = np.where(closed, (least - inside)[chain.label], 0.0)
         if not closed.all():
@@ -77,9 +82,9 @@ def _most(x: Array, where: Mask) -> float:
 
 
 def enclose(cmdp: CMDP, pi: Array, V: Array) -> tuple[Array, Array, Array]:
-    """Return the long-run means of M policies with proven lower and upper bounds, each [M, 1+I].
+    """Return the long-run means of M policies, their proven lower bounds and their proven upper bounds, each [M, 1+I].
 
-    V is the result of `approximate` for the policies pi [M, S, A].
+    A mean is the middle of its two bounds. V is the result of `approximate` for the policies pi [M, S, A].
     """
     start = cmdp.rho > 0
     low, high = (np.where(start, V[:, :, side], 0.0) @ cmdp.rho for side in (0, 2))

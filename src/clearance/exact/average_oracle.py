@@ -2,14 +2,16 @@
 
 In a maximal end component every state can reach every other, so the largest gain is the same at all its states. Policy
 iteration finds this gain in all components at once. In each component it keeps the best closed class of the present
-policy, leads the other states to this class, and improves actions where g + v < h + P v (g is the gain, v the bias).
-Then each component is collapsed to one node (`quotient`), in which staying is worth its gain.
+policy, changes the other actions so that runs reach this class, and improves actions where g + v < h + P v (g is the
+gain, v the bias). Then each component is collapsed to one node (`quotient`). The value of staying in a node is the gain
+of its component.
 
-    upper bound     g ≥ P g and g + v ≥ h + P v for every pair:           mean ≤ ρ·g for every policy
-    of one policy   g ≤ P_π g and g + v ≤ h_π + P_π v:  ρ·g ≤ mean;       with ≥ in place of ≤:  mean ≤ ρ·g
+    for every policy   g ≥ P g and g + v ≥ h + P v for every pair      prove    mean ≤ ρ·g
+    for one policy π   g ≤ P_π g and g + v ≤ h_π + P_π v               prove    ρ·g ≤ mean
+                       g ≥ P_π g and g + v ≥ h_π + P_π v               prove    mean ≤ ρ·g
 
-Both bounds hold in real arithmetic. Where a run stays, g is constant, so P g = g exactly. Elsewhere a multiple of the
-number of remaining steps is added to g and v, as in `total_oracle`.
+All bounds hold in real arithmetic. In the components where runs stay, g is constant, so P g = g exactly. Elsewhere a
+multiple of the number of remaining steps is added to g and v, as in `total_oracle`.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import Chain
 from clearance.finite.support_graph import Labels, Mask, closed_classes, end_components
 
-SWEEPS = 20  # over all states, after each evaluation of a policy
-BETTER = 1e-12  # relative to the values, what an action must gain to be taken instead
+SWEEPS = 20  # greedy sweeps over all states after each evaluation of a policy
+BETTER = 1e-12  # an action replaces the present one only if it is better by this much, relative to the values
 
 
 class Inside(NamedTuple):
-    """A policy act [S] that stays in its end components, with gain [S] and bias v [S], which are 0 outside of them.
-    `upper` [S] bounds the largest gain from above, up to rounding. J [1+I] are the policy's values if one component is
-    the whole model and a factorisation gave the gains of all signals at once, else None.
+    """A deterministic policy that stays in its end components, with its gain and bias.
+
+    act    [S] the action in each state
+    gain   [S] the long-run mean of the signal; 0 outside of components
+    upper  [S] an upper bound, up to rounding, on the largest gain of any policy that stays in the state's component
+    v      [S] the bias; 0 outside of components
+    J      [1+I] the policy's values of all signals. It is known only if one component is the whole model and one
+           factorisation gave the gains of all signals at once; else None
     """
 
     act: Labels
@@ -68,9 +75,10 @@ class AverageOracle:
 
     @cached_property
     def blocks(self) -> tuple[Labels, Mask]:
-        """The end components of all pairs, labels and mask as in `components`; the same unless `CMDP.recurring` is set.
+        """The maximal end components that all available pairs form, as (labels, mask) like `components`.
 
-        Within a block every state can reach every other, so all its states can have the largest gain of its components.
+        They differ from `components` only if `CMDP.recurring` is set. In a block, every state can reach every other. So
+        from each state of a block, a policy can attain the largest gain of the components in the block.
         """
         return self.components if self.cmdp.recurring is None else end_components(self.cmdp)
 
@@ -87,18 +95,21 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ inside components
 
     def inside(self, h: Array, accuracy: float = 0.0) -> Inside:
-        """Return a policy whose gain (long-run mean of h [S, A]) in each end component is largest, to `accuracy`."""
+        """Return a policy that has the largest possible gain in each end component, up to `accuracy`.
+
+        The gain is the long-run mean of the signal h [S, A].
+        """
         pairs = self.components[1]
         act = np.argmax(pairs, axis=1) if self.last is None else self.last
         mixed, P, over = np.ascontiguousarray(h.ravel()), self.gains.P, np.empty(len(h))
-        sweeps = SWEEPS if self.gains.has_factors else 1  # what is found spreads fast in a model without structure
+        sweeps = SWEEPS if self.gains.has_factors else 1  # without local structure, one sweep spreads changes far
         seen: set[bytes] = set()
         while True:
             act, gain, v, J = self._one_class_each(act, h)
             better = act.copy()
             changed = gain_sweeps(P.indptr, P.indices, P.data, mixed, gain, v, better, over, BETTER, sweeps)
             done = not changed or np.max(over, where=self.components[0] >= 0, initial=-np.inf) <= accuracy
-            if done or better.tobytes() in seen:  # what comes round again differs by rounding only
+            if done or better.tobytes() in seen:  # a policy that occurs again differs by rounding only
                 break
             seen.add(better.tobytes())
             act = better
@@ -113,8 +124,11 @@ class AverageOracle:
         return np.where(label >= 0, top[label], 0.0)
 
     def _one_class_each(self, act: Labels, h: Array) -> tuple[Labels, Array, Array, Array | None]:
-        """Change the policy act [S] so that it has one closed class in each component, the one with the largest gain;
-        runs from the other states lead there. Return (policy, gain [S], bias [S], J), with J as in `Inside`.
+        """Return a policy that has only one closed class in each component, with its gain and bias for the signal h.
+
+        In each component, the closed class of the policy act [S] with the largest gain is kept. In the other states of
+        the component, actions are changed so that runs reach this class. The result is (policy [S], gain [S], bias [S],
+        J), with J as in `Inside`.
         """
         pairs, inside = self.components[1], self.components[0] >= 0
         found = self.gains.evaluate(act, self._taken(act, h))
@@ -132,8 +146,10 @@ class AverageOracle:
         return act, np.where(inside, found.gain[:, 0], 0.0), np.where(inside, found.v[:, 0], 0.0), J
 
     def _taken(self, act: Labels, h: Array) -> Array:
-        """Return the signal h [S, A] at the actions of the policy act, [S, 1]. If it costs little, append all signals
-        of the model, [S, 2+I]. States in no component have 0.
+        """Return the signal h [S, A] at the actions of the policy act [S], as a column [S, 1].
+
+        If one component is the whole model and the model has local structure, all signals of the model are appended:
+        the result is then [S, 2+I]. The entries of states in no component are 0.
         """
         whole = self.gains.has_factors and not np.any(self.gains.node)
         signals = np.concatenate([h[None], self.cmdp.h]) if whole else h[None]
@@ -143,9 +159,10 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array, accuracy: float = 0.0, start: Labels | None = None) -> tuple[Labels, float, Array]:
-        """Return (act, bound, J): a policy that maximises weights·J up to `accuracy`, an upper bound, and its J [1+I].
+        """Maximise weights·J over policies; return (act, bound, J).
 
-        The bound is on the maximum of weights·J. The search begins with the policy `start` [S].
+        The policy act [S] attains the maximum up to `accuracy`, `bound` is an upper bound on the maximum, and J [1+I]
+        are the values of act. The search begins with the policy `start` [S].
         """
         self.last = self.last if start is None else self._stay(start)
         found = self.inside(np.tensordot(weights, self.cmdp.h, 1), accuracy)
@@ -157,8 +174,9 @@ class AverageOracle:
         return act, float(np.bincount(self.quotient.node, self.cmdp.rho, self.quotient.S) @ V), J
 
     def _leave(self, gain: Array) -> tuple[Array, Labels]:
-        """Return (V, rows), each [N]: the largest gain that each node of the quotient can reach, and its best row.
+        """Return (V, rows) for the N nodes of the quotient.
 
+        V [N] is the largest gain that runs from each node can reach, and rows [N] are those that a best policy takes.
         The quotient collapses every end component to one node. A row is a choice at a node: to stay in it, or a pair
         that leaves it. `gain` [S] is the gain of staying in the component of each state.
         """
@@ -166,7 +184,7 @@ class AverageOracle:
         h = np.where(q.pair < 0, worth[q.source], 0.0)
         V, chosen = q.maximise(h, q.stopping)
         stays = q.source[q.pair < 0]
-        V[stays] = np.maximum(V[stays], worth[stays])  # policy iteration leaves what rounding could explain
+        V[stays] = np.maximum(V[stays], worth[stays])  # policy iteration ignores gains as small as rounding
         return V, chosen
 
     def _worth(self, gain: Array) -> Array:
@@ -176,15 +194,17 @@ class AverageOracle:
         return found
 
     def _act(self, stay: Labels, chosen: Labels, gain: Array) -> Labels:
-        """Return the policy act [S] that takes the rows `chosen` [N] of the quotient. In a node where it stays, it goes
-        to a component with the largest `gain` [S] and acts there like `stay` [S].
+        """Return the policy act [S] that takes the rows `chosen` [N] of the quotient.
+
+        If the chosen row of a node is to stay, the policy goes to a component of the node with the largest `gain` [S],
+        and acts there like the policy `stay` [S].
         """
         node, inside = self.quotient.node, self.components[0] >= 0
         pair, A = self.quotient.pair[chosen], self.cmdp.A
         act = np.where(inside, stay, np.argmax(self.cmdp.available, axis=1))
         leaves = pair[pair >= 0]
         act[leaves // A] = leaves % A
-        goal = inside & (pair[node] < 0) & (gain >= self._worth(gain)[node])  # those who stay need not walk
+        goal = inside & (pair[node] < 0) & (gain >= self._worth(gain)[node])  # where runs stay
         goal[leaves // A] = True
         walk_to(self.rows, goal, self.blocks[1], act)
         return act
@@ -196,7 +216,7 @@ class AverageOracle:
         return Chain(self.cmdp, M, h, closed_classes(M), self.gains.references)
 
     def _stay(self, act: Labels) -> Labels:
-        """Return the policy act [S] with pairs that leave a component replaced by pairs inside."""
+        """Return the policy act [S], in which every pair that leaves its component is replaced by a pair inside."""
         inside = self.components[1]
         stays = np.take_along_axis(inside, act[:, None], 1)[:, 0]
         return np.where(stays, act, np.argmax(inside, axis=1))
@@ -204,8 +224,10 @@ class AverageOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0, start: Labels | None = None) -> tuple[float, Array, Labels]:
-        """Return (bound, proof, act): max_π reward·J_r + Σ_i λ_i (J_gi − b_i) rounded up, or inf if it is not proven;
-        vectors g and v [2, S] that prove it; and a best policy [S]. The search begins with the policy `start` [S].
+        """Bound the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i); return (bound, proof, act).
+
+        `bound` is the maximum rounded up, or inf if no bound could be proven. `proof` [2, S] holds the vectors g and v
+        that prove the bound, and act [S] is a best policy. The search begins with the policy `start` [S].
         """
         self.last = self.last if start is None else self._stay(start)
         weights = np.append(reward, lam)
@@ -220,11 +242,11 @@ class AverageOracle:
         return float(rho @ found[0] - lam @ b + rounding(self.cmdp.S + self.cmdp.I + 8) * spread), found, act
 
     def _prove(self, h: Array, size: Array, v: Array) -> tuple[Array | None, Labels]:
-        """Return (proof, rows): vectors g and v [2, S] that bound the long-run mean of h [S, A] for every policy.
+        """Return (proof, rows). The proof, g and v [2, S], bounds the long-run mean of h [S, A] for every policy.
 
         It is proven that g ≥ P g for all pairs, and g + v ≥ h + P v for all pairs that may be taken for ever. The proof
-        is None if rounding prevents this. Its v is the given bias v [S], lifted outside of components. `rows` [N] are
-        the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
+        is None if rounding prevents this. Its v is the given bias v [S], increased outside of components. `rows` [N]
+        are the choices of a best policy at the nodes of the quotient. `size` [S, A] bounds |h| before rounding.
         """
         leaving = self.cmdp.available & ~self.blocks[1]
         left, lift = self._steps_left, 0.0
@@ -250,7 +272,8 @@ class AverageOracle:
     def _lift_gain(self, V: Array, leaving: Mask) -> Array | None:
         """Return g [S] with g ≥ P g proven for every pair; None if rounding prevents a proof.
 
-        g is V [N] of each state's node plus a multiple of the remaining steps. Pairs in `leaving` leave their node.
+        In each state, g is the value V [N] of the state's node plus a multiple of the number of remaining steps. The
+        mask `leaving` [S, A] marks the pairs that leave their node.
         """
         zero, g = np.zeros(leaving.shape), V[self.quotient.node]
         lift = 0.0
@@ -284,7 +307,10 @@ class AverageOracle:
 
 
 def _number_all(label: Labels) -> Labels:
-    """Return `label` [S] with a new label for each state in no component (−1), after the labels of components."""
+    """Return `label` [S], in which each state in no component (label −1) gets a label of its own.
+
+    The new labels are numbered after those of the components.
+    """
     found, alone = label.copy(), label < 0
     found[alone] = label.max(initial=-1) + 1 + np.arange(alone.sum())
     return found

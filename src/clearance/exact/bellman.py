@@ -1,10 +1,10 @@
-"""The Bellman operator on sparse models: policy iteration, and the visits of a deterministic policy.
+"""The Bellman operator T on sparse models: policy iteration, and the discounted visits of a deterministic policy.
 
     (TV)(s) = max_a h(s, a) + γ Σ P(s'|s, a) V(s'),        V* ≤ V + max(TV − V)/(1−γ)   for any V
 
-Policy iteration alternates one greedy sweep and one evaluation: by a factorisation if the model has local structure
-(`sparse_lu`), else by iterations (`iterative`). No solver is trusted: each result is V with its own Bellman residual,
-from which every bound follows.
+Policy iteration alternates a greedy sweep and an evaluation of the new policy. The evaluation uses a factorisation if
+the model has local structure (`sparse_lu`), else an iterative solver (`iterative`). No solver is trusted: every result
+is V with its Bellman residual TV − V, and all bounds are computed from this residual.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Operator:
         return cls(P, cmdp.h.reshape(1 + cmdp.I, -1), cmdp.rho, cmdp.gamma, cmdp.S, cmdp.A, cmdp.elimination)
 
     def maximise(self, h: Array, V: Array, act: NDArray[np.int64], tol: float) -> tuple[Array, float]:
-        """Run policy iteration for one signal h [S·A] from V [S] and the policy act [S]; return (V, max(TV − V)).
+        """Run policy iteration for one signal h [S·A], starting from V [S] and act [S]; return (V, max(TV − V)).
 
-        `act` is updated in place. The iteration stops when TV − V varies by at most tol over the states: then the bound
-        V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
+        The policy `act` is updated in place. The iteration stops when TV − V varies by at most tol over the states.
+        Then the bound V* ≤ V + max(TV − V)/(1−γ) is tight to tol/(1−γ).
         """
         P, gamma = self.P, self.gamma
         if self.elimination is None:
@@ -64,8 +64,8 @@ class Operator:
     def sweep(self, h: Array, V: Array, act: NDArray[np.int64]) -> tuple[float, float]:
         """Set act [S] to the greedy policy of V [S]; return the largest and the smallest entry of TV − V.
 
-        T is the Bellman operator for the signal h [S·A] (see the module's head). An action in `act` that is as good as
-        the best one stays.
+        T is the Bellman operator for the signal h [S·A] (see the module's head). An action in `act` is kept if
+        it is as good as the best one.
         """
         return sweep(self.P.indptr, self.P.indices, self.P.data, h, self.gamma, V, act)
 

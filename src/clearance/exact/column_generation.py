@@ -29,19 +29,20 @@ from clearance.exact.oracles import OracleColumns, accuracy_for
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import occupancy
 
-STEPS = 1  # of policy iteration in one call, where each is cheap
+STEPS = 1  # steps of policy iteration in one call of the oracle, if the model has local structure
 RECENT = 6  # policies whose values give the first V at new multipliers
 STALLED = "column generation did not reach its gap: bring gamma further from 1, or use method='lp'"
-SMALL = 1e-5  # of the scale: the gap that may be left where rounding hides the rest
-SMOOTHING = 0.5  # share of the best λ so far, once there is more than one constraint
+SMALL = 1e-5  # the gap, relative to the scale of J, that is accepted if rounding prevents a smaller one
+SMOOTHING = 0.5  # weight of the best λ so far in the smoothed λ, if there is more than one constraint
 
 
 @dataclass(eq=False)
 class Columns:
-    """The columns of the master program: the deterministic policies found so far, act [n, S] with values J [n, 1+I].
+    """The columns of the master program: the n deterministic policies found so far.
 
-    The method `price` is the oracle, which adds more policies. The other fields hold its last results: V [S] and the
-    visits x [S] of the last policy, and values from which the next call starts.
+    Their actions are act [n, S], and their values J [n, 1+I]. The method `price` is the oracle, which adds policies.
+    The other fields keep results of its last calls, from which the next call starts, such as V [S] and the visits x [S]
+    of the last policy.
     """
 
     model: Operator
@@ -157,7 +158,7 @@ class Master:
             self.highs.addCol(1.0, -highspy.kHighsInf, highspy.kHighsInf, I + 1, self.rows, t)
 
     def solve(self, J: list[Array], b: Array) -> tuple[Array, Array, float]:
-        """Add the columns of J that are new, and solve the program; return the weights w [n], λ [I] and the value.
+        """Add those columns of J that are new, and solve the program; return (weights w [n], λ [I], value).
 
         J lists the values [1+I] of all columns so far, and b [I] are the limits.
         """
@@ -166,7 +167,7 @@ class Master:
             self.highs.addCol(cost, 0.0, highspy.kHighsInf, self.I + 1, self.rows, entries)
         self.n = len(J)
         self.highs.run()
-        if not self._optimal():  # the warm start can lead astray: once more without it
+        if not self._optimal():  # the warm start can make HiGHS fail: solve again without it
             self.highs.clearSolver()
             self.highs.run()
         if not self._optimal():
@@ -227,7 +228,7 @@ def best_mixture(columns: Columns | OracleColumns, gap: float, scale: float) -> 
         same = asked == (asked := (lam.tobytes(), upper, value))
         if bound - value <= (SMALL * scale if same else tol):
             return Mixed(w, best_lam, value, bound, calls)
-        # A price at a smoothed λ that was asked before would repeat itself: then ask at the master's own duals.
+        # At the same smoothed λ as before, the oracle would give the same result: use the master's own duals then.
         target = _smooth(duals, best_lam)
         lam = target if np.max(np.abs(target - lam), initial=0.0) > 1e-12 * (1 + np.max(lam, initial=0.0)) else duals
     raise SolverError(STALLED)

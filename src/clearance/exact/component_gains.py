@@ -2,12 +2,12 @@
 
 For each closed class one of its states is the reference, and M is P_π without the steps into references. Then
 
-    x = (I − M)⁻¹ (1, h_π)         sums until the reference is entered next
+    x = (I − M)⁻¹ (1, h_π)         x_1: expected steps, x_h: expected sum of h, until the next visit of the reference
     gain = x_h / x_1 at the reference,     bias v = (I − M)⁻¹ (h_π − gain)
 
-The factorisation of I − M is kept: for the next policy only the rows that depend on changed actions are computed. A
-reference that is rarely visited makes x large and v inaccurate, so references are states that runs visit often.
-Nothing here is trusted: bounds come from the residuals of v.
+The factorisation of I − M is kept: for the next policy, only the rows that depend on changed actions are computed
+again. A reference that is rarely visited makes x large and v inaccurate, so references are states that runs visit
+often. The results need not be accurate: bounds are proven from the residuals of v.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ ALMOST_ONE = 1 - 2.0**-53  # the iterations need a discount below 1
 
 
 class Gains(NamedTuple):
-    """The closed class of each state (`label` [S], −1 if transient), and gain and bias v [S, n] of n signals.
+    """The gains and biases of one policy for n signals.
 
-    If a component has several closed classes, `single` is false, and only the gain at states of these classes has a
-    meaning.
+    label   [S] the closed class of each state; −1 if the state is transient
+    gain    [S, n] the gains
+    v       [S, n] the biases
+    single  whether every component has exactly one closed class. If not, v is 0, and `gain` has a meaning only at the
+            states of closed classes
     """
 
     label: Labels
@@ -48,10 +51,11 @@ class Gains(NamedTuple):
 
 @dataclass(eq=False)
 class ComponentGains:
-    """An object that evaluates deterministic policies act [S] which stay in their end components.
+    """An evaluator of deterministic policies act [S] that stay in their end components.
 
     rows        the transitions of the model
-    node        the label of each state's component [S]; each state in no component has its own label, after these
+    node        the label of each state's component [S]. States in no component have labels of their own, numbered
+                after those of the components
     pairs       a mask [S, A] of the pairs inside components. A state in no component stays in place without signals
     references  one state of each closed class (see the module's head)
     """
@@ -61,7 +65,7 @@ class ComponentGains:
     node: Labels
     pairs: Mask
     references: Labels = field(default_factory=lambda: np.zeros(0, np.int64))
-    _x: Array | None = None  # of the last policy
+    _x: Array | None = None  # x of the last policy
     _cut: tuple[Any, Factor] | None = None
 
     @cached_property

@@ -6,7 +6,8 @@ For any V̂, let δ(s) = (h_π + γ P_π V̂ − V̂)(s) be its residual, and c 
 
 since V_π − V̂ = Σ_t (γP_π)^t δ. Every sum in floating point is widened by its rounding bound γ_n = n·u/(1 − n·u)
 (Higham 2002, section 3.1). So the enclosure holds for exactly the stored numbers: π, ρ and P are taken literally, even
-if a row sums to 1 ± 1e-16. The same residual with the Bellman operator of r + λ·g bounds the optimum from above.
+if a row sums to 1 ± 1e-16. The residual of the Bellman operator for the signal r + λ·g bounds the optimum from above in
+the same way.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ def dual_function(
 ) -> tuple[float, Array, NDArray[np.int64]]:
     """Return (D(λ) rounded up, V [S], act [S]) for D(λ) = max_π J_r(π) + Σ_i λ_i (J_gi(π) − b_i).
 
-    V proves the bound, and `act` is the greedy policy of V. D(λ) ≥ J_r(π') for every π' that meets the limits and every
-    λ ≥ 0 (weak duality). V and act may be given as a start; the bound holds for any V and act.
+    V proves the bound, and `act` is the greedy policy of V. By weak duality, D(λ) ≥ J_r(π') for every policy π' that
+    meets the limits and every λ ≥ 0. The search starts from the arguments V and act, if given; the bound holds for any
+    V and act.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, start=act)
@@ -68,9 +70,9 @@ def dual_function(
     start = np.argmax(cmdp.available, axis=1) if act is None else act.copy()
     h_L = np.ascontiguousarray(lagrangian(np.moveaxis(cmdp.h, 0, -1), lam).ravel())
     size = max(float(np.abs(h_L).max()), 1e-300)
-    digits = 1e-15 if cmdp.S <= 2000 else 1e-12  # the last digits of a large model cost more than they tell
+    digits = 1e-15 if cmdp.S <= 2000 else 1e-12  # the last digits would take too long in a large model
     V, gain = model.maximise(h_L, np.zeros(cmdp.S) if V is None else V, start, digits * size / (1 - cmdp.gamma))
-    V = V + gain / (1 - cmdp.gamma)  # it may stop where TV − V is one constant, which belongs to V
+    V = V + gain / (1 - cmdp.gamma)  # iteration may stop where TV − V is a nonzero constant: add its sum
     return _bellman_bound(cmdp, lam, V), V, start
 
 
@@ -89,7 +91,7 @@ def _bellman_bound(cmdp: CMDP, lam: Array, V: Array) -> float:
 
 
 def _enclose(cmdp: CMDP, pi: Array, V: Array | None) -> tuple[Array, Array, Array]:
-    V = _approximate_V(cmdp, pi) if V is None else V  # [M, 1+I, S], as good as it is: nothing below trusts it
+    V = _approximate_V(cmdp, pi) if V is None else V  # [M, 1+I, S]; the bounds hold for any V
     n = _row_width(cmdp) + cmdp.A + 8
     Q = cmdp.h + cmdp.gamma * _expect(cmdp, V)
     size = np.abs(cmdp.h) + cmdp.gamma * _expect(cmdp, np.abs(V))

@@ -1,9 +1,10 @@
 """The exact optimum of a finite model under limits on single episodes, and the exact tails of an episode's cost.
 
-A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). A CVaR
-is a minimum over a threshold ν of functions that are linear in the occupancy. If all costs are multiples of a unit, the
-minimum is attained at a ν that is a possible sum of costs. So one program is solved for each such ν, and the best of
-them gives the optimum. All policies of a mixture share one ν, since CVaR is not linear in the policies.
+A chance limit gives one linear program on the product of the model with the cost so far (`finite.cost_product`). The
+CVaR of level α of a cost C is the minimum over a threshold ν of E[ν + (C − ν)₊/(1 − α)]. For a fixed ν, this is linear
+in the occupancy. If all costs are multiples of a unit, the minimum is attained at a ν that is a possible sum of costs.
+So one program is solved for each such ν, and the best solution is the optimum. All policies of a mixture share one ν,
+since CVaR is not linear in the policies.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from clearance.exact.optimum import Optimum, optimum
 from clearance.finite.cmdp import CMDP
 from clearance.finite.cost_product import WHOLE, CostProduct, cost_product, find_unit
 
-LEVELS = 1000  # of ν, at most
+LEVELS = 1000  # the largest number of thresholds ν that are tried
 
 
 @dataclass(frozen=True, eq=False)
 class EpisodeOptimum:
-    """The optimum under limits on single episodes: the optimum of the product model, the product itself, and ν.
+    """The optimum under limits on single episodes.
 
-    The product adds the costs so far to the states of the model. `nu` is the threshold ν that was chosen for a CVaR
-    limit. It is None if the user gave ν or if there is no CVaR.
+    optimum  the optimum of the product model
+    product  the product model, whose states are those of the model together with the costs so far
+    nu       the threshold ν that was chosen for a CVaR limit; None if the user gave ν or if there is no CVaR
     """
 
     optimum: Optimum
@@ -130,7 +132,7 @@ def tail_of(model: CMDP, policy: Any, cost: str, rule: Rule) -> float:
     `policy` is a policy of `model`; it does not see the cost so far. The value is computed on the product of the model
     with the cost so far. A CVaR of level α is E[ν + (C − ν)₊/(1 − α)] at its threshold ν. If `rule` gives no ν, the
     value is the minimum over all ν that are multiples of the cost's unit. The expectation is convex in ν, so the search
-    ends where it rises.
+    over increasing ν ends as soon as the expectation rises.
     """
     if not isinstance(rule, CVaR) or rule.at is not None:
         return _tail_at(model, policy, cost, rule)

@@ -2,10 +2,11 @@
 
     P̂(s'|s, a) = n(s, a, s')/n(s, a),   ρ̂ = starts/Σ starts;    signals are known for pairs that were seen
 
-A pair that was never seen stays in its state with the lowest signals for ever, so that no plan uses it. Two standard
-deviations are estimated for a policy on P̂. `doubt` is the standard error of Ĵ, which comes from finite counts (by
-linearisation). `spread` is the standard deviation of one episode's estimate in a certificate with V̂ as control variate
-(`finite_episodes`), which determines how many episodes a test needs.
+For a pair that was never seen, the model assumes the worst: the run stays in the state for ever and collects the lowest
+signals. So no plan uses such a pair. Two standard deviations are estimated for a policy on P̂. `doubt` is the standard
+error of Ĵ due to finite counts (by linearisation). `spread` belongs to a certificate that tests the policy on fresh
+episodes, with V̂ as control variate (`finite_episodes`): it is the standard deviation of one episode's estimate of J,
+and determines how many episodes the test needs.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from clearance.core.arrays import Array
 from clearance.finite.cmdp import CMDP
 from clearance.finite.evaluation import Evaluation, evaluate, occupancy
 
-DENSE_STATES = 400  # up to which P̂ is kept dense, if P is
-SURE = 1e9  # how often it counts that nothing happens after the end
+DENSE_STATES = 400  # up to this many states, P̂ is stored as a dense array if P is
+SURE = 1e9  # the count of the transition from the end state to itself
 
 
 @dataclass(frozen=True, eq=False)
 class EstimatedModel:
-    """The estimated model `cmdp` (with P̂ and ρ̂), the visits n [S·A] of its pairs, and the number of walks (`starts`).
+    """The estimated model `cmdp` (with P̂ and ρ̂), the visits n [S·A] of its pairs, and the number of counted `starts`.
 
     scatter  the standard deviation of the signals at each pair [S·A, 1+I]; 0 if signals are not random
-    layers   H if the states of the model are (t, s) = t·S + s with t < H, and one more for the end, and if all steps t
-             share the same counts; else 1
+    layers   H if (1) the states of the model are (t, s) = t·S + s with t < H, followed by one state for the end, and
+             (2) all steps t share the same counts; else 1
     """
 
     cmdp: CMDP
@@ -56,7 +57,7 @@ class EstimatedModel:
 
 @dataclass(frozen=True, eq=False)
 class PolicyEstimate:
-    """The values `at` of one policy π [S, A] on an estimated model, and their standard deviations."""
+    """The values `at` of one policy π [S, A] on an estimated model, and the standard deviations of these estimates."""
 
     model: EstimatedModel
     pi: Array
@@ -83,7 +84,7 @@ class PolicyEstimate:
 
     @cached_property
     def doubt(self) -> Array:
-        """The standard error [1+I] of the estimated values Ĵ, which comes from finite counts.
+        """The standard error [1+I] of the estimated values Ĵ that is due to finite counts.
 
         Its square is Σ (γ x(s, a))² Var V̂(s')/n(s, a) over all pairs, plus the variances of start states and random
         signals. Here x are the discounted visits, n the counts, and V̂(s') the value of the next state.
@@ -97,10 +98,10 @@ class PolicyEstimate:
         return np.sqrt((x**2 / n) @ step**2 + start)
 
     def spread(self, power: float, base: Array | None = None) -> Array:
-        """Return the standard deviation [1+I] of the estimate of J that one episode of a certificate gives.
+        """Return the standard deviation [1+I] of one episode's estimate of J in a certificate.
 
-        After each step the episode continues with probability q = γ^power (`finite_episodes`). The control variate of
-        the estimate is `base` [S, 1+I] or, by default, V̂. With V̂, the terms of the estimate are martingale
+        After each step, such an episode continues with probability q = γ^power (`finite_episodes`). The control variate
+        of the estimate is `base` [S, 1+I] or, by default, V̂. With V̂, the terms of the estimate are martingale
         differences with weights (γ/q)^t, so visits at time t are weighted by (γ²/q)^t.
         """
         if power not in self._visits:
@@ -139,7 +140,8 @@ def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array, end:
 
     like  the model that provides the signals of seen pairs, limits, discount and names; its P and ρ are not read
     low   the declared lower bounds of the signals [1+I]
-    end   a state in which nothing is paid. If it is given, a pair that was never seen gives `low` once and leads there
+    end   the index of a state without signals. If it is given, a pair that was never seen is assumed to give the
+          signals `low` once and to lead to this state. Otherwise such a pair gives `low` and stays in its state
     """
     S, A, n = like.S, like.A, np.asarray(transitions.sum(axis=1)).ravel()
     unseen = np.flatnonzero((n == 0) & like.available.ravel())
@@ -157,10 +159,11 @@ def estimate_model(transitions: Any, starts: Array, like: CMDP, low: Array, end:
 
 
 def estimate_over_time(transitions: Any, starts: Array, like: CMDP, low: Array, layers: int) -> EstimatedModel:
-    """Return the estimate of a model whose states are (t, s) = t·S + s with t < `layers`, and one more for the end.
+    """Return the estimated model for a model whose states include the time.
 
-    The probabilities do not depend on t, so the counts of all steps are added up. The arguments are as in
-    `estimate_model`; `like` is the model with time.
+    The states are (t, s) = t·S + s with t < `layers`, followed by one state for the end. The transition probabilities
+    do not depend on t, so the counts of all steps are added up. The other arguments are as in `estimate_model`; `like`
+    is the model whose states include the time.
     """
     A, S = like.A, (like.S - 1) // layers
     counted = sparse.coo_array(transitions)

@@ -68,7 +68,10 @@ def _one(mixture: Mixture) -> str:
 
 
 def _optimum_if_found(cmdp: CMDP) -> Optimum | None:
-    """Return the optimum, or None if the solver gives up: a certificate needs it for the gap, not for the verdict."""
+    """Return the optimum, or None if the solver fails.
+
+    A certificate needs the optimum only for the gap, not for the verdict.
+    """
     try:
         return optimum(cmdp)
     except SolverError:

@@ -36,7 +36,7 @@ from clearance.finite.mixture import Mixture
 LP_PAIRS = 1500
 # The proven gap at which column generation stops, relative to the scale of J.
 GAP = 5e-8
-SAME = 1e-10  # means that differ by less, relative to the signals, are those of one policy
+SAME = 1e-10  # values J that differ by less, relative to their scale, count as equal
 
 Method = Literal["auto", "lp", "columns"]
 T = TypeVar("T")
@@ -73,9 +73,10 @@ class Scaled:
 
     @property
     def margin_unit(self) -> Array:
-        """The slacks [I] in the rescaled problem that correspond to equal slacks in the original problem.
+        """The sizes [I] that slacks have in the rescaled problem if they are equal in the original problem.
 
-        The largest entry is 1. Entries are at least 1e-6: smaller ones would vanish in the tolerance of the solvers.
+        They are scaled so that the largest is 1. Entries are at least 1e-6, since smaller ones would vanish in the
+        tolerance of the solvers.
         """
         return np.maximum(self.g.min(initial=np.inf) / self.g, 1e-6)
 
@@ -85,10 +86,13 @@ class Scaled:
 
 
 class Safest(NamedTuple):
-    """A policy whose smallest slack is large, its occupancy d and values J, and multipliers λ [I] with Σλ = 1.
+    """A policy whose smallest slack is large.
 
-    The policy is a table [S, A] ([H, S, A] with a horizon). Under the average criterion it is a mixture if no
-    stationary policy has these values.
+    d       its occupancy
+    J       its values [1+I]
+    policy  a table [S, A], or [H, S, A] with a horizon. Under the average criterion it is a mixture if no stationary
+            policy has these values
+    lam     multipliers λ [I] of the limits, with Σλ = 1
     """
 
     d: Array
@@ -124,7 +128,7 @@ class Feasibility:
 
 
 def decide_feasibility(cmdp: CMDP, *, method: Method = "auto") -> Feasibility:
-    """Return whether the limits can be met, with a policy or a multiplier vector that proves the answer."""
+    """Decide whether the limits can be met; return the answer with a policy or a multiplier vector that proves it."""
     check_model(cmdp)
     never = never_of(cmdp)
     if never is not None and not never.impossible:
@@ -175,10 +179,10 @@ def prove_infeasible(cmdp: CMDP, lam: Array, method: Method = "auto") -> FarkasP
 
 
 def prove_never(cmdp: CMDP, never: Never, safest: Safest, method: Method = "auto") -> FarkasProof:
-    """Return a proof that a cost with the limit 0 cannot be avoided.
+    """Return a proof that no policy meets the limits, for a model in which a cost with the limit 0 cannot be avoided.
 
-    The multipliers of the safest policy (`safest`) are tried first. If they prove nothing, the proof is by the possible
-    transitions (`never`).
+    The multipliers of the safest policy (`safest`) are tried first. If they prove nothing, the proof relies on which
+    transitions are possible (`never`).
     """
     proof = prove_infeasible(cmdp, safest.lam, method)
     if proof is not None:
@@ -196,9 +200,9 @@ def _multipliers(cmdp: CMDP, lam: Array, method: Method) -> Iterator[Array]:
 
 
 def enclose_farkas(cmdp: CMDP, lam: Array) -> tuple[float, Array, NDArray[np.int64]]:
-    """Return (bound, V, act): the maximum over policies of Σ_i λ_i (J_gi − b_i), rounded up.
+    """Bound the maximum over policies of Σ_i λ_i (J_gi − b_i); return (bound, V, act).
 
-    V [S] proves the bound, and act [S] are the greedy actions of V.
+    `bound` is the maximum rounded up. V [S] proves the bound, and act [S] are the greedy actions of V.
     """
     if cmdp.kind != "discounted":
         return oracle_of(cmdp).dual(lam, reward=0.0)
@@ -290,7 +294,7 @@ def _safest_by_columns(scaled: Scaled, measure: Array, enough: float) -> tuple[A
 
 
 def snap(pi: Array) -> Array:
-    """Return π [S, A] without actions whose probabilities are so small that they may be a solver's rounding."""
+    """Return π [S, A] without those actions whose probabilities are so small that they may be a solver's rounding."""
     kept = np.where(pi >= 1e-6 * pi.max(-1, keepdims=True), pi, 0.0)
     return kept / kept.sum(-1, keepdims=True)
 
@@ -304,7 +308,7 @@ def one_policy(cmdp: CMDP, weights: Array, pi: Array, d: Array) -> Array | Mixtu
     if cmdp.kind in ("discounted", "horizon") or len(weights) == 1:
         return stationary_policy(weights, pi, d)
     wanted = weights @ values_from_occupancy(cmdp, d)
-    if cmdp.kind == "average":  # transient visits decide where nobody stays
+    if cmdp.kind == "average":  # in states with frequency 0, expected visits give the shares
         nobody = np.tensordot(weights, d, 1).sum(-1)[:, None] <= 0
         d = np.where(nobody, np.stack([Chain.of(cmdp, p).visits()[:, None] * p for p in pi]), d)
     single = stationary_policy(weights, pi, d)

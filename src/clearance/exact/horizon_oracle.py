@@ -53,9 +53,10 @@ class HorizonOracle:
         return self.cmdp.available[None] if allowed is None else allowed
 
     def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Acts, float, Array]:
-        """Return (act, maximum, J): a deterministic policy act [H, S] that maximises weights·J, and its J [1+I].
+        """Maximise weights·J over policies; return (act, maximum, J).
 
-        `accuracy` and `start` are not used: backward induction is exact up to rounding.
+        The deterministic policy act [H, S] attains the maximum, and J [1+I] are its values. `accuracy` and `start` are
+        not used: backward induction is exact up to rounding.
         """
         act, V, first = self._induct(weights)
         return act, float(self.cmdp.rho @ V[0]), self.cmdp.rho @ first
@@ -74,9 +75,10 @@ class HorizonOracle:
         return act, V, first
 
     def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Acts]:
-        """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+        """Bound the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i); return (bound, V, act).
 
-        V [H, S] proves the bound, and act [H, S] is the greedy policy of V. `start` is not used.
+        `bound` is the maximum rounded up. V [H, S] proves the bound, and act [H, S] is the greedy policy of V. `start`
+        is not used.
         """
         weights = np.append(reward, lam)
         act, V, _ = self._induct(weights)

@@ -35,8 +35,9 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
-# Under limits relaxed by −φ exactly the feasible policies are a face without interior, where no solver stands on firm
-# ground. The best of them is therefore asked for limits lower by a hair more, relative to the scale of each J_gi.
+# If the limits are relaxed by exactly −φ, the set of feasible policies has no interior, and solvers are unreliable. So
+# the limits are lowered a little more: by these amounts, relative to the scale of each J_gi, until the best policy is
+# CERTIFIED.
 HAIRS = (1e-9, 1e-8, 1e-7)
 
 
@@ -161,18 +162,18 @@ def _proof(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
     _, J, policy, lam = safest_policy(scaled, scaled.margin_unit, "auto")
     slater = float(np.min(J[1:] - cmdp.b))
     bound = farkas_bound(cmdp, lam)
-    if bound >= 0 or -bound < -0.9999 * slater:  # scales so far apart that a common margin gets lost between them
+    if bound >= 0 or -bound < -0.9999 * slater:  # the scales differ so much that rounding hides a common margin
         across = _proof_across_scales(cmdp)
         return across if across[-1] <= bound else (slater, policy, lam, bound)
     return slater, policy, lam, bound
 
 
 def _proof_across_scales(cmdp: CMDP) -> tuple[float, Array | Mixture, Array, float]:
-    """Return the same as `_proof`, for constraints of such different scales that a solver's tolerance hides the margin.
+    """Return the same as `_proof`, if the scales of the constraints differ so much that solvers do not see the margin.
 
     Newton's method finds the smallest t for which the limits b_i − t can be met. Every λ with Σλ = 1 gives a lower
-    bound on t: −max_π Σ_i λ_i (J_gi − b_i). The limits are relaxed by this bound; the λ of the relaxed problem gives a
-    larger bound, and so on until the relaxed limits can be met.
+    bound on t: −max_π Σ_i λ_i (J_gi − b_i). The limits are relaxed by this bound. The λ of the relaxed problem gives a
+    larger bound, and so on until the bound no longer grows.
     """
     best_lam, bound, t = np.zeros(cmdp.I), np.inf, 0.0
     policy: Array | Mixture = np.zeros((cmdp.S, cmdp.A))
@@ -201,7 +202,7 @@ def _irreducible(cmdp: CMDP, lam: Array) -> tuple[int, ...]:
         rest = [j for j in keep if j != i]
         proof = _clash(cmdp, rest)
         if proof is None:
-            needed.append(i)  # and stays needed: fewer limits are easier still
+            needed.append(i)  # it stays needed: if other limits are dropped too, the rest is even easier to meet
         else:
             lam = np.zeros(cmdp.I)
             lam[rest] = proof
@@ -220,7 +221,7 @@ def _support(cmdp: CMDP, keep: list[int], lam: Array) -> list[int]:
 
 
 def _clash(cmdp: CMDP, keep: list[int]) -> Array | None:
-    """Return multipliers λ that prove that the limits in `keep` alone cannot be met; None if nothing is proven."""
+    """Return multipliers λ that prove that the limits in `keep` alone cannot be met; None if no proof is found."""
     if not keep:
         return None
     part = _only(cmdp, keep)
@@ -247,7 +248,8 @@ def _relax_in_order(cmdp: CMDP) -> tuple[float, ...]:
     """Return amounts [I] by which to lower the limits so that they can be met.
 
     The limits are lowered in their order, each as little as the limits before it allow. A tiny amount is added, since
-    limits without any room could stop the solver. The last policy found proves that the lowered limits can be met.
+    solvers may fail at limits that leave no room at all. The last policy found proves that the lowered limits can be
+    met.
     """
     b, hair = cmdp.b.copy(), HAIRS[1] * Scaled.of(cmdp).g * scale_of(cmdp)
     lower = b

@@ -6,8 +6,8 @@
 Here φ is the Slater margin and ε the accepted gap. The output is the uniform mixture of the π_k, or the solution of the
 linear program on P̂ (solver="lp"). The method needs a generative model. Its guarantee: N|S||A| = Õ(|S||A|/((1−γ)⁵ε²φ²))
 samples give zero violation, which no method can improve except for constants and logarithms. The paper rounds λ to a
-grid as a device of the proof; this is left out. Iteration 1 draws all samples and the others only plan, so the iterates
-that count are π_k with k ≥ 2.
+grid, which only its proof needs; the rounding is left out here. Iteration 1 draws all samples, and the others only
+plan. So the output uses the iterates π_k with k ≥ 2.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ModelBased:
         at = evaluate(model, sampler.policy.pi(state.theta))
         J = at.J
         kappa = kappa_value(self.kappa)
-        # λ moves once a plan has been made: the uniform policy at the beginning is none.
+        # λ is updated only after the first plan: the uniform policy at the beginning is not a plan.
         lam = dual.step(state.lam, J[1:] - model.b, self.eta, kappa, lam_max) if state.k else state.lam
         theta = self._plan(model, state, lam, at.V[0] + lam @ at.V[1:])
         info = Info(J, float(np.linalg.norm(theta - state.theta)), steps, float(state.k > 0))

@@ -1,12 +1,14 @@
-"""Costs that must never be paid: non-negative costs with the limit 0. The possible transitions alone decide.
+"""Costs that must never be paid: non-negative costs with the limit 0.
 
-A pair is removed if it costs something or may lead to a state without remaining pairs. The rest is solved without the
-limit: on it, no run of any policy can pay. If a start state has no pairs left, no policy meets the limit. With a
-horizon, the pairs are removed backwards from the last step, separately for every step.
+Whether such a cost can be avoided depends only on which transitions are possible, not on their probabilities. A pair is
+removed if it has a cost, or if it may lead to a state without remaining pairs. The remaining model is solved without
+the limit, since no policy on it can have the cost. If a start state has no pairs left, no policy meets the limit. With
+a horizon, the pairs are removed backwards from the last step, separately for every step.
 
-A long-run mean of 0 allows costs on the way. There, a run must end up in an end component without costs: pairs are
-removed if they may lead to a state from which such components are not reached with probability 1, and of the rest only
-the pairs inside these components may be taken infinitely often (`CMDP.recurring`).
+Under the average criterion, the limit 0 on a long-run mean allows costs for a finite time. A run must only end up in an
+end component without costs. So a pair is removed if it may lead to a state from which no policy reaches such components
+with probability 1. Of the remaining pairs, only those inside these components may be taken infinitely often
+(`CMDP.recurring`).
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ class Never:
     def lost(self) -> Labels:
         """The indices of the states from which the costs of the constraints `limits` cannot be avoided.
 
-        From such a state, every policy pays one of these costs with positive probability. Under the average criterion,
-        every policy pays one of them for ever with positive probability.
+        From such a state, every policy has one of these costs with positive probability. Under the average criterion,
+        every policy has, with positive probability, one of these costs again and again for ever.
         """
         first = self.allowed if self.cmdp.horizon is None else self.allowed[0]
         return np.flatnonzero(~first.any(-1))
@@ -108,9 +110,9 @@ class Never:
         return part
 
     def expand(self, lam: Array) -> Array:
-        """Return multipliers of all limits [I], given `lam`, those of the remaining limits.
+        """Return the multipliers of all limits [I].
 
-        Limits on costs that must never be paid get the multiplier 0.
+        `lam` holds the multipliers of the remaining limits. Limits on costs that must never be paid get 0.
         """
         found = np.zeros(self.cmdp.I)
         found[[i for i in range(self.cmdp.I) if i not in self.limits]] = lam
@@ -126,7 +128,7 @@ def _only(cmdp: CMDP, pairs: Mask) -> Any:
 
 
 def never_of(cmdp: CMDP) -> Never | None:
-    """Return the part of a model in which costs with the limit 0 are never paid; None if there are no such limits."""
+    """Return the part of a model in which costs with the limit 0 are never paid; None if there is no such limit."""
     limits = zero_limits(cmdp)
     return Never(cmdp, limits) if limits else None
 
@@ -157,12 +159,12 @@ def _used_in_time(cmdp: CMDP, pi: Array) -> Mask:
 def decide_by_support(
     cmdp: CMDP, mixture: Mixture, parts: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array, Array]:
-    """Return (parts, lower, upper), sharpened for costs with the limit 0.
+    """Sharpen the values and bounds of a mixture for costs with the limit 0; return (parts, lower, upper).
 
     parts         J of the M components [M, 1+I]
     lower, upper  bounds [1+I] on J of the mixture
 
-    The possible transitions decide: J_g is exactly 0 if no possible step costs anything, else below 0.
+    Only the possible transitions matter: J_g is exactly 0 if no possible step has a cost, else below 0.
     """
     limits = zero_limits(cmdp)
     if not limits:

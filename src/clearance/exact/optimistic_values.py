@@ -1,7 +1,7 @@
-"""Optimistic values of the pairs of a counted model. They guide exploration, and every observed step updates them.
+"""Optimistic values of the pairs (s, a) of an estimated model. They guide exploration; each observed step updates them.
 
-Each pair counts as if it had led, once more than it was tried, to the best value that an episode can have. So a pair
-that was never tried is worth this value, and a value that is estimated from few visits is not trusted yet.
+One imagined visit is added to the counted visits of each pair. It leads to the best value that an episode can have. So
+a pair that was never tried has this best value, and the value of a pair with few visits is still close to it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ ACCURACY = 1e-4  # of the values, relative to their range
 class OptimisticValues:
     """Optimistic values Q [S, A] of the signal weights·h, and the counts that they come from.
 
-    best   the largest value that an episode can have;  end: the state after the end, of value 0
-    bonus  standard error [S·A] of the value of the next state, which is added to each pair
-    n      visits [S·A];  total: sums of the signal [S·A];  after: {pair: {next state: count}}
+    best   the largest value that an episode can have
+    end    the index of the state after the end of an episode, whose value is 0
+    bonus  [S·A], added to the value of each pair: γ times the standard error of the mean value of the next state
+    n      the visits of each pair [S·A]
+    total  the sums of the signal over the visits of each pair [S·A]
+    after  the counted next states of each pair, {pair: {next state: count}}
     """
 
     Q: Array
@@ -50,7 +53,10 @@ class OptimisticValues:
         self.refresh(s, a)
 
     def refresh(self, s: int, a: int) -> None:
-        """Compute Q(s, a) again from the counts and the present values of the next states. The pair was visited."""
+        """Compute Q(s, a) again from the counts and the present values of the next states.
+
+        The pair (s, a) must have been visited at least once.
+        """
         pair = s * self.Q.shape[1] + a
         n = self.n[pair]
         later = sum(k * self.Q[x].max() for x, k in self.after[pair].items() if x != self.end)

@@ -49,16 +49,16 @@ from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 from clearance.finite.policy_words import NEVER, describe_table
 
-# An LP vertex lies on the limit, so its policy is off by ±1e-15. The solvers are asked for this much more (relative to
-# the scale of J_g) or, if that is not enough, for ten times as much and so on, until the policy provably meets the
-# limits; the price is λ* times as much.
+# The policy of an LP vertex lies exactly on a limit, so rounding may put it 1e-15 below. Therefore the solvers get
+# limits that are tightened by this amount, relative to the scale of J_g. If the policy does not provably meet the true
+# limits, ten times the amount is tried, and so on. The loss of reward is λ* times the amount.
 TIGHTEN = 1e-10
-LOWERED = tuple(10.0**k * TIGHTEN for k in (1, 3, 5))  # by which limits on the border are lowered in turn
+LOWERED = tuple(10.0**k * TIGHTEN for k in (1, 3, 5))  # limits that leave no room are lowered by these amounts in turn
 # Slacks that differ by less, relative to the scale of J_g, are alike.
 ALIKE = 1e-13
 # The proven gap, relative to the scale of J_r, beyond which a policy is not called optimal.
 WIDE = 1e-3
-PRICES = tuple(10.0**k for k in range(0, 13, 2))  # of what must never be paid, relative to the reward
+PRICES = tuple(10.0**k for k in range(0, 13, 2))  # multipliers of costs that must never be paid, relative to r
 ONCE = (
     "the optimum is a choice made once, at the start: runs end up in parts of the model that they do not leave, and no "
     "stationary policy has these shares of them"
@@ -166,10 +166,14 @@ class Optimum:
 
 
 class Found(NamedTuple):
-    """A candidate for the optimum: a policy, also in the form of a mixture, its proven bounds `seen`, and λ [I].
+    """A candidate for the optimum.
 
-    λ are the multipliers of the limits. act [S] are the greedy actions for the signal r + λ·g, and V [S] its values, if
-    they are known.
+    policy   the policy, as in `Optimum.policy`
+    mixture  the same policy in the form of a mixture
+    seen     the proven bounds on the policy's values
+    lam      the multipliers λ [I] of the limits
+    V        values [S] of the signal r + λ·g, if they are known
+    act      the greedy actions [S] for this signal
     """
 
     policy: Any  # an array in all cases but one: see above
@@ -208,8 +212,8 @@ def _optimum(cmdp: CMDP, method: Method) -> Optimum:
 def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
     """Return the optimum of the whole model, given the optimum `rest` of the model in which some costs are never paid.
 
-    The bound of `rest` relies on an argument about possible transitions. Some finite prices of these costs are tried:
-    if they prove the same bound, the proof consists of multipliers alone.
+    The bound of `rest` relies on which transitions are possible. To avoid this argument, some finite multipliers of the
+    limits on these costs are tried. If one of them proves the same bound, the proof consists of multipliers alone.
     """
     mixture = Mixture.of(rest.policy)
     seen = bound_policy(cmdp, mixture)
@@ -231,7 +235,7 @@ def _with_never(cmdp: CMDP, never: Never, rest: Optimum) -> Optimum:
 def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
     cmdp, seen = scaled.cmdp, found.seen
     bound, V, _ = dual_function(cmdp, found.lam, found.V, found.act)
-    if seen.verdict == "CERTIFIED":  # the policy is one of those that the bound is about
+    if seen.verdict == "CERTIFIED":  # the bound must also cover this policy, with its rounding
         bound = max(bound, float(seen.upper[0]))
     near = bound - seen.J[0] <= WIDE * scaled.r * scale_of(cmdp)
     status = "optimal" if seen.verdict == "CERTIFIED" and near else "borderline"
@@ -243,8 +247,9 @@ def _measured(scaled: Scaled, safest: Safest, found: Found) -> Optimum:
 
 
 def _accuracy(scaled: Scaled, bound: float) -> Array | None:
-    """Return [2, I]: bounds between which every optimal multiplier lies; None if no columns were found.
+    """Return [2, I]: the lower and the upper ends of intervals that contain every optimal multiplier λ_i.
 
+    Return None if column generation was not used, or if there are no limits.
     They follow from the columns (policies) of `scaled`, the rescaled problem, and from `bound`, an upper bound on the
     optimum.
     """
@@ -273,7 +278,7 @@ def _infeasible(cmdp: CMDP, safest: Safest, proof: FarkasProof) -> Optimum:
 
 
 def _best_certified(scaled: Scaled, safest: Safest, method: Method) -> Found:
-    """Return the first candidate that provably meets the limits, from problems with limits tightened more and more.
+    """Tighten the limits more and more, and return the first solution that provably meets the limits.
 
     `scaled` is the rescaled problem, and `safest` its safest policy. If there is no such candidate, compare the
     candidates of `_on_the_border`: return the one with the largest reward among those that provably meet the limits or,
@@ -307,7 +312,10 @@ def _on_the_border(scaled: Scaled, safest: Safest, method: Method) -> Iterator[F
 
 
 def _richest_of_lowered(scaled: Scaled, method: Method) -> Found:
-    """Return the richest candidate for slightly lowered limits; they are lowered more while the solver stalls."""
+    """Return the candidate with the largest reward for slightly lowered limits.
+
+    If the solver fails, the limits are lowered more and the problem is solved again.
+    """
     for lower in LOWERED if scaled.cmdp.I else ():
         with suppress(SolverError):
             return _richest(scaled, -lower * scale_of(scaled.cmdp), method)
@@ -335,7 +343,7 @@ def _richest(scaled: Scaled, tighten: float, method: Method) -> Found:
     b = unit.b + tighten
     if uses_columns(cmdp, method):
         found = scaled.found
-        found.b = b  # the policies of phase one, and of a smaller tightening, are columns for this one too
+        found.b = b  # the columns of phase one, and of smaller tightenings, are used again
         mixed = column_generation.best_mixture(found, GAP, scale_of(cmdp))
         weights, pi_m, d_m = column_generation.mixture_of(found, mixed)
         pi, mixture, lam = one_policy(cmdp, weights, pi_m, d_m), Mixture(weights, pi_m), mixed.lam

@@ -30,17 +30,18 @@ class Oracle(Protocol):
     cmdp: CMDP
 
     def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Any, float, Array]:
-        """Return (act, bound, J): a policy that maximises weights·J up to `accuracy`, an upper bound, and its J [1+I].
+        """Maximise weights·J over policies; return (act, bound, J).
 
-        The bound is on the maximum of weights·J and holds up to rounding. The search may begin with the policy `start`.
+        The policy `act` attains the maximum up to `accuracy`, `bound` is an upper bound on the maximum that holds up to
+        rounding, and J [1+I] are the values of `act`. The search may begin with the policy `start`.
         """
         ...
 
     def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Any]:
-        """Return (bound, proof, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+        """Bound the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i); return (bound, proof, act).
 
-        The proof is the vectors that prove the bound; `act` is a greedy policy. The search may begin with the policy
-        `start`.
+        `bound` is the maximum rounded up, `proof` holds the vectors that prove the bound, and `act` is a greedy policy.
+        The search may begin with the policy `start`.
         """
         ...
 
@@ -55,7 +56,7 @@ def oracle_of(cmdp: CMDP) -> Oracle:
 
 
 def accuracy_for(gap: float, tol: float) -> float:
-    """Return how accurate a bound must be while the remaining gap is `gap`, if the final gap is `tol`."""
+    """Return the accuracy needed of a bound while the present gap is `gap`, if the final gap is to be `tol`."""
     return max(0.1 * tol, min(0.02 * gap, 1e5 * tol))
 
 

@@ -23,7 +23,7 @@ from clearance.finite.linear_systems import as_int32
 from clearance.finite.support_graph import Labels, Mask
 
 U = 2.0**-53
-TINY = 2.0**-1060  # what a product can lose where it is too small for a floating-point number
+TINY = 2.0**-1060  # bound on the absolute error of a product that underflows
 
 
 def rounding(n: int) -> float:
@@ -56,7 +56,7 @@ class PairRows:
         )
 
     def only(self, pairs: Mask) -> PairRows:
-        """Return the transitions of the pairs in the mask `pairs` [S, A] alone."""
+        """Return only the transitions of those pairs that are in the mask `pairs` [S, A]."""
         used = pairs.ravel()[self.pair]
         return PairRows(self.S, self.A, self.pair[used], self.target[used], self.p[used])
 
@@ -102,7 +102,7 @@ class PairRows:
         return (np.bincount(self.pair, self.p * V[self.target], self.S * self.A) / self.total).reshape(self.S, self.A)
 
     def leading_to(self, states: Mask) -> Mask:
-        """Return a mask of the pairs [S, A] with a transition into the states of the mask `states` [S]."""
+        """Return a mask [S, A] of the pairs that may lead to a state in the mask `states` [S]."""
         found = np.zeros(self.S * self.A, bool)
         found[self.pair[states[self.target]]] = True
         return found.reshape(self.S, self.A)

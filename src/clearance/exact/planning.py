@@ -94,7 +94,7 @@ def plan_exploration(model: EstimatedModel, V: Array, weights: Array, high: Arra
 
     h are the signals of the model, with weights [1+I]. Each pair is assumed to be better than estimated.
 
-    errors  by how many standard errors each pair is assumed to be better
+    errors  the number of standard errors by which each pair is assumed to be better than estimated
     V       the values V̂ [S, 1+I] of a policy that is good for the signal weights·h
     high    the declared upper bounds of the signals [1+I]. A pair that was never seen is assumed to give them in every
             later step or, if 0 is better, to end the episode

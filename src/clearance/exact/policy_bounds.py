@@ -1,4 +1,4 @@
-"""Proven bounds on the values of one policy, in floating point or, if a limit stays undecided, in exact arithmetic."""
+"""Prove bounds on the values of one policy, in floating point or, if a limit stays undecided, in exact arithmetic."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import numpy as np
 from clearance.core.arrays import Array
 from clearance.exact.pair_rows import TINY, PairRows, rounding
 
-LIFTS = 12  # times that what is added to a vector, until it proves a bound, is made four times as large
+LIFTS = 12  # the amounts tried to shift a vector until it proves a bound; each is at least 4 times the last
 
 
 def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> tuple[Array, Array]:
@@ -25,7 +25,7 @@ def average_drift(rows: PairRows, pi: Array, V: Array, h: Array, terms: int) -> 
 
 
 def hair(*vectors: Array) -> float:
-    """Return a tiny amount that still changes numbers of the size of the given vectors when it is added to them."""
+    """Return a tiny amount, but one whose addition still changes numbers as large as those in the given vectors."""
     return max((float(np.abs(x).max(initial=0.0)) for x in vectors), default=0.0) * 2.0**-50 + TINY
 
 

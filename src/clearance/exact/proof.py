@@ -84,7 +84,10 @@ def _is_farkas(x: Any, I: int, S: int) -> bool:
 
 
 def _shape_of(x: Any) -> list[int] | None:
-    """Return the shape of an array that is given in the form x of `pack`; None if x is malformed or does not fit it."""
+    """Return the shape that x states, where x is an array in the form of `pack` or `_pack_fractions`.
+
+    Return None if x is malformed, or if the number of its entries does not match the shape.
+    """
     if not isinstance(x, dict) or x.keys() not in ({"shape", "float64"}, {"shape", "fractions"}):
         return None
     shape = x["shape"]

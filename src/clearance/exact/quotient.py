@@ -27,7 +27,7 @@ from clearance.finite.cmdp import PATIENCE
 from clearance.finite.linear_systems import LU_STATES, as_int32, factorise
 from clearance.finite.support_graph import Labels, Mask
 
-BETTER = 1e-13  # relative to the values, what a row must gain to be taken instead
+BETTER = 1e-13  # a row replaces the present one only if it is better by this much, relative to the values
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Quotient:
 
     @cached_property
     def first(self) -> Labels:
-        """The index of the first row of each node [N]; rows are ordered by node, and every node has at least one."""
+        """The index [N] of the first row of each node. Rows are ordered by node, and every node has at least one."""
         return np.searchsorted(self.source, np.arange(self.S)).astype(np.int64)
 
     def maximise(self, h: Array, chosen: Labels, usable: Mask | None = None) -> tuple[Array, Labels]:
@@ -126,7 +126,7 @@ class Quotient:
         while np.any(chosen < 0):
             hits = row[(chosen[target] >= 0) & (chosen[self.source[row]] < 0)]
             if not len(hits):
-                raise SolverError("a state cannot stop")  # excluded by who builds the quotient
+                raise SolverError("a state cannot stop")  # the code that builds a quotient excludes this
             fresh = np.unique(hits)[::-1]
             chosen[self.source[fresh]] = fresh
         return chosen.astype(np.int64)

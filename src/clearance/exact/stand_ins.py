@@ -1,14 +1,14 @@
-"""Discounted models on which to learn, instead of models with another criterion or with costs that must never be paid.
+"""Convert models with another criterion, or with costs that must never be paid, to discounted models for learning.
 
-    horizon   the time is part of the state, γ' = 1 − 1/H, and signals grow by γ/γ' per step: the same J, exactly
+    horizon   the time is part of the state, γ' = 1 − 1/H, and signals grow by γ/γ' per step. J is exactly the same
     total     w bounds the expected number of remaining steps of every policy: w ≥ 1 + P w for all pairs. Then
-              P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and γ' = 1 − 1/max w give the same J, exactly
+              P'(t|s, a) = P(t|s, a) w(t) / (γ' w(s)), h' = h/w, ρ' ∝ ρ w and γ' = 1 − 1/max w give exactly the same J
               (Veinott 1969). If some policy never ends there is no such w, and a discount near 1 is used
-    average   a discount near 1 is used, with signals times 1 − γ'
-    never     only pairs with which the cost is never paid remain (`never`)
+    average   a discount near 1 is used, and signals are multiplied by 1 − γ'
+    never     the model keeps only those pairs with which the cost is never paid (`never`)
 
-If a discount near 1 only approximates the criterion, iterates are still compared by their exact values under the true
-criterion, and certificates are about the true criterion too: only the objective of learning is approximate.
+Where a discount near 1 approximates the criterion, only the objective of learning is approximate. Iterates are compared
+by their exact values under the true criterion, and certificates are about the true criterion.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from clearance.finite.cmdp import CMDP
 from clearance.finite.long_run import scale_of
 from clearance.finite.mixture import Mixture
 
-MOST_PAIRS = 3_000_000  # of a model with the time in its state, to learn on
-NEAR = 0.99  # the discount that stands in for long-run means
-LONG = 20.0  # and for sums until absorption: this many times their usual length
+MOST_PAIRS = 3_000_000  # the most pairs that a model with the time in its state may have
+NEAR = 0.99  # the discount γ' that is used in place of long-run means
+LONG = 20.0  # for sums until absorption, 1/(1 − γ') is this many times the usual length of a run
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class StandIn:
         return Mixture(mixture.weights, mixture.pi[:, :-1].reshape(mixture.M, *self.true.policy_shape))
 
 
-@lru_cache(maxsize=4)  # samplers are made for one object
+@lru_cache(maxsize=4)  # the same model gives the same object, for which samplers are made
 def stand_in_of(cmdp: CMDP) -> StandIn | None:
     """Return the discounted model on which to learn; None if learning can use the model itself.
 
@@ -68,7 +68,7 @@ def stand_in_of(cmdp: CMDP) -> StandIn | None:
         return None
     if never is not None and not never.impossible:
         left, b = never.rest, cmdp.b.copy()
-        b[never.limits] = -scale_of(cmdp) * np.abs(cmdp.g[never.limits]).max(axis=(1, 2))  # kept by all that is left
+        b[never.limits] = -scale_of(cmdp) * np.abs(cmdp.g[never.limits]).max(axis=(1, 2))  # every policy meets it
         h = np.where(left.available, cmdp.h, 0.0)
         h[[1 + i for i in never.limits]] = 0.0
         part = left.replace(h=h, b=b, names=list(cmdp.names))

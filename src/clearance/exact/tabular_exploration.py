@@ -1,9 +1,9 @@
 """Learn a tabular policy without a model: plan on the counted transitions, explore, and repeat.
 
-Every iteration walks N environment steps. Most of them follow optimistic values, which assume that rarely seen pairs
-are better than estimated, and which are updated after each step; the others follow the best policy on the estimated
-model. The second half of the iterations walks only as long as the optimistic value of the start states exceeds the
-value of the plan by much. What they leave unused is spent on choosing and testing a policy.
+An iteration takes N environment steps. Most of them follow optimistic values, which assume that rarely seen pairs are
+better than estimated, and which are updated after each step. The other steps follow the plan: the best policy on the
+estimated model. An iteration of the second half takes steps only if the optimistic value of the start states exceeds
+the value of the plan by much. Steps that are left unused are spent on choosing and testing a policy.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from clearance.exact.planning import plan_best
 from clearance.learning.methods.method_base import first_state, setting
 from clearance.learning.state import Info, State
 
-CURIOUS = 0.7  # share of the walks that look for better pairs
-ALWAYS = 0.5  # share of the iterations that always walk; the others, only if much is left to learn
-WORTH = 0.03  # how much that is: share of the distance from the plan's value to the best value that an episode can have
+CURIOUS = 0.7  # share of the steps that follow optimistic values
+ALWAYS = 0.5  # share of the iterations, the first ones, that always take steps; later ones only if it is promising
+WORTH = 0.03  # promising: a possible gain above this share of the best value of an episode minus the plan's value
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class TabularExploration:
         return first_state(theta, I, memory)
 
     def step(self, key: np.uint64, sampler: Any, state: State, lam_max: float) -> tuple[State, Info]:
-        """Plan on the present counts, and walk N steps with the plan and the exploring policy.
+        """Plan on the present counts, then take N environment steps with the plan and with optimistic values.
 
-        Return the new state, and the information on the iteration.
+        In the second half of the iterations, steps are taken only if they are promising (see the module's head). Return
+        the new state, and the information on the iteration.
         """
         explored, N = sampler.explored, self.N or 10_000
         explored.recall(state.sampler_memory)

@@ -1,9 +1,11 @@
 """Theorem 1 of Bai, Bedi and Aggarwal (AAAI 2023) and its lemmas, as functions with explicit constants.
 
-Each function takes `Constants` and returns one number of the proof; later lemmas call earlier ones. J_g means J_g − b,
-and |J_h| ≤ h_max/(1−γ) for every signal h. Symbols: G and M bound the score and its derivative, μ_F is the smallest
-eigenvalue of the Fisher matrix F, φ the Slater margin, r⁺−r⁻ the range of the reward, H = h_max, Λ = lam_max, m =
-weight = 1 + IΛ, η₂ = 1/√K, and J_L the Lagrangian. If μ_F = 0 a bound is inf, and `why_infinite` says why.
+Each function takes `Constants` and returns one number of the proof. Functions of later lemmas call those of earlier
+ones. J_g means J_g − b, and |J_h| ≤ h_max/(1−γ) for every signal h.
+
+Symbols: G and M bound the norms of the score ∇log π and of its derivative ∇²log π, μ_F is the smallest eigenvalue of
+the Fisher matrix F, φ the Slater margin, r⁺−r⁻ the range of the reward, H = h_max, Λ = lam_max, m = weight = 1 + IΛ,
+η₂ = 1/√K, and J_L the Lagrangian. If μ_F = 0, bounds that depend on it are inf, and `why_infinite` says why.
 
 The functions correct the paper in these points (numbers as in arXiv 2206.05850):
 
@@ -99,8 +101,9 @@ def _over(x: float, y: float) -> float:
 
 
 def G(features: np.ndarray | None = None) -> float:
-    """Return G = max ‖Φ_sa − Φ_sa'‖ = sup_π ‖∇log π(a|s)‖ (Assumption 2) of log-linear softmax.
+    """Return G, the largest norm of the score of log-linear softmax (Assumption 2).
 
+    G = sup_π ‖∇log π(a|s)‖ = max ‖Φ_sa − Φ_sa'‖, where the maximum is over states s and pairs of actions a, a'.
     The features Φ are [S, A, d]; None stands for tabular softmax, with G = √2.
     """
     if features is None:
@@ -110,8 +113,9 @@ def G(features: np.ndarray | None = None) -> float:
 
 
 def M(features: np.ndarray | None = None) -> float:
-    """Return the bound M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu) on sup_π ‖∇²log π‖ (Assumption 2).
+    """Return M, an upper bound on the derivative of the score, sup_π ‖∇²log π‖, for log-linear softmax (Assumption 2).
 
+    M = max ‖Φ_sa − Φ_sa'‖²/4 (Popoviciu), where the maximum is over states s and pairs of actions a, a'.
     The features Φ are [S, A, d]; None stands for tabular softmax, with M = ½.
     """
     return G(features) ** 2 / 4
@@ -128,9 +132,10 @@ def mu_F(F: np.ndarray) -> float:
 
 
 def lam_max(c: Constants) -> float:
-    """Return Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, the bound of λ while learning (Lemma 10, with φ − κ for φ).
+    """Return Λ, the upper bound that λ is projected to while learning (Lemma 10, with φ − κ in place of φ).
 
-    φ is the Slater margin, κ the margin `c.kappa`, and r⁺−r⁻ the range of the reward.
+    Λ = 2(r⁺−r⁻)/((1−γ)(φ−κ)) ≥ 2 Σ_i λ_i*, where φ is the Slater margin, κ the margin `c.kappa`, and r⁺−r⁻ the range of
+    the reward.
     """
     return dual.lam_max_of(c.gamma, c.slater, c.kappa, c.r_range)
 
@@ -141,23 +146,27 @@ def weight(c: Constants) -> float:
 
 
 def L_J(c: Constants) -> float:
-    """Return the bound L_J = H(M/(1−γ)² + 2G²/(1−γ)³) on the Hessian ‖∇²J_h‖ of a signal |h| ≤ H (Lemma 1).
+    """Return L_J, an upper bound on the norm ‖∇²J_h‖ of the Hessian of J_h for a signal |h| ≤ H (Lemma 1).
 
-    G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since E scoreₜ = 0.
+    L_J = H(M/(1−γ)² + 2G²/(1−γ)³), where G and M bound ‖∇log π‖ and ‖∇²log π‖. H(M + G²)/(1−γ)² is a bound too, since
+    E scoreₜ = 0.
     """
     return c.h_max * (c.M / (1 - c.gamma) ** 2 + 2 * c.G**2 / (1 - c.gamma) ** 3)
 
 
 def L_L(c: Constants) -> float:
-    """Return the bound m L_J on the Hessian ‖∇²J_L(·, λ)‖ of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C, which omits m).
+    """Return m L_J, an upper bound on the norm ‖∇²J_L(·, λ)‖ of the Hessian of the Lagrangian for λ ∈ [0, Λ]ᴵ (App. C).
 
-    m is `weight`, and L_J bounds the Hessian of a single J_h.
+    m is `weight`, which the paper omits, and L_J bounds the Hessian of a single J_h.
     """
     return weight(c) * L_J(c)
 
 
 def grad_bound(c: Constants) -> float:
-    """Return the bound HG/(1−γ)² on the gradient ‖∇J_h‖ of a signal |h| ≤ H (Lemma 2); G bounds ‖∇log π‖."""
+    """Return HG/(1−γ)², an upper bound on the gradient norm ‖∇J_h‖ for a signal |h| ≤ H (Lemma 2).
+
+    G bounds ‖∇log π‖.
+    """
     return c.h_max * c.G / (1 - c.gamma) ** 2
 
 
@@ -190,7 +199,8 @@ def eta2(K: float) -> float:
 def sgd_bracket(c: Constants) -> float:
     """Return the factor B of `sgd_error` (Lemma 14): mH/(1−γ)² · [2(G²/μ_F + 2)√d + G²/μ_F].
 
-    The inner 2 lacks the factor m = `weight` in the paper. The module's head explains the other symbols.
+    In the paper, the factor m = `weight` is missing at the 2 inside the brackets. The module's head explains the other
+    symbols.
     """
     ratio = _over(c.G**2, c.mu_F)
     return weight(c) * c.h_max / (1 - c.gamma) ** 2 * (2 * (ratio + 2) * math.sqrt(c.d) + ratio)
@@ -217,10 +227,10 @@ def first_order(c: Constants, K: float, N: float) -> float:
 
 
 def omega_norm(c: Constants, K: float, N: float) -> float:
-    """Return the bound 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖² on the mean of E‖ω‖² over the iterates (App. D.3).
+    """Return a bound on the mean over iterates of E‖ω‖², the squared norm of the estimated natural gradient (App. D.3).
 
-    ω is the estimated natural gradient, ω* the exact one. The two expectations are bounded by `sgd_error` and
-    `first_order`; μ_F is `c.mu_F`.
+    The bound is 2 E‖ω−ω*‖² + (2/μ_F²) mean E‖∇J_L‖², where ω* is the exact natural gradient. The two expectations are
+    bounded by `sgd_error` and `first_order`; μ_F is `c.mu_F`.
     """
     return 2 * sgd_error(c, N) + _over(2 * first_order(c, K, N), c.mu_F**2)
 
@@ -240,20 +250,21 @@ def epsilon_KN(c: Constants, K: float, N: float) -> float:
 
 
 def dual_terms(c: Constants, K: float, N: float) -> float:
-    """Return the bound (2/√K + 1/N) IH²/(1−γ)² on (η₂/2) Σ_i E(Ĵ_gi − κ)², the error of the dual steps (App. F.1).
+    """Return a bound on the error of the dual steps, (η₂/2) Σ_i E(Ĵ_gi − κ)² (App. F.1).
 
-    H bounds the signals. The bound uses κ ≤ H/(1−γ) and E T² ≤ 2/(1−γ)² for the random horizon T of a rollout.
+    The bound is (2/√K + 1/N) IH²/(1−γ)², where H bounds the signals. It uses κ ≤ H/(1−γ), and E T² ≤ 2/(1−γ)² for the
+    random horizon T of a rollout.
     """
     return c.I * (c.h_max / (1 - c.gamma)) ** 2 * (2 * eta2(K) + 1 / N)
 
 
 def class_gap(c: Constants) -> float:
-    """Return a bound on the reward that the policy class Θ loses against all policies Π with J_g ≥ κ (for Lemma 6):
+    """Return a bound on how far the best policy of the class Θ is below the best of all policies Π (for Lemma 6):
 
     (A ε₂/(2(1−γ)²))(r⁺−r⁻ + ΛH) ≥ max_Π J_r − max_Θ J_r.
 
-    A is the number of actions, and ε₂ = ε_bias2 the approximation error of the class. The module's head explains r⁺−r⁻,
-    Λ and H.
+    Both maxima are over policies with J_g ≥ κ. A is the number of actions, and ε₂ = ε_bias2 the approximation error of
+    the class. The module's head explains r⁺−r⁻, Λ and H.
     """
     return c.A * c.eps_bias2 / (2 * (1 - c.gamma) ** 2) * (c.r_range + lam_max(c) * c.h_max)
 
@@ -270,7 +281,7 @@ def conservative_gap(c: Constants, kappa: float) -> float:
 
 
 def kappa_explicit(c: Constants, K: float) -> float:
-    """Return IΛ/√K + 4IH²/(Λ(1−γ)²√K): the terms of the margin κ without ε_KN, bias and noise.
+    """Return the terms of the margin κ other than those for ε_KN, bias and noise: IΛ/√K + 4IH²/(Λ(1−γ)²√K).
 
     If `c.kappa` = 0, these are the last two terms of κ in Theorem 1. H bounds the signals, and Λ the multipliers.
     """

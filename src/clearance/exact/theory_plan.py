@@ -17,7 +17,7 @@ from clearance.finite.samplers.exact_sampler import Exact
 from clearance.finite.softmax_policy import SoftmaxPolicy, class_model
 from clearance.learning.direction import fisher
 
-# What a machine may be asked for: beyond so many years at so many steps a second, a bound that holds is no plan.
+# A plan that would take more years than this, at this many environment steps a second, is reported as impossible.
 LONGEST_YEARS, STEPS_PER_SECOND = 100, 1e6
 
 
@@ -80,7 +80,7 @@ def plan_for(cmdp: CMDP, policy: SoftmaxPolicy, eps: float, **given: Any) -> tup
     if not eps > 0:
         raise InputError(f"epsilon must be a positive number, got {eps:g}")
     constants = constants_of(cmdp, policy, **given)
-    # With μ_F = 0 no K is enough; what κ's explicit terms ask is then said for the paper's own K and N.
+    # If μ_F = 0, no K is large enough. The explicit terms of κ are then computed for the K and N of the paper.
     published = {"K": 7000, "N": 100} if theory.why_infinite(constants) else {}
     plan = theory.plan(constants, eps, **published)
     data = dataclasses.asdict(plan)

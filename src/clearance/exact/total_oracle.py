@@ -5,9 +5,9 @@ with finite sums count: those that end in zero components with probability 1. An
 from some start state, or if a run can gain for ever in an end component. Components that cost for ever are allowed,
 since no good policy stays there.
 
-    upper bound     V ≥ h + P V for every pair, V ≥ 0 on zero components:  J ≤ ρ·V for every policy that ends
-    of one policy   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where it ends, and w ≥ 1 + P_π w elsewhere: it ends, and
-                    ρ·L ≤ J ≤ ρ·U
+    for every policy   V ≥ h + P V for every pair, and V ≥ 0 on zero components, prove J ≤ ρ·V if the policy ends
+    for one policy π   L ≤ h_π + P_π L and U ≥ h_π + P_π U, both 0 where runs end, and w ≥ 1 + P_π w elsewhere, prove
+                       that π ends, and that ρ·L ≤ J ≤ ρ·U
 
 In floating point, ε times the remaining steps is added to V. The inequalities then hold with a reserve of ε in each
 step, which is more than rounding can take away.
@@ -69,8 +69,8 @@ class TotalOracle:
     def zero(self) -> tuple[Labels, Mask]:
         """The zero components: end components in which no pair has a signal, so that a run may end there.
 
-        Return (label of each state's zero component [S], mask [S, A] of the pairs that cannot leave the zero component
-        of their state). The label is −1 for a state in no zero component.
+        The value is (label of each state's zero component [S], mask [S, A] of the pairs that cannot leave the zero
+        component of their state). The label is −1 for a state in no zero component.
         """
         return end_components(self.cmdp, np.asarray(~self.cmdp.h.any(axis=0)))
 
@@ -78,7 +78,7 @@ class TotalOracle:
     def ending(self) -> Mask:
         """A mask of the states [S] from which some policy reaches, with probability 1, a state where runs may end.
 
-        If signals may add up for ever in states that no run reaches, only reachable states are in the mask.
+        If some signal may add up for ever in a state that no run reaches, unreachable states are left out of the mask.
         """
         found, seen = surely_reaching(self.cmdp, self.zero[0] >= 0), reachable(self.cmdp)
         gaining = end_components(self.cmdp)[1] & np.any(self.cmdp.h > 0, axis=0)
@@ -141,7 +141,11 @@ class TotalOracle:
     # ------------------------------------------------------------------------------------------------ the best policy
 
     def best(self, weights: Array, accuracy: float = 0.0, start: Any = None) -> tuple[Labels, float, Array]:
-        """Return (act, maximum, J): a deterministic policy act [S] that maximises weights·J, and its J [1+I]."""
+        """Maximise weights·J over policies; return (act, maximum, J).
+
+        The deterministic policy act [S] attains the maximum, and J [1+I] are its values. `accuracy` and `start` are not
+        used.
+        """
         counts = tuple(bool(w) for w in weights)
         quotient, inside = self._collapse(counts)
         h = self._row_signals(quotient)
@@ -182,9 +186,10 @@ class TotalOracle:
     # ------------------------------------------------------------------------------------------------ the proof
 
     def dual(self, lam: Array, reward: float = 1.0, start: Any = None) -> tuple[float, Array, Labels]:
-        """Return (bound, V, act): the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i), rounded up.
+        """Bound the maximum over policies of reward·J_r + Σ_i λ_i (J_gi − b_i); return (bound, V, act).
 
-        V [S] proves the bound, and act [S] is a greedy policy. The bound is +∞ if no finite one can be proven.
+        `bound` is the maximum rounded up, or +∞ if no finite bound can be proven. V [S] proves the bound, and act [S]
+        is a greedy policy. `start` is not used.
         """
         weights = np.append(reward, lam)
         counts = tuple(bool(w) for w in weights)
@@ -208,12 +213,12 @@ class TotalOracle:
         return np.where(quotient.node >= 0, V[quotient.node], 0.0)
 
     def _lift(self, weights: Array, V: Array, steps: Array, inside: Mask) -> Array | None:
-        """Return V + ε·steps, which provably bounds the expected sum of weights·h from each state [S] from above.
+        """Return V + ε·steps [S], a proven upper bound on the expected sum of weights·h that starts in each state.
 
         Larger and larger ε are tried; return None if none gives a proof. `steps` [S] is the expected number of
         remaining steps. Pairs in the mask `inside` [S, A] need no proof: V is constant there, and there are no signals.
         """
-        asked = self.pairs & ~inside  # inside a component V is constant and there are no signals: nothing to ask
+        asked = self.pairs & ~inside  # inside a component V is constant without signals: no proof is needed
         over = self._excess(weights, V)
         lift = 2 * float(np.max(over, where=asked, initial=0.0)) + hair(V)
         for _ in range(LIFTS):
@@ -259,7 +264,7 @@ def _vectors(cmdp: CMDP, rows: PairRows, pi: Array) -> Array:
     found, moving = np.zeros((1 + cmdp.I, 3, cmdp.S)), seen & (chain.label < 0)
     try:
         V, w = chain.sums(), np.maximum(chain.steps(), 0.0) * (1 + 1e-6) + (chain.label < 0)
-    except SolverError:  # nothing can be said in floating point
+    except SolverError:  # no finite bound can be computed in floating point
         found[:, 0], found[:, 1] = -np.inf, np.inf
         return found
     found[:, 2] = w

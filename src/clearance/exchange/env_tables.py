@@ -1,4 +1,4 @@
-"""Models of environments with their own transition table, such as Gymnasium's toy text environments."""
+"""Build models from environments that contain their transition table, such as Gymnasium's toy text environments."""
 
 from __future__ import annotations
 

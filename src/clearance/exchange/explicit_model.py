@@ -72,8 +72,10 @@ def build_cmdp(
     b: Mapping[str, float] | None = None,
     initial: Any = None,
 ) -> CMDP:
-    """Return the CMDP that maximises `reward`, with costs below `limits` and utilities above `b`, each by name.
+    """Return the CMDP of a model whose rewards are named; the arguments say which rewards have which role.
 
+    limits   upper limits of costs, by name
+    b        lower limits of utilities, by name
     reward   the name of the reward to maximise; with a minus before it, it is minimised
     initial  the state to start in, {state: probability} or a list [S]; by default the model's own
     gamma, criterion, horizon  the criterion, as in `CMDP`
@@ -97,7 +99,7 @@ def build_cmdp(
 
 
 def _full_names(model: ExplicitModel, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return the user's limits by the full names of the rewards in the file.
+    """Return the user's limits as a dict whose keys are the full names of the rewards in the file.
 
     The user may leave out a unit: `energy` means `energy [kWh]`.
     """
@@ -117,9 +119,9 @@ def check_limits(field: str, limits: Any) -> dict[str, float]:
 
 
 def check_criterion(source: str, gamma: Any, criterion: Any, horizon: Any) -> None:
-    """Raise InputError, which names `source`, if the criterion is missing or wrong.
+    """Raise InputError if the criterion is missing or wrong; the error message names the file `source`.
 
-    This is called before a long file is read, so that the error comes early.
+    This check is made before a long file is read, so that the error comes early.
     """
     if criterion is None or isinstance(criterion, str):
         try:
@@ -208,7 +210,10 @@ def _check_rows(model: ExplicitModel) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def _repeated(model: ExplicitModel, row: Whole, pair: int) -> str:
-    """Return words about the first transition of a pair s·A + a that is in the file twice; "" if there is none."""
+    """Return a clause of an error message that names a transition of the pair s·A + a which is in the file twice.
+
+    Return "" if there is none.
+    """
     first: dict[int, int] = {}
     for n in np.flatnonzero(row == pair).tolist():
         before = first.setdefault(int(model.s_next[n]), n)

@@ -33,10 +33,11 @@ def from_matrices(
     actions: Sequence[str] | None = None,
     order: str | None = None,
 ) -> CMDP:
-    """Return the model of a list [P_0, …, P_A−1] of matrices [S, S], dense or sparse, or of an array [A, S, S].
+    """Return the model with the transition matrices P: one matrix [S, S] for each action.
 
+    P          a list [P_0, …, P_A−1] of matrices [S, S], dense or sparse, or an array [A, S, S]; see also `order`
     R          the reward: [S], [S, A], [A, S, S], or a list of A matrices [S, S] by (state, next state)
-    costs      costs by name, each in one of these forms
+    costs      costs by name, each in one of the forms of R
     limits     an upper limit for each cost, by name
     order      needed if the shape is ambiguous: "action" for [A, S, S] or stacked rows a·S + s, "state" for [S, A, S]
                or rows s·A + a
@@ -75,7 +76,7 @@ def _stack(P: Any, order: str | None) -> tuple[Any, int]:
         return _by_state(sparse.csr_array(sparse.vstack(blocks)), S, len(blocks)), len(blocks)
     P_ = read_numbers("P", P, ndim=3)
     if order is None and isinstance(P, list | tuple) and P_.shape[1] == P_.shape[2]:
-        order = "action"  # a list of matrices says it
+        order = "action"  # a list has one matrix per action
     return _read_array(P_, order)
 
 

@@ -62,7 +62,7 @@ def load_model(
     how = {"gamma": gamma, "criterion": criterion, "horizon": horizon}
     how |= {"reward": reward, "limits": limits, "b": b, "initial": initial}
     if suffix in READERS:
-        if Path(path).exists():  # what is missing on the command line comes before what is wrong in the file
+        if Path(path).exists():  # report missing arguments before errors in the file
             check_criterion(str(path), gamma, criterion, horizon)
         return build_cmdp(READERS[suffix](path), **how)
     if suffix == ".csv":

@@ -18,7 +18,7 @@ def read_prism_source(path: str | Path) -> ExplicitModel:
     Constants must have values in the file.
     """
     stormpy = _import_stormpy()
-    read_bytes(path)  # a missing file is said in our words
+    read_bytes(path)  # raises our own error if the file is missing
     try:
         program = stormpy.parse_prism_program(str(path))
         options = stormpy.BuilderOptions(build_full=True)

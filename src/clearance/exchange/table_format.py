@@ -78,7 +78,10 @@ def from_table(
 
 
 def _refuse_policy(table: _Opened) -> None:
-    """Raise InputError if the columns are those of a policy: this comes before what the model lacks."""
+    """Raise InputError if the table is a policy and not a model, which its columns show.
+
+    This is checked first, since a message about the missing columns of a model would not help.
+    """
     if "next_state" not in table.header and {"state", "action", "probability"} <= set(table.header) <= set(OF_POLICIES):
         raise InputError(f"{table.source}, line 1: has no next_state, it is a policy and no model")
 
@@ -186,7 +189,7 @@ def _columns(source: str, header: Sequence[str], wanted: Sequence[str]) -> dict[
 
 def _text(where: str, cell: Any) -> str:
     if isinstance(cell, float) and not isinstance(cell, str) and cell.is_integer():
-        cell = int(cell)  # a column of numbers with a gap somewhere becomes floats in pandas
+        cell = int(cell)  # pandas turns a column of integers with a missing value into floats
     text = str(cell).strip()
     if not text or text == "nan":
         raise InputError(f"{where} is empty")

@@ -1,4 +1,4 @@
-"""A digest of what a simulator does, by which a ledger tells whether the simulator of an earlier test has changed."""
+"""Compute a digest of a simulator's behaviour, by which a ledger of tests detects that a simulator has changed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clearance.simulator.simulator import Simulator
 def digest_behaviour(simulator: Simulator) -> str:
     """Return a digest of a simulator's behaviour.
 
-    A JAX environment is a program, which is known in full. Of other environments, a few steps with random actions from
-    fixed seeds are known. So a change that shows rarely is not noticed, and an environment that does not repeat given
-    its seed has another digest each time.
+    For a JAX environment, it is the digest of its complete program. For any other environment, it is the digest of a
+    few steps with random actions from fixed seeds. So a change that rarely shows is not noticed, and an environment
+    that is not deterministic given its seed has another digest each time.
     """
     near: Any = getattr(simulator, "near", simulator)
     if isinstance(near, Environment):

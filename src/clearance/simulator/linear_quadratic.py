@@ -2,9 +2,10 @@
 
     minimise E Σγ^t x'Qx   subject to   E Σγ^t u'Ru ≤ budget,   x_{t+1} = Ax_t + Bu_t + w,  w ~ N(0, W),  x_0 ~ N(0, X0)
 
-There is no duality gap, so the optimum is the regulator of Q + λR (Riccati) with the λ at which the budget is just
-used up: a search in one dimension. Under a linear-Gaussian policy u = −Kx + c + ξ, ξ ~ N(0, Σ), the vector z = (x, 1)
-moves by z_{t+1} = Fz_t + noise of second moment V, so that M = Σγ^t E zz' = Σγ^t F^t N F'^t with
+There is no duality gap. So the optimum is the regulator for the cost x'Qx + λu'Ru (Riccati), with the λ at which the
+budget is just used up; λ is found by bisection. Under a linear-Gaussian policy u = −Kx + c + ξ with ξ ~ N(0, Σ), the
+vector z = (x, 1) follows z_{t+1} = Fz_t + noise, where the noise has the second moment V. So M = Σγ^t E zz' is
+Σγ^t F^t N F'^t with
 
     F = | A − BK  Bc |    V = | W + BΣB'  0 |    N = | X0  0 | + γ/(1−γ) V
         |   0      1 |        |    0      0 |        | 0   1 |
@@ -36,10 +37,10 @@ MOST_STATES = 8  # the time grows with about the tenth power of the dimension: 8
 
 
 class LinearPolicy(NamedTuple):
-    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ), where x is the state:  K [m, n], c [m], Sigma [m, m].
+    """The policy u = −Kx + c + ξ with ξ ~ N(0, Σ), where x is the state.
 
-    The diagonal of Σ holds variances σ², which may be rounded. Sigma_error [m] bounds their errors; None means no
-    error.
+    K is [m, n], c [m] and Sigma [m, m], where x has n entries and u has m. The diagonal of Σ holds variances σ², which
+    may be rounded. Sigma_error [m] bounds their errors; None means no error.
     """
 
     K: Array
@@ -60,7 +61,7 @@ class Values(NamedTuple):
 
 
 class Regulator(NamedTuple):
-    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the price λ."""
+    """The optimal policy u = −Kx: its gain K, its values J = (J_x, J_u) with action noise, and the multiplier λ."""
 
     K: Array
     J: Array
@@ -100,7 +101,7 @@ class LQR:
 
     @classmethod
     def double_integrator(cls, budget: float = 2.0) -> LQR:
-        """Return the double integrator: state (position, speed), action force, time step 0.1."""
+        """Return the double integrator. The state is (position, speed), the action a force, and the time step 0.1."""
         A, B = np.array([[1.0, 0.1], [0.0, 1.0]]), np.array([[0.0], [0.1]])
         return cls(A, B, np.diag([1.0, 0.1]), np.eye(1), 0.01 * np.eye(2), np.eye(2), 0.95, budget)
 

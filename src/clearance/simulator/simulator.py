@@ -16,10 +16,10 @@ from clearance.core.statement import Bounds, Statement, read_limits, read_vector
 from clearance.core.tail_limits import Chance
 from clearance.simulator.tail_costs import TailCosts, limit_tails, mean_costs, slope_chances
 
-# By how much what a simulator computes may pass a declared bound, as a share of it: in float64, and in float32. The
-# bounds of a certificate are wider by as much (`simulator_episodes`).
+# By rounding, a signal may exceed a declared bound by this share of the bound: SLIP if the simulator computes in
+# float64, ROUGHLY if in float32. The bounds of a certificate are widened by as much (`simulator_episodes`).
 SLIP, ROUGHLY = 1e-9, 1e-6
-SLOPE = 5.0  # of a chance's signal for learners, beyond the sum that it is about and in units of that
+SLOPE = 5.0  # for learning: slope of the signal of a `Chance` beyond its threshold, per `scale` of the limit
 
 
 class Steps(NamedTuple):
@@ -81,7 +81,7 @@ class Simulator:
     tail_costs: TailCosts | None = None
 
     def with_limits(self, limits: Any, *, cost_so_far: bool = True) -> Any:
-        """Return the same problem with limits on what single episodes cost (`cl.Chance`, `cl.CVaR`).
+        """Return the same problem with limits on the cost of single episodes (`cl.Chance`, `cl.CVaR`).
 
         limits       by name, as numbers, `Chance`, `CVaR`, or lists of them; costs that are not named keep their limits
         cost_so_far  whether policies see the sums of these costs so far, and the time
@@ -90,9 +90,9 @@ class Simulator:
         return plain.restate(*limit_tails(plain.statement, limits, plain.obs_shape, self.slip, cost_so_far=cost_so_far))
 
     def remembering(self, memory: CostMemory | None) -> Any:
-        """Return the same problem with observations that contain the costs so far described by `memory`.
+        """Return the same problem whose observations contain the costs so far, as `memory` describes them.
 
-        With `memory` None, the observations contain no costs so far.
+        If `memory` is None, the observations do not contain the costs so far.
         """
         if memory == self.memory:
             return self

@@ -24,7 +24,7 @@ class TailCosts(NamedTuple):
     """The rules that compute the constraints of a problem from the costs of the plain problem.
 
     The plain problem is the same problem without limits on single episodes (`Chance`, `CVaR`). All of its constraints
-    are limits on the means of costs. An array over these costs is marked [plain I].
+    are limits on the means of costs.
 
     plain    the statement of the plain problem
     columns  for each constraint the index of its cost [I];  rules: its `Chance` or `CVaR`, None for a limit on the mean
@@ -56,8 +56,9 @@ class TailCosts(NamedTuple):
         return low - more, high + more
 
     def remembering(self, memory: CostMemory | None, obs_shape: tuple[int, ...]) -> TailCosts:
-        """Return the same rules for policies that see the costs so far described by `memory` (None: no costs so far).
+        """Return the same rules for policies that see the costs so far, as `memory` describes them.
 
+        If `memory` is None, policies do not see the costs so far.
         Raise InputError if the costs, observations or horizon of `memory` are not those of the problem.
         """
         if memory is not None:

@@ -16,7 +16,7 @@ from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym, gymnasium,
 from clearance.simulator.gymnasium_envs.lane_independence import draw_actions
 from clearance.simulator.simulator import Steps
 
-SHORT = 64  # steps of a walk that is made before a run, in every lane
+SHORT = 64  # steps in every lane of the short random walk before a run
 
 
 @dataclass(frozen=True)

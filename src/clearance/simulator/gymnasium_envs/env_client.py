@@ -87,7 +87,7 @@ class _End:
         with there:
             try:
                 command = [asked.python, os.path.abspath(env_server.__file__), str(there.fileno())]
-                # A session of its own: Ctrl-C in the terminal is for us, who close the connection when we are ready.
+                # In its own session, the process does not get Ctrl-C; we close the connection when we are ready.
                 self.process = subprocess.Popen(
                     command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
                 )

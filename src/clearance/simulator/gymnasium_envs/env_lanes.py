@@ -4,8 +4,8 @@ This file imports nothing of clearance: it needs only Python 3.8 or newer, NumPy
 an old interpreter, which some environments need, can run it, and both processes read steps and costs with the same
 code.
 
-The method `step` of an environment returns one of two kinds of tuples. The types of the values show which
-one it is. Their number is not enough, because Gymnax also returns six values:
+The method `step` of an environment must return one of the two kinds of tuples below. They are told apart by the types
+of the values: their number is not enough, because Gymnax also returns six values.
 
     Gymnasium          obs, reward, terminated, truncated, info            the cost in info["cost"]
     Safety-Gymnasium   obs, reward, cost, terminated, truncated, info
@@ -28,7 +28,7 @@ class Fault(Exception):
         self.lane, self.what, self.value = lane, what, value
 
 
-CHOICES = 10_000  # of an integer box, all entries together
+CHOICES = 10_000  # the most choices that an integer box may have, summed over its entries
 
 
 class Row:
@@ -204,7 +204,7 @@ SHALLOW = (str, bytes, int, float, complex, type(None), np.generic)  # cannot be
 
 
 def copy_observation(x: Any) -> Any:
-    """Return a copy of an observation or action x of any type, which later changes of x in place do not reach."""
+    """Return a copy of x, an observation or action of any type. Later changes of x in place do not change the copy."""
     return copy_data(x, _copy_any)
 
 

@@ -39,10 +39,10 @@ FINE, FAULT = b"+", b"!"
 
 
 def main(fd: int) -> None:
-    sys.path.pop(0)  # this folder's modules are none of the environment's business
+    sys.path.pop(0)  # the environment must not import modules of this folder
     if not os.stat(os.getcwd()).st_mode & 0o002:  # in /tmp, say, any user can put a module that would be executed here
         sys.path.append(os.getcwd())
-    os.dup2(2, 1)  # standard output belongs to the near end's answer
+    os.dup2(2, 1)  # what the environment prints goes to standard error
     link = socket.socket(fileno=fd)
     try:
         spec = receive_text(link)
@@ -124,7 +124,7 @@ def receive(link: socket.socket, size: int, seconds: float | None = None) -> byt
     view, got = memoryview(whole), 0
     late = None if seconds is None else time.monotonic() + seconds
     while got < size:
-        if got and late is not None and time.monotonic() > late:  # a byte now and then is no answer either
+        if got and late is not None and time.monotonic() > late:  # also give up if the bytes arrive too slowly
             raise TimeoutError
         k = link.recv_into(view[got:])
         if not k:

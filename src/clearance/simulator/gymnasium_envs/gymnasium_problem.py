@@ -139,15 +139,16 @@ def gymnasium(
     cost_so_far: bool = True,
     criterion: str | None = None,
 ) -> Gym:
-    """Return a problem from a Gymnasium environment: id, factory, object, vector environment or `SideProcess`.
+    """Return a problem made from a Gymnasium environment.
 
+    env          an id, a factory, an environment object, a vector environment or a `SideProcess`
     constraints  f(obs, action, next_obs, info) that returns a number, a vector or a dict; or {name: f}. Default: the
                  environment reports its costs, in `info["cost"]` or as Safety-Gymnasium's six-value step
     limits, b    give one of them, as a number, a vector or a dict by name. `limits` are upper limits of costs,
                  E Σ γ^t cost ≤ limit; `b` are lower limits of utilities, E Σ γ^t g ≥ b. An entry of `limits` may be
-                 `cl.Chance` or `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
+                 `cl.Chance` or `cl.CVaR`, which limit the cost of single episodes; a list gives one cost several limits
     gamma        discount factor; default with a horizon: 1
-    horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it J has no end, and needs γ < 1
+    horizon      steps per episode: J = E Σ_{t<horizon} γ^t h. Without it, J is an infinite sum and needs γ < 1
     num_envs     number of parallel environments (default: 8; an environment object is one)
     frames       stack the last `frames` observations of the environment: [frames, …]
     bounds       (low, high) of the constraints in one step, as costs if `limits` is given; one number each, [I], or
@@ -191,7 +192,7 @@ def _restate(again: Callable[[], Gym], told: Statement, costs: TailCosts) -> Gym
     return again().restate(told, costs)
 
 
-# ------------------------------------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------------------------------------ limits, constraints
 
 
 def _limits(constraints: Any, b: Any, limits: Any, names: Sequence[str] | None) -> tuple[tuple[str, ...], Array, float]:
@@ -349,7 +350,7 @@ def _vector(env: Any, n: int | None, names: tuple[str, ...], own: Cost | None, l
 def _build_lanes(make: Callable[[], Lanes]) -> Lanes:
     try:
         return make()
-    except (TypeError, AttributeError) as e:  # spaces that are of no use, or are not there
+    except (TypeError, AttributeError) as e:  # spaces that are not supported, or missing
         raise InputError(str(e)) from None
 
 

@@ -22,9 +22,9 @@ from clearance.core.errors import EnvironmentFault
 from clearance.core.spaces import Box, Space
 from clearance.simulator.simulator import LaneCheck, Steps
 
-STEPS, LONGEST = 256, 128  # of all lanes together in one kind of walk, about; of one lane in one walk
-KINDS = 4  # of walks
-ROWS, WALKS = 8, 128  # steps of each lane at least; walks at most
+STEPS, LONGEST = 256, 128  # about the steps of all lanes together in each kind of walk; most steps of a lane in a walk
+KINDS = 4  # kinds of walks
+ROWS, WALKS = 8, 128  # least steps of each lane in each kind of walk; most repetitions of the comparison
 DIFFERENT = "lanes with the same seed differ"
 COMPARED = "obs", "h", "terminated", "truncated", "after"
 

@@ -99,9 +99,10 @@ class TabularProblem(TableProblem):
 
 
 def tabular(env: Any, *, totals: tuple[ArrayLike, ArrayLike] | None = None, **settings: Any) -> TabularProblem:
-    """Return a finite problem from a Gymnasium environment with discrete observations: an id, a factory or an object.
+    """Return a finite problem made from a Gymnasium environment with discrete observations.
 
-    The settings are those of `clearance.gymnasium`, without a horizon. Some have a special meaning here:
+    `env` is an id, a factory or an environment object. The settings are those of `clearance.gymnasium`, without a
+    horizon. Some have a special meaning here:
 
     gamma   discount in (0, 1); J has no horizon, and ends where an episode terminates
     bounds  (low, high) of the reward and of every constraint in one step, [1+I] numbers each

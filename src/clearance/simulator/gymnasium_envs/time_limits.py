@@ -18,15 +18,15 @@ def time_limit(env: Any) -> float | None:
 def lift_time_limit(env: Any, least: float = float("inf")) -> Any:
     """Return the environment; its TimeLimit wrappers are removed if they end episodes before `least` steps.
 
-    A subclass with a `step` or `reset` of its own may do more than limit the time, such as add costs. It stays, without
-    its limit.
+    A subclass with a `step` or `reset` of its own may do more than limit the time: it may add costs, for example. Such
+    a wrapper is kept, and only its limit is removed.
     """
     limit = time_limit(env)
     if limit is None or limit >= least:
         return env
     *wrappers, inner = (e for e in _chain(env) if not _only_limits(e))
     for wrapper in reversed(wrappers):
-        outer = copy.copy(wrapper)  # the wrapper itself may be the user's, who keeps its limit
+        outer = copy.copy(wrapper)  # a copy: the user's own wrapper object must keep its limit
         outer.env = inner
         if _limits(outer):
             outer._max_episode_steps = float("inf")

@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
-# Vector environments of Gymnasium's own that run separate environments, each with a seed of its own.
+# Gymnasium's own vector environments that run separate environments, each with a seed of its own.
 SEPARATE = "gymnasium.vector.sync_vector_env.SyncVectorEnv", "gymnasium.vector.async_vector_env.AsyncVectorEnv"
 WRAPPERS = "gymnasium.wrappers."
 
@@ -34,9 +34,9 @@ WRAPPERS = "gymnasium.wrappers."
 class VectorLanes:
     """The lanes (parallel environments) of a vector environment, with the interface of `env_lanes.EnvLanes`.
 
-    A lane may reach the horizon of the problem before its environment ends the episode. With automatic reset such a
-    lane cannot be restarted alone. Its next steps are marked as not valid, until its environment ends the episode or
-    until all lanes have reached the horizon.
+    A lane may reach the horizon of the problem before its environment ends the episode. If the vector environment
+    resets lanes by itself, such a lane cannot be restarted alone. Its next steps are marked as not valid, until its
+    environment ends the episode or until all lanes have reached the horizon.
     """
 
     def __init__(self, env: Any, names: Sequence[str], own: Callable[..., Any] | None) -> None:
@@ -202,8 +202,9 @@ class VectorLanes:
 def runs_apart(env: Any) -> bool:
     """Return whether a vector environment is known to run separate environments, one for each lane.
 
-    A subclass may seed its parts in another way, and a wrapper may add what lanes share, such as a common disturbance.
-    So both count as unknown, except for Gymnasium's own wrappers: what these share shows at every step.
+    A subclass may seed its parts in another way. A wrapper may add something that all lanes share, such as a common
+    disturbance. So both count as unknown. Gymnasium's own wrappers are an exception: if they make lanes share
+    something, this shows at every step.
     """
     kinds = [type(env)]
     while getattr(env, "unwrapped", env) is not env:

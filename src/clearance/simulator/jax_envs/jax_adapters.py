@@ -18,7 +18,7 @@ from clearance.simulator.jax_backend import jnp
 from clearance.simulator.jax_envs.jax_environment import LANES, Environment, environment
 
 Cost = Callable[[Any, Any, Any], Any]
-FAR = 2**30  # steps that no episode takes
+FAR = 2**30  # a time limit that no episode reaches
 
 
 def from_gymnax(
@@ -31,7 +31,9 @@ def from_gymnax(
     params: Any = None,
     **more: Any,
 ) -> Environment:
-    """Return a problem made from a gymnax environment: `reset(key, params)`, `step_env(key, state, action, params)`.
+    """Return a problem made from a gymnax environment.
+
+    `env` has the methods `reset(key, params)` and `step_env(key, state, action, params)`.
 
     `cost` is a function of (state, action, next state), or the name of an entry of `info`. `step_env` is used because,
     unlike `step`, it does not reset by itself. It must return (obs, state, reward, done, info) or (obs, state, reward,
@@ -61,7 +63,9 @@ def from_gymnax(
 def from_brax(
     env: Any, cost: Cost | str, limits: Any, *, gamma: float, horizon: int | None = None, **more: Any
 ) -> Environment:
-    """Return a problem made from a brax environment: `reset(key) → state`, `step(state, action) → state`.
+    """Return a problem made from a brax environment.
+
+    `env` has the methods `reset(key) → state` and `step(state, action) → state`.
 
     `cost` is a function of (state, action, next state), or the name of an entry of `metrics`. A state has `obs`,
     `reward`, `done` and `metrics`; actions lie in [−1, 1]^action_size. Pass the environment without wrappers that end

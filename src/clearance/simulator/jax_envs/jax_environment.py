@@ -104,7 +104,7 @@ def environment(
 
     b, limits    lower limits of utilities g, or upper limits of costs, as a number, a vector or a dict by name. With
                  costs, `step` returns (r, cost_1, …), and `bounds` are those of the costs. A limit may be `cl.Chance`
-                 or `cl.CVaR`, on what single episodes cost; a list gives one cost several limits
+                 or `cl.CVaR`, which limit the cost of single episodes; a list gives one cost several limits
     lanes        number of episodes that run in parallel for a certificate
     cost_so_far  with limits on single episodes: whether policies see the sums of the costs so far
     criterion    follows from gamma and horizon; "average" is refused, since samples cannot certify it
@@ -129,7 +129,7 @@ def environment(
         state, h, terminated = three(step(key, state, a))
         return state, _signals(name, h, len(sign)) * sign, terminated
 
-    statement = replace(told, bounds=turned)  # those that were given, of costs perhaps, have been checked
+    statement = replace(told, bounds=turned)  # `told` has checked the bounds as the user gave them
     return Environment(statement, reset, utilities, observe, _space(action), lanes, sign=turn)
 
 

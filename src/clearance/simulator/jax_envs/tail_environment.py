@@ -41,7 +41,7 @@ def remember_costs(plain: Any, tail_costs: TailCosts) -> tuple[Any, Any, Any]:
         cost = -h[1:]
         sums, rest = _add(state.sums, state.rest, cost)
         found = tail_costs.signals(cost, state.sums + state.rest, sums + rest, jnp)
-        found = jnp.where(tail_costs.wrong(cost, jnp).any(), jnp.nan, found)  # an error where it is checked
+        found = jnp.where(tail_costs.wrong(cost, jnp).any(), jnp.nan, found)  # reported as an error later
         return Remembering(moved, sums, rest, state.t + 1), jnp.concatenate([h[:1], -found]), terminated
 
     def observe(state: Remembering) -> Any:

@@ -27,7 +27,7 @@ from clearance.simulator.jax_backend import eqx, jax, jnp, real
 from clearance.simulator.policies.action_heads import Gaussian, Head, head_of
 
 STILL, END, SURE = 0.01, 3.0, 12.0  # constant policies: σ, the latent of an end of the box, the logit of an action
-FEW = 5  # discrete actions, of which each is a constant policy
+FEW = 5  # up to this many discrete actions, there is one constant policy for each action
 
 
 class Normaliser(NamedTuple):
@@ -94,7 +94,7 @@ def network(key: Any, sizes: Sequence[int], last: float) -> list[Any]:
     for i, (a, b) in enumerate(pairwise(sizes)):
         gain = last if i == len(sizes) - 2 else 2**0.5
         weight = jax.nn.initializers.orthogonal(gain)(jax.random.fold_in(key, i), (b, a))
-        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # its own numbers would be drawn for nothing
+        layer = eqx.filter_eval_shape(eqx.nn.Linear, a, b, key=key)  # no initial weights are drawn: they are replaced
         layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(b))))
     return layers
 
@@ -135,8 +135,9 @@ class Design(Architecture):
 def categorical(
     hidden: Sequence[int] = (64, 64), normalise: bool | None = None, conv: Sequence[Layer] | None = None
 ) -> Design:
-    """Return a softmax policy class for discrete or multi-discrete actions; `hidden=()` is linear in the observation.
+    """Return a softmax policy class for discrete or multi-discrete actions.
 
+    hidden     the sizes of the hidden layers; () makes the network a linear map of the observation
     normalise  whether observations are normalised (default: yes, except for linear policies)
     conv       convolutions (channels, kernel, stride) for images. Default: two small layers for observations [height,
                width, channels] or [frames, height, width] of 8 pixels or more, none for others. () means none
@@ -152,8 +153,9 @@ def gaussian(
     normalise: bool | None = None,
     conv: Sequence[Layer] | None = None,
 ) -> Design:
-    """Return a Gaussian policy class for real actions, squashed if they are bounded; `hidden=()` is linear.
+    """Return a Gaussian policy class for real actions; bounded actions are squashed into their bounds by tanh.
 
+    hidden     the sizes of the hidden layers; () makes the network a linear map of the observation
     scale      "free": σ is learned and the same in all states;  "state": σ is a second output of the network;
                "fixed": σ stays at `std`
     std        initial σ, in units of half the width of the box, or of the action if it is not bounded
@@ -194,7 +196,7 @@ class NetworkPolicy(NetworkForm):
 
     @cached_property
     def _ravelled(self) -> tuple[Array, Callable[[Any], Net]]:
-        with jax.ensure_compile_time_eval():  # the first look may come from inside a program that is being compiled
+        with jax.ensure_compile_time_eval():  # the first access may happen while a program is being compiled
             flat, back = ravel_pytree(self._template)
             return np.asarray(flat, float), back
 

@@ -1,10 +1,11 @@
 """The actor-critic sampler: batches of steps in n lanes (parallel environments), and advantages by GAE.
 
-There is one critic per signal. Advantages are biased if the critic is wrong, if γ = 1 is replaced by a discount inside
-the advantages, and if the horizon H is long (H (1 − discount) ≥ 2), because advantages are then computed as if episodes
-continued past the horizon. For problems with a horizon, the estimate of J is unbiased: it is the mean over whole first
-episodes, with the discount of the problem. Certificates do not depend on any of this. The critic's bias matters most on
-long tasks (docs/research/gymnasium_log.md); many short steps of learning reduce it.
+There is one critic per signal. Advantages have three sources of bias: (1) a critic that is wrong, (2) if γ = 1, the
+discount that replaces it inside the advantages, and (3) a long horizon H (H (1 − discount) ≥ 2), since advantages are
+then computed as if episodes continued past the horizon. For problems with a horizon, the estimate of J is unbiased: it
+is the mean over whole first episodes, with the discount of the problem. Certificates do not depend on any of these
+estimates. The critic's bias matters most on long tasks (docs/research/gymnasium_log.md); many short steps of learning
+reduce it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from clearance.simulator.samplers.gae import episode_times, first_returns, gae, 
 from clearance.simulator.samplers.value_networks import Critics, Values
 from clearance.simulator.simulator import ROUGHLY, Simulator, Steps, find_wrong_signal, widen_bounds
 
-REST = 0.02  # what discounting leaves of the signals after a batch's last step, where there is no horizon
-LANES = 64  # from so many on, the lanes of a JAX environment are shared between threads
-MEMORY = 0.1  # the weight of a new batch in the running sizes
-MOST_ROWS = 16384  # rows of earlier batches that the critics learn from, at most
-SHORT = 2.0  # horizons of fewer discounted steps than this are ends for the advantages
+REST = 0.02  # without a horizon, a batch runs each lane until γ^t has fallen to this value
+LANES = 64  # from this number on, the lanes of a JAX environment are divided among threads
+MEMORY = 0.1  # the weight of a new batch in the running averages
+MOST_ROWS = 16384  # the most rows of several batches that the critics learn from
+SHORT = 2.0  # if H (1 − discount) is below this, advantages end at the horizon H
 
 
 class Past(NamedTuple):
@@ -245,7 +246,7 @@ class Practical(Sampler):
     def _digest(self, memory: Memory, steps: Steps, latent: Any) -> Digest:
         obs, after = self.policy.flat(steps.obs), self.policy.flat(steps.after)
         z, t = memory.normaliser(obs), episode_times(steps)
-        if self.timed:  # what is cut off at the horizon is no part of J
+        if self.timed:  # nothing after the horizon is part of J
             steps = steps._replace(terminated=steps.terminated | steps.truncated, truncated=steps.truncated & False)
         V = self._values(memory, z, t)
         V_after = self._following(memory, steps, V, after, t)
@@ -313,7 +314,7 @@ class Practical(Sampler):
         N, past = len(rows.R), memory.past
         order = self.critics.order(key, min(int(memory.batches) * N, len(past.R)), N)
         values = self._fit(order, memory.values, memory.normaliser, past, rows.R, rows.valid)
-        if not self.policy.design.normalise or int(memory.batches) > self.warm:  # this batch is counted
+        if not self.policy.design.normalise or int(memory.batches) > self.warm:  # `batches` includes this one
             return memory._replace(values=values)
         return memory._replace(values=values, normaliser=_merge(memory.normaliser, rows.obs, rows.valid))
 
@@ -362,7 +363,7 @@ def _remember(memory: Memory, rows: Rows, kept: int) -> Past:
     `memory.batches` must already include the batch in `rows`.
     """
     new, N = Past(rows.obs, rows.clock, rows.R, rows.valid), len(rows.R)
-    if len(memory.past.R) < N:  # the first one: room for all that will be kept
+    if len(memory.past.R) < N:  # the first batch: make room for all batches that are kept
         return Past(*(np.concatenate([np.asarray(x)] * max(1, min(kept, MOST_ROWS // N))) for x in new))
     begin = (int(memory.batches) - 1) * N % len(memory.past.R)
     past = Past(*(np.array(x) for x in memory.past))

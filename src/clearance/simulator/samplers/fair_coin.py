@@ -27,7 +27,7 @@ from clearance.core.errors import InputError
 from clearance.simulator.gymnasium_envs.gymnasium_problem import Gym
 from clearance.simulator.simulator import Steps
 
-# sample(rng, obs [n, …]) → actions [n, …] ~ π(·|obs), or what `action` makes actions of
+# sample(rng, obs [n, …]) → actions [n, …] ~ π(·|obs), or values that the function `action` turns into actions
 Sample = Callable[[np.random.Generator, Any], Any]
 Signals = Callable[[Steps], Array]
 

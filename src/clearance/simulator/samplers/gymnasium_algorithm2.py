@@ -70,7 +70,7 @@ class ResetFree(Algorithm2):
         draws = Draws(weight, score, A, np.zeros(0, np.int64))
         if self.control:
             fresh = pairs.alive & ~pairs.heads
-            sums = self.V(memory, pairs.obs) - A / 2  # of a fresh action at s
+            sums = self.V(memory, pairs.obs) - A / 2  # sums after a fresh action at s
             rows = np.concatenate([z, self.policy.flat(np.asarray(walks.obs, np.float32))])
             valid = np.append(fresh, np.ones(len(X), bool)).astype(np.float32)
             order = self.critics.order(key, len(rows))

@@ -23,9 +23,9 @@ from clearance.simulator.policies.network_policy import NetworkPolicy, Normalise
 from clearance.simulator.samplers.observed_episodes import longest
 from clearance.simulator.samplers.rule_episodes import follow_any_rule
 
-ROWS, EPISODES = 8000, (8, 400)  # steps of the rule to learn from, in at least and at most so many episodes
+ROWS, EPISODES = 8000, (8, 400)  # steps of the rule to learn from; the least and the most episodes
 EPOCHS, BATCH, RATE = 60, 128, 2e-3
-QUIET = 0.3  # a learned σ begins at this share of what it would begin at: the rule has none
+QUIET = 0.3  # a learned σ begins at this share of its usual initial value, since the rule has no noise
 
 
 def imitate(

@@ -24,7 +24,7 @@ from clearance.simulator.samplers.rule_episodes import follow_any_rule, network_
 from clearance.simulator.simulator import Steps
 
 REST = 1e-3
-LANES = 64  # episodes that run side by side in a JAX environment
+LANES = 64  # episodes that run in parallel in a JAX environment
 
 
 class Observed(NamedTuple):

@@ -28,7 +28,7 @@ from clearance.simulator.policies.rule_mixture import RuleMixture
 from clearance.simulator.samplers.simulator_episodes import NetworkEpisodes
 from clearance.simulator.simulator import Simulator
 
-WHO = 2**42 + 1  # the stream of who acts in an episode
+WHO = 2**42 + 1  # the random stream that decides whether the rule or a network acts in an episode
 
 
 def follow_any_rule(

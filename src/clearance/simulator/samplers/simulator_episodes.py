@@ -104,7 +104,7 @@ class NetworkEpisodes:
         low, high = self._signal_bounds
         components = 1 if self.mixture is None else self.mixture.M
         share = 2 * self._rounding + 2.0**-45 + draw_error(np.ones(1), components)
-        summed = np.array([False, *self.statement.one_sided])  # sums so far, rounded as the simulator computes
+        summed = np.array([False, *self.statement.one_sided])  # their signals come from rounded sums
         return (share + self._near.slip * summed) * total_weight(self.statement) * np.maximum(np.abs(low), np.abs(high))
 
     @property

@@ -13,8 +13,8 @@ from clearance.core.errors import InputError
 from clearance.core.tail_limits import at_nu
 from clearance.simulator.simulator import Simulator
 
-EPISODES = 200  # for the quantiles, at most
-SHARE = 0.05  # of the budget, at most
+EPISODES = 200  # the most episodes for the quantiles
+SHARE = 0.05  # the largest share of the budget for these episodes
 
 
 def fit_nu(

@@ -19,7 +19,7 @@ from clearance.simulator.jax_backend import eqx, jax, jnp, optax
 from clearance.simulator.policies.network_policy import Net, kernels, network
 
 CHUNK = 256  # rows of which values are computed together
-FLOOR = 1e-6  # the least spread of a target, so that a constant signal divides by something
+FLOOR = 1e-6  # added to the spread of the targets, so that a constant signal causes no division by 0
 
 
 class Values(NamedTuple):
@@ -122,7 +122,7 @@ class Critics:
         steps = round(self.epochs * (N // size))
         passes = math.ceil(steps / max(total // size, 1))
         epochs = [rng.permutation(total)[: total // size * size] for _ in range(passes)]
-        return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # whole numbers also where there are none
+        return np.reshape(epochs, (-1, size)).astype(int)[:steps]  # integers even if there are none
 
     def fit(self, order: Any, values: Values, z: Any, R: Any, valid: Any) -> Values:
         """Rescale the critics, train them on observations z [N, inputs] with targets R [N, 1+I], and return them.
