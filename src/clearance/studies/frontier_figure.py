@@ -1,4 +1,4 @@
-"""The figure of a frontier: the best reward over the limit, and the reward that a limit stricter by one unit costs."""
+"""The figure of a frontier: the best reward over the limit, and the reward lost if the limit is one unit stricter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, VERMILION, plain_
 
 
 def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
-    """Return a figure: the best reward over the limit and, below, the reward that a limit stricter by one unit costs.
+    """Return a figure: above, the best reward over the limit; below, the reward lost if the limit is one unit stricter.
 
     `plt` is matplotlib.pyplot, and `curve` a `Frontier`.
     """
