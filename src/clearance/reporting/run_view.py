@@ -62,7 +62,7 @@ class View:
 
     @property
     def costs(self) -> tuple[bool, ...]:
-        """Whether the user wrote each constraint as a cost; from the certificate if it says so, else from the problem."""
+        """Whether the user wrote each constraint as a cost; from the certificate or, if not there, the problem."""
         return tuple(self.certificate.get("costs") or self.problem.costs)
 
     @property

@@ -185,7 +185,7 @@ def refuse_other_version(folder: Path) -> None:
 
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
-    """Check settings, policy class and start file against their hashes, and the run id against the manifest's id, `run`.
+    """Check settings, policy class and start file against their hashes, and the run id against `run` in the manifest.
 
     `about` is the problem that the user gave, or None. It must be the problem of the run; a damaged problem file is
     then written again. Raise InputError if a check fails.

@@ -1,11 +1,11 @@
 """Compare all methods on the same problems with the same budget of environment steps, against the exact optimum.
 
 All hyper-parameters are set by one rule. Every method sees the problem in units in which r and each g_i have range 1.
-Every method has two important settings, x and y: in one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b),
-or by their counterparts in the method (`CONTESTANTS`). Each method runs once with each of the fifteen pairs of
-`LADDER`, on a seed that is not reported, and the pair with the best score by exact values is used. So all methods have
-the same tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many samples in each as the
-budget allows.
+Every method has two important settings, x and y. In one iteration the logits move by x(1−γ)A, and λ by y(1−γ)(J_g − b);
+in methods with other updates, x and y scale the corresponding settings (`CONTESTANTS`). Each method runs once with each
+of the fifteen pairs of `LADDER`, on a seed that is not reported, and the pair with the best score by exact values is
+used. So all methods have the same tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many
+samples in each as the budget allows.
 
 A method of your own takes part with its defaults and is not tuned. If you pass its class, K and N are set if the class
 has such fields; an instance runs unchanged. Its output is the average iterate, or the last one if the class has

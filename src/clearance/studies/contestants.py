@@ -1,7 +1,8 @@
 """The methods that `compare` runs: how each is made from two settings x and y, and which of its outputs is reported.
 
-In one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or by their counterparts in the method. A user's
-own method is not tuned: its class gets K and N if it has such fields, and an instance runs unchanged.
+In one iteration the logits move by x(1−γ)A, and λ by y(1−γ)(J_g − b); in methods with other updates, x and y scale the
+corresponding settings. A user's own method is not tuned: its class gets K and N if it has such fields, and an instance
+runs unchanged.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ LEARNED, PLANNED = 10.0, 1000.0
 class BackCandidates:
     """Candidate policies that were learned on the surrogate model, translated back to policies of the model itself.
 
-    stand_in  the surrogate model and its translations;  inner: the candidates on the surrogate model
+    stand_in  the surrogate model, which also translates policies;  inner: the candidates on the surrogate model
     some      indices of the candidates to use; None means all
     """
 
@@ -78,7 +78,7 @@ class BackCandidates:
 class BackSearch:
     """A search among policies of the surrogate model, whose tested policies are translated back to the model itself.
 
-    stand_in  the surrogate model and its translations;  inner: the search on the surrogate model
+    stand_in  the surrogate model, which also translates policies;  inner: the search on the surrogate model
     """
 
     stand_in: StandIn

@@ -109,7 +109,7 @@ def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, i
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """Return the Slater margin φ of the policy class, if it can be described by a linear program, else of all policies.
+    """Return the Slater margin φ: of the policy class if a linear program can describe the class, else of all policies.
 
     Raise `InfeasibleError` only if multipliers prove that no such policy meets the limits. A margin within rounding
     error of 0 is no proof, and raises nothing here.

@@ -64,7 +64,7 @@ PASSES = 3  # most linear programs until a plan keeps the slack that its own tes
 class PlannedSearch:
     """The search for the best certified policy, within a budget of environment steps and the error probability δ.
 
-    others    further learned policies [n, S, A], used as candidates beside the plans
+    others    further learned policies [n, S, A], used as candidates in addition to the plans
     plans     whether plans can be computed for the policy class by a linear program
     fallback  a mixture that is known to be safe; tested last if no plan has enough slack
     """
