@@ -314,5 +314,5 @@ def with_flags(message: str) -> str:
 
 
 def _complain(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens: the exit status still tells
+    with contextlib.suppress(OSError):  # standard error is closed: the exit status still shows the failure
         print(f"clearance: {visible(message)}", file=sys.stderr, flush=True)

@@ -19,8 +19,8 @@ from clearance.studies.frontier import Frontier
 
 STEPS = "environment steps"
 ROWS = 12  # largest number of rows in the table below a figure
-MOST_LIMITS = 8  # only so many constraints are drawn
-# Up to so many states, actions and components the policy is drawn.
+MOST_LIMITS = 8  # largest number of constraints that are drawn
+# Largest numbers of states, actions and mixture components for which the policy is drawn.
 MOST_STATES, MOST_ACTIONS, MOST_COMPONENTS = 128, 32, 6
 
 

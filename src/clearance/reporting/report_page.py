@@ -28,7 +28,7 @@ from clearance.reporting.run_view import View
 from clearance.runs.start_file import BY_RULE
 
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
-# Nothing is fetched and no script runs, whatever stands in the page.
+# Nothing is fetched and no script runs, whatever the page contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 COMMANDS = (["clearance", "solve"],)  # that write run folders
 ICON = "data:,"  # or the browser would ask for /favicon.ico

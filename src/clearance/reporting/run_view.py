@@ -20,7 +20,7 @@ from clearance.runs.certificate_check import CheckedCertificate, check_certifica
 from clearance.runs.run_reader import load
 from clearance.studies.frontier import Frontier, frontier
 
-# Up to so many pairs (s, a) the optimum and the price of safety are computed for a report: seconds, not minutes.
+# Largest numbers of pairs (s, a) for which a report computes the optimum and the price of safety within seconds.
 OPTIMUM_PAIRS, PRICE_PAIRS = 20_000, 600
 PRICE_POINTS = 13
 

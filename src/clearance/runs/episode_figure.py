@@ -10,7 +10,7 @@ from clearance.certificates.verdict_words import bound_words
 from clearance.core.arrays import Array
 from clearance.core.figures import BLACK, SKY, VERMILION, plain_text
 
-MOST_LIMITS = 4  # only so many constraints are drawn
+MOST_LIMITS = 4  # largest number of constraints that are drawn
 
 
 def draw_episodes(plt: Any, seen: Any) -> Any:

@@ -80,7 +80,7 @@ class Progress:
 
         `state` is the state of learning after these iterations.
         """
-        if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
+        if self.last != state.k - len(part):  # resumed: earlier iterations must not count for the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)
         self.last = state.k

@@ -152,7 +152,7 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
             if writer.files != manifest["files"]:
                 writer.write_manifest("done", env_steps=writer.env_steps)
             return writer
-        for name in ("policy.npz", "certificate.json"):  # what an interrupted run had found so far will be replaced
+        for name in ("policy.npz", "certificate.json"):  # results of an interrupted run will be replaced
             writer.files.pop(name, None)
         writer.write_manifest("running")
         return writer

@@ -189,7 +189,7 @@ class RunSpec:
             text = to_text(name, value)
             if name == "printed":
                 words.append("--printed")
-            else:  # one word where a value begins with a minus, which argparse would take for a flag
+            else:  # as one word, because argparse would take a value with a minus for a flag
                 words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
         return words
 
@@ -230,7 +230,7 @@ class RunSpec:
             return how
         world = world_of(problem)
         world = world.with_evidence(world.evidence(self.evidence, None))  # type: ignore[arg-type]
-        model = getattr(world, "model", problem)  # what is learned on
+        model = getattr(world, "model", problem)  # the model that learning uses
         policy = make_policy_class(self.policy, model)
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 

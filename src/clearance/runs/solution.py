@@ -31,7 +31,7 @@ class Solution:
     policy       the best certified policy: a mixture of at most I + 1 iterates, found by a linear program over their
                  values. A single policy replaces it (`single` of `solve`) if a stationary policy of the class has the
                  same values, or if one iterate loses little reward; with exact evidence, `alternatives` then has the
-                 mixture
+                 mixture. If policies are planned from samples, it is one plan or a mixture of two plans
     certificate  the verdict on this policy: proven, or with confidence 1 − δ
     attempts     with samples: the policies that were tested, in order
     recalled     True if this is the stored result of a finished run: nothing was tested again, `attempts` is empty

@@ -13,7 +13,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, SKY, plain_text
 from clearance.learning.trace import Trace, running_average
 from clearance.runs.worlds.world import NamedLimits
 
-MOST_LIMITS = 4  # only so many constraints are drawn
+MOST_LIMITS = 4  # largest number of constraints that are drawn
 
 
 def draw_solution(plt: Any, trace: Trace, certificate: Certificate, asked: NamedLimits) -> Any:

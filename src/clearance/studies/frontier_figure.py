@@ -48,7 +48,8 @@ def _rewards(ax: Any, curve: Any) -> None:
             at = [as_written(p.b, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
     ax.set_ylabel("reward $J_r$")
-    # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
+    # A falling concave curve leaves the lower left corner free, and a rising one the lower right corner. Points of
+    # learned policies may be there.
     free = "lower right" if curve.cost else "lower left"
     ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else free)
 

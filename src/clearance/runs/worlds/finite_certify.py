@@ -38,7 +38,7 @@ Rule = Callable[[int], Any]
 AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
 # The same for horizons and totals: the range of an episode's sum is found from the possible transitions.
 WITH_PATHS = f"{AS_SIMULATOR} (its possible transitions bound the sum of an episode)"
-FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
+FRESH = 2**41  # random streams of certificates: larger than the number of any iteration
 GREEDY_STATES = 10**5  # beyond, certifying the greedy policy too takes as long as everything else together
 # A policy counts as random only if it takes actions other than the most likely one more often than this: in this share
 # of its steps if the model is known, otherwise with this probability in some state.

@@ -33,7 +33,7 @@ PRICES = (0.0, 0.5, 0.9, 1.1, 2.0, 10.0, 1e3)  # factors on the prices of the li
 
 @dataclass(frozen=True, eq=False)
 class Plans(PolicyTables):
-    """Planned policies as candidates; their episodes are sums until absorption, and their transitions are counted."""
+    """Planned policies as candidates. An episode gives sums until absorption, and its transitions are counted."""
 
     explored: ExploredSums = field(kw_only=True)
 
