@@ -22,8 +22,8 @@ from clearance.core.text import first_line, suggest
 
 BAD_INPUT, INFEASIBLE, NOT_CERTIFIED = 2, 3, 4
 
-# Every command has a module `<command>_command` with `add_flags(parser, words)`, `run(args)` and, where flags that are
-# right one by one may be wrong together, `check(args)`. It is imported when the command is used.
+# Every command has a module `<command>_command` with `add_flags(parser, words)` and `run(args)`. If some of its flags
+# exclude each other, it also has `check(args)`. The module is imported when the command is used.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
             tables.answer(args, explain_infeasible(result, e.cmdp), on, names=names)
             return INFEASIBLE
         except Exception:
-            if interrupts.was_interrupted():  # a library has made another error of it
+            if interrupts.was_interrupted():  # a library has turned the interrupt into another error
                 raise KeyboardInterrupt from None
             raise
 

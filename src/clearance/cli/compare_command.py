@@ -20,7 +20,7 @@ from clearance.studies import compare
 from clearance.studies.compare import Comparison, Result
 from clearance.studies.comparison_figure import gaps_of, violations_of
 
-# What people see; the files and --json hold all columns.
+# The columns of the printed table; the files and --json have all columns.
 SHOWN = {
     "method": "{method}",
     "gap": "{gap average:+.3f}",
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
                 f"see {shlex.join(['clearance', 'check', text])}"
             )
     if args.out:
-        pyplot_for_files()  # a missing extra is said before the work, not after it
+        pyplot_for_files()  # report a missing extra before the work, not after it
         flag_types.check_folder(args.out)
     total = compare.how_many(problems, names, args.seeds)
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="runs") as bar:

@@ -31,6 +31,6 @@ def _diagnosis_of(cmdp: Any, *, relaxed: bool) -> dict[str, Any]:
     try:
         found = None if cmdp is None else diagnose(cmdp)
         return {} if found is None else tables.diagnosis(found, relaxed=relaxed)
-    except (InputError, SolverError) as e:  # the verdict stands without it
+    except (InputError, SolverError) as e:  # the verdict does not need a diagnosis
         tables.warning(f"no diagnosis: {first_line(e)}")
         return {}

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         flag_types.check_file(args.out, args.problem, (*FIGURES, ".csv"))
         if args.out.endswith(FIGURES):
-            pyplot_for_files()  # a missing extra is said before the work, not after it
+            pyplot_for_files()  # report a missing extra before the work, not after it
     check_arguments(cmdp, args.constraint, over=args.over)
     total = args.points + args.learned
     with executor_argument.executor_of(args) as executor, watch.Progress(args, total, what="points") as bar:

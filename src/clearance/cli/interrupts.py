@@ -19,7 +19,7 @@ from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 COMPILERS = frozenset({"jax", "jaxlib", "numba", "llvmlite"})
-SAME = 1.0  # seconds in which a further signal is the same wish: shells and schedulers send several at once
+SAME = 1.0  # seconds in which a further signal counts as the same one: shells and schedulers send several at once
 AGAIN = 0.02  # seconds after which a signal that is held back is tried again
 
 

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     result |= {"lam_range": best.lam_range, "out": args.out if feasible else None}
     result["attained_margin"] = best.attained_margin
     if not feasible:
-        slater = best.attained_margin  # the largest there is, where it is negative
+        slater = best.attained_margin  # if it is negative, it is the Slater margin itself
         message = never_words(cmdp) or infeasible_message(slater, cmdp.I)
         result |= {"verdict": "INFEASIBLE", "slater": slater, "message": message}
         # The multipliers prove that no policy meets the limits; they are no prices.

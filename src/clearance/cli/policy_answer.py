@@ -41,8 +41,8 @@ def _state_index(cmdp: CMDP, state: str) -> int:
 def policy_answer(args: argparse.Namespace, problem: Any, policy: Any) -> dict[str, Any]:
     """Return the fields of a command's answer about the policy of a finite model; {} for a simulator.
 
-    The field `policy_words` describes the policy. With --show-policy, the field `policy` lists all of its
-    probabilities; with --state, those of one state, and nothing is described.
+    The field `policy_words` describes the policy. With --show-policy, the field `policy` also lists all of its
+    probabilities. With --state, `policy` lists the probabilities in one state, and `policy_words` is left out.
     """
     if not (isinstance(problem, CMDP) and isinstance(policy, Mixture)):
         return {}

@@ -16,7 +16,7 @@ from clearance.runs.method_table import METHODS
 from clearance.runs.problem_text import OF_MODEL_FILE, load_model
 from clearance.runs.run_spec import FLAGS, OF_ENVIRONMENT, RunSpec
 
-# The groups of flags in the help, and the group of each flag of `RunSpec`: by name, or by its own kind.
+# The groups of flags in the help, and the group of each flag of `RunSpec`.
 BASIC, METHOD, SIMULATOR, RUN, CLUSTER = "basic", "method", "simulator or imported model", "run", "cluster"
 GROUP_OF_KIND = {"limits": BASIC, "evidence": BASIC, "method": METHOD}
 OF_SIMULATOR = ("horizon", "num_envs", "bounds", "constraints", "reward", "initial", "reach", "never")

@@ -131,7 +131,9 @@ def _stored_model(folder: str) -> CMDP:
 
 
 def recall(spec: RunSpec, folder: str) -> RunSpec:
-    """Return the flags `spec`, completed by the flags stored in a run folder; raise InputError if a flag differs.
+    """Return the flags `spec`, with missing flags about the problem filled in from those that a run folder stores.
+
+    Raise InputError if a given flag differs from the stored one.
 
     Names of user code are never taken from a folder: the user must give them again. For a simulator, PROBLEM must be
     given again too, unless it is one of the zoo.

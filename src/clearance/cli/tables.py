@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from clearance.exact.infeasibility import Infeasibility
 
 
-INTERRUPTED = 128  # and a signal: an exit status
+INTERRUPTED = 128  # plus the number of a signal: an exit status
 
-# What people see in a table with one row per constraint, and in the sentences below it.
+# Fields that are printed in a table with one row per constraint, or in the sentences below it.
 IN_TABLES = (
     "J_g",
     "b",
@@ -45,7 +45,7 @@ IN_TABLES = (
     "costs",
     "g_range",
 )
-USUAL = ("done", "optimal")  # statuses that go without saying
+USUAL = ("done", "optimal")  # statuses that are not shown
 IN_SENTENCES = (
     "policy",
     "policy_words",
@@ -59,7 +59,7 @@ IN_SENTENCES = (
     "lam_range",
     "conflict_weights",
 )
-OF_RELAXING = ("status", "slater", "conflict", "relax_all", "relaxed_J_r")  # what stands below the relaxations
+OF_RELAXING = ("status", "slater", "conflict", "relax_all", "relaxed_J_r")  # rows below the table of relaxations
 CHANGES = "The limits, and the smallest changes that make them feasible:"
 CLOSEST = "The policy that comes closest to the limits:"
 
@@ -163,8 +163,8 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
 
     width = page_width()
     hidden = (*IN_TABLES, *IN_SENTENCES, *(("status",) if result.get("status") in USUAL else ()))
-    hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes none
-    hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal in all digits that are shown
+    hidden += () if result.get("env_steps") else ("env_steps",)  # exact evidence takes no steps
+    hidden += ("J_r_lower",) if result.get("evidence") == "exact" else ()  # equal to J_r in all digits that are shown
     facts = {k: _fact(k, v) for k, v in result.items() if _plain(v) is not None and k not in hidden}
     found = []
     if "relax_each" in result:
@@ -174,7 +174,7 @@ def _tables(result: dict[str, Any], names: Sequence[str]) -> list[Lines]:
     elif "g_range" in result and names:
         found.append(limit_tables.table_of_signals(result, names))
     shown = [Lines(layout.lay_out(heads, rows, width)) for heads, rows in found]
-    if "relax_each" in result and len(result.get("J_g", ())):  # an answer about two things: limits, and a policy
+    if "relax_each" in result and len(result.get("J_g", ())):  # an answer about limits and about a policy
         facts.pop("attained_margin", None)
         below = [facts.pop(k) for k in OF_RELAXING if k in facts]
         shown = [Lines([CHANGES, "", *shown[0]]), Lines(layout.pairs(below, width)), Lines([CLOSEST, "", *shown[1]])]
@@ -314,5 +314,5 @@ def with_flags(message: str) -> str:
 
 
 def _complain(message: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens: the exit status still tells
+    with contextlib.suppress(OSError):  # standard error is closed: the exit status still shows the failure
         print(f"clearance: {visible(message)}", file=sys.stderr, flush=True)

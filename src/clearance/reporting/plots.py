@@ -19,7 +19,7 @@ PUBLISHED_COLOURS = {0.0: BLUE, 0.5: ORANGE, 1.0: VERMILION}
 
 
 def reproduction(study: Study, published: list[Published], folder: Path) -> list[Path]:
-    """Write the two figures of Bai et al. 2023, and return their paths: reward and violation over iterations.
+    """Write the two figures of Bai et al. 2023 (reward, violation; both over iterations), and return their paths.
 
     They show the runs of `study`, the published curves and, for the reward, the optimum by linear programming.
     """

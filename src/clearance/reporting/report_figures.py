@@ -18,9 +18,9 @@ from clearance.reporting.svg_plots import SERIES, Axes, heat_map, legend
 from clearance.studies.frontier import Frontier
 
 STEPS = "environment steps"
-ROWS = 12  # of the table below a figure
-MOST_LIMITS = 8  # constraints with figures of their own
-# Up to so many states, actions and components the policy is drawn.
+ROWS = 12  # largest number of rows in the table below a figure
+MOST_LIMITS = 8  # largest number of constraints that are drawn
+# Largest numbers of states, actions and mixture components for which the policy is drawn.
 MOST_STATES, MOST_ACTIONS, MOST_COMPONENTS = 128, 32, 6
 
 

@@ -28,7 +28,7 @@ from clearance.reporting.run_view import View
 from clearance.runs.start_file import BY_RULE
 
 MARKS = {"CERTIFIED": "✓", "VIOLATED": "✗", "UNDECIDED": "?", "UNFINISHED": "…"}
-# Nothing is fetched and no script runs, whatever stands in the page.
+# Nothing is fetched and no script runs, whatever the page contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 COMMANDS = (["clearance", "solve"],)  # that write run folders
 ICON = "data:,"  # or the browser would ask for /favicon.ico
@@ -69,7 +69,7 @@ def _several(views: Sequence[View], title: str) -> list[Element]:
 
 
 def _same_problem(views: Sequence[View]) -> bool:
-    """Return whether all runs have the same limits and the same optimum, and simulators the same description."""
+    """Return whether all runs have the same problem: same limits, same optimum and, on simulators, same description."""
     known = (v.statement and (v.statement.name, v.statement.meaning) for v in views)
     found = zip(views, known, strict=True)
     return len({(v.names, tuple(v.b), None if v.best is None else v.best.J_r, words) for v, words in found}) == 1
@@ -108,7 +108,7 @@ def _seed(view: View) -> str:
 
 
 def _run(view: View, name: str, ranges: Sequence[tuple[float, float]], *, alone: bool) -> Element:
-    """Return the article about one run: first sentences for a decision, then numbers and figures for engineers.
+    """Return the article about one run: at first, sentences for a decision; then numbers and figures for engineers.
 
     `name` makes ids in the page unique; `ranges` are the vertical axes; `alone` says that the page has only this run.
     """

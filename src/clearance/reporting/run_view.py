@@ -20,7 +20,7 @@ from clearance.runs.certificate_check import CheckedCertificate, check_certifica
 from clearance.runs.run_reader import load
 from clearance.studies.frontier import Frontier, frontier
 
-# Up to so many pairs (s, a) the optimum and the price of safety are computed for a report: seconds, not minutes.
+# Largest numbers of pairs (s, a) for which a report computes the optimum and the price of safety within seconds.
 OPTIMUM_PAIRS, PRICE_PAIRS = 20_000, 600
 PRICE_POINTS = 13
 
@@ -32,7 +32,7 @@ class View:
     title        the name of the run folder
     policy       the policy of a finite model; None for a simulator, whose networks are not drawn
     certificate  plain data, empty if there is none yet
-    price        whether to compute the price of safety; None: if the model is small
+    price        whether to compute the price of safety; None: compute it if the model is small
     check        the result of checking the certificate again
     """
 
@@ -62,7 +62,7 @@ class View:
 
     @property
     def costs(self) -> tuple[bool, ...]:
-        """For each constraint, whether the user wrote it as a cost: from the certificate or else from the problem."""
+        """Whether the user wrote each constraint as a cost; from the certificate or, if not there, the problem."""
         return tuple(self.certificate.get("costs") or self.problem.costs)
 
     @property
@@ -108,7 +108,7 @@ class View:
             return ()
         try:
             return tuple(frontier(self.cmdp, i, points=PRICE_POINTS) for i in range(self.cmdp.I))
-        except (SolverError, InfeasibleError):  # limits on the border of what can be met: the rest of the report stands
+        except (SolverError, InfeasibleError):  # limits that can only just be met: the rest of the report is shown
             return ()
 
     @property
@@ -128,7 +128,7 @@ class View:
 def read_view(folder: str | Path, price: bool | None = None) -> View:
     """Read a run folder from disk; raise InputError that names the file if something is wrong.
 
-    `price` says whether to compute the price of safety; None: if the model is small.
+    `price` says whether to compute the price of safety; None: compute it if the model is small.
     """
     run = load(folder)
     settings = {"asked": run.settings, "run": run.method or {}, "status": run.status}

@@ -24,13 +24,13 @@ from clearance.runs.run_reader import RunFolder, load
 from clearance.runs.schema import REMEDY
 from clearance.runs.worlds.finite_certify import certify_table
 
-# Transitions times components beyond which a certificate is not computed again: up to here it takes 15 s at most.
+# The largest number of transitions times mixture components for which a certificate is computed again (15 s at most).
 MOST_TRANSITIONS = 5_000_000
-# What the dual function at the stored λ may exceed the stored bound by, relative to the scale of J_r: a solver that is
-# started elsewhere stops elsewhere.
+# By how much the dual function at the stored λ may exceed the stored bound, relative to the scale of J_r: a solver that
+# starts from another point ends at a slightly different one.
 BOUND = 1e-6
 PROVEN = ("CERTIFIED", "VIOLATED")
-# What is shown as it was computed again: stored bounds may be true and worthless, and stored words may say anything.
+# Fields that are shown as computed again: stored bounds may be true but far too wide, and stored words may be false.
 SHOWN = ("J_lower", "J_upper", "worst_component_slack", "message", "scope", "greedy_verdict")
 Field = tuple[str, str] | None
 
@@ -39,7 +39,7 @@ Field = tuple[str, str] | None
 class CheckedCertificate:
     """A certificate of a run folder, together with the result of checking it.
 
-    checked  whether verdict and values were confirmed by the model and the policy in the folder
+    checked  whether verdict and values were computed again from the model and the policy in the folder, and agree
     message  one sentence that says what was checked, or why nothing was checked
     J_r      the reward computed from the model; None if it was not computed
     """
@@ -55,7 +55,7 @@ def check_certificate(run: str | Path | RunFolder) -> CheckedCertificate:
 
     For a finite model the values are computed again, with error bounds, from the model and the policy. Two kinds of run
     are only checked for consistency with the problem and the ledger: simulators, whose code is not in the folder, and
-    models with more than 5 million transitions times mixture components.
+    models for which the number of transitions times the number of mixture components exceeds 5 million.
     """
     run = load(run) if isinstance(run, str | Path) else run
     said = run.certificate

@@ -1,7 +1,7 @@
 """certify: measure a policy again, from the problem and the policy alone. The trace of the learning run is never used.
 
 For a finite model the values are enclosed in intervals without rounding error, and CERTIFIED means proven. With
-samples, a policy that breaks a limit is CERTIFIED with probability at most δ, whenever the sampling stops.
+samples, a policy that breaks a limit is CERTIFIED with probability at most δ, no matter when the sampling stops.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def certify(
     problem   a finite model, or a simulator
     policy    an `Optimum` or a `Solution`, whose policy is used; or the path of a run folder or policy file (.npz; for
               a finite model also .csv and .json, by the names of states and actions).
-              Finite model: a table [S, A], an action for each state, by index [S] or by name {state: action}, a
-              `Mixture`, or any rule `state -> action`. A rule can be tested by samples only; its method `reset`, if it
+              Finite model: a table [S, A]; one action for each state, by index [S] or by name {state: action}; a
+              `Mixture`; or any rule `state -> action`. A rule can be tested by samples only; its method `reset`, if it
               has one, is called at the start of every episode.
-              Simulator: a `NetworkMixture`; on a Gymnasium problem also any rule `observation -> action`. Rules are
-              never copied, and run in this process
+              Simulator: a `NetworkMixture`; on a Gymnasium or JAX environment also any rule `observation -> action`.
+              Rules are never copied, and run in this process
     evidence  "exact": proven, with the distance from the optimum. "samples": the model is only simulated, for at most
               `budget` steps, and the verdict holds at level `delta`. Each simulator supports one kind only
     executor  runs the episodes on several workers (samples); the evidence is bit-identical for every executor

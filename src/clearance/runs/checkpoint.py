@@ -1,6 +1,6 @@
 """Checkpoints: save nested tuples of arrays and numbers as one `.npz` file, and load them again.
 
-The structure is stored as JSON beside the arrays. When it is rebuilt, the types come from a template (the first state
+The same file stores the structure as JSON. When it is rebuilt, the types come from a template (the first state
 of the same run), so no class name is ever taken from a file. A sha256 over structure and arrays reveals damaged files.
 """
 
@@ -96,7 +96,7 @@ def _describe(x: Any, arrays: Arrays) -> Any:
     if x is None or (isinstance(x, bool | int | str) and not isinstance(x, np.generic)):
         return {"value": x}
     if isinstance(x, float) and not isinstance(x, np.generic):
-        return {"float": x.hex()}  # also what JSON has no word for: inf
+        return {"float": x.hex()}  # exact, and JSON has no infinity
     if isinstance(x, dict):
         return {"dict": {str(name): _describe(value, arrays) for name, value in x.items()}}
     if isinstance(x, tuple | list):
@@ -114,7 +114,7 @@ def type_name(x: tuple[Any, ...] | list[Any]) -> str:
 
 
 def _rebuild(template: Any, tree: Any, arrays: Arrays) -> Any:
-    """Return the object that `_describe` has turned into the JSON data `tree` and the arrays `arrays`.
+    """Rebuild an object from the JSON data `tree` and the arrays `arrays`, which `_describe` made from it.
 
     The types of tuples come from `template`, an object of the same structure, because a file must not name classes.
     """

@@ -10,11 +10,11 @@ from clearance.certificates.verdict_words import bound_words
 from clearance.core.arrays import Array
 from clearance.core.figures import BLACK, SKY, VERMILION, plain_text
 
-MOST_LIMITS = 4  # constraints with axes of their own
+MOST_LIMITS = 4  # largest number of constraints that are drawn
 
 
 def draw_episodes(plt: Any, seen: Any) -> Any:
-    """Return a figure with a histogram of the returns, and one of each constraint with its limit.
+    """Return a figure of histograms: one of the returns, and one with the limit for each of the first four constraints.
 
     plt   the module matplotlib.pyplot
     seen  the `EpisodeStatistics` of the episodes to draw

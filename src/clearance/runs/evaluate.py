@@ -31,7 +31,7 @@ from clearance.runs.episode_figure import draw_episodes
 
 EPISODES = 1000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-STREAM = 2**43  # none of those that learn or certify
+STREAM = 2**43  # random stream of these episodes, other than those of learning and of tests
 HEADS = ("", "mean", "interval", *(f"{q:.0%}" for q in QUANTILES), "worst", "limit", "episodes beyond it")
 
 
@@ -40,7 +40,7 @@ class EpisodeStatistics:
     """Statistics of n episodes of one policy on a simulator.
 
     name      the name of the problem
-    names     the names of the constraints;  costs: whether each is a cost
+    names     the names of the constraints;  costs: whether each of them is a cost
     b         the limits, as lower limits of utilities: a cost limit has the opposite sign
     returns   [n] discounted return Σ γ^t r_t of each episode, up to the horizon
     values    [n, I] discounted sum of each constraint in each episode; costs have the sign that the user gave them
@@ -88,7 +88,7 @@ class EpisodeStatistics:
 
     @property
     def beyond(self) -> Array:
-        """The share of the episodes [I] that break each limit. A certificate limits the mean over episodes only."""
+        """For each limit, the share of the episodes that break it [I]. Certificates are about means over episodes."""
         return self._passed.mean(0)
 
     @property

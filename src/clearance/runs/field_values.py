@@ -34,7 +34,7 @@ def parse_whole(text: str) -> int:
         value = _with_exponent(text) if "e" in text.lower() else int(text)
     except ValueError:
         raise InputError(f"must be a whole number, got {text!r}") from None
-    if not -(2**63) <= value < 2**63:  # what the compiled kernels count with
+    if not -(2**63) <= value < 2**63:  # the compiled kernels count in int64
         raise InputError(f"must be below 2**63 in size, got {text}")
     return value
 
@@ -178,7 +178,7 @@ def parse_limits(text: str) -> tuple[float, ...] | dict[str, Any]:
     return found
 
 
-# "energy<=70": NAME=NUMBER is meant, or one of the limits on single episodes.
+# Finds limits such as energy<=70, which must be written as NAME=NUMBER or as a limit on single episodes.
 COMPARISON = re.compile(r"(.+?)\s*(<=|>=|==|<|>|≤|≥|:)\s*([-+.\deE]+)\s*")
 
 

@@ -35,8 +35,8 @@ def write_ledger(path: Inside, ledger: Ledger) -> None:
 def read_ledger(path: Inside, entry: dict[str, Any] | None) -> Ledger:
     """Read a ledger; raise InputError if it is not the one that the manifest of the folder lists.
 
-    entry  the manifest's entry for the ledger; its sha256 must be that of this ledger, or of the ledger that this one
-           replaced. None: no check
+    entry  the manifest's entry for the ledger. Its sha256 must be that of the ledger in the file, or of the ledger that
+           this one replaced. None: skip this check
     """
     try:
         data = load_json(path, SCHEMAS["ledger"])
@@ -110,7 +110,7 @@ class LedgerFolder:
             raise InputError(f"{self._path('manifest.json')}: is missing; {LOST}")
         state = {"status": "done", "phase": "certify", "k": 0, "K": None, "env_steps": 0, "seconds": 0.0}
         manifest = {"schema": SCHEMAS["manifest"], **state, "message": "", "version": __version__, "files": {}}
-        manifest["run"] = digest("certify")[:32]  # no run lies here that parts could be mixed up with
+        manifest["run"] = digest("certify")[:32]  # a fixed id: this folder has no run to identify
         remove(self._path(NAME))
         write_ledger(self._path(NAME), Ledger())
         self._enter(manifest, NAME)

@@ -35,7 +35,7 @@ PARSERS: dict[str, Parser] = {
     "bool": parse_switch,
     "str": parse_text,
 }
-# What a setting means where the methods that have it say it in words of their own.
+# Help texts that replace those of the methods, because methods describe the same setting in different words.
 HELP = {
     "K": "number of iterations",
     "N": "samples per iteration",
@@ -100,7 +100,7 @@ def all_settings(own: dict[str, Any] | None = None) -> dict[str, Setting]:
             help = HELP.get(name) or str(field.metadata.get("help", ""))
             entry = found.setdefault(name, Setting(name, parse, help, {}))
             entry.defaults[method] = None if field.default is MISSING else field.default
-            if method not in METHODS:  # the class that was asked for decides how its settings are read
+            if method not in METHODS:  # a user's class decides how its own settings are parsed
                 found[name] = entry._replace(parse=parse)
     return found
 

@@ -51,7 +51,7 @@ def restore_method(data: dict[str, Any], given: Any = None) -> Method:
         if plain_data.as_json(plain_data.describe(given)) != data:
             raise InputError(f"method {type(given).__name__} is not the one of the run, or has other settings")
         return given
-    kinds = (*METHODS.values(), TabularExploration)  # which `cl.tabular` chooses by itself
+    kinds = (*METHODS.values(), TabularExploration)  # TabularExploration: the method of `cl.tabular` problems
     if data["name"] not in {kind.__name__ for kind in kinds}:
         raise InputError(f"settings.json: {data['name']!r} is no method of clearance's: give its class (method=…)")
     return plain_data.restore(data, (*kinds, *PARTS))

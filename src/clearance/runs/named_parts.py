@@ -30,7 +30,7 @@ def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
         arrays = read_arrays(text, ("features",))
         if "features" not in arrays:
             raise InputError(f"{text}: features is missing; the file must hold features [S, A, d]")
-        features = arrays["features"]  # an error names them, and their shape before anything else
+        features = arrays["features"]  # so that an error about their shape comes first
         fits = features.shape[:2] == (cmdp.S, cmdp.A)
         policy = linear_softmax(features, cmdp.available if fits else None)
     else:
@@ -42,7 +42,7 @@ def make_policy_class(text: str | None, cmdp: CMDP) -> Any:
 
 
 def make_sampler(text: str | None, cmdp: CMDP, policy: Any) -> Any:
-    """Return the sampler that the text of --sampler names; return None if the text is None: the method then chooses."""
+    """Return the sampler that the text of --sampler names; None if the text is None, so that the method chooses one."""
     if text is None:
         return None
     if text == "critic":

@@ -31,8 +31,8 @@ from clearance.simulator.simulator import Simulator
 from clearance.zoo import MODELS, SIMULATORS
 
 WHAT = "PROBLEM"
-# What the user says of a finite model: files in foreign formats have neither criterion nor limits, and in others these
-# replace their own.
+# Flags that describe a finite model. Files in foreign formats have neither criterion nor limits; in all other models
+# these flags replace the stored values.
 OF_MODEL_FILE = ("limits", "b", "gamma", "criterion", "horizon", "reward", "initial", "reach", "never")
 ONLY_OF_MODEL_FILE = ("reward", "initial", "reach", "never")
 REACH = re.compile(r"(.+?)\s*(<=|>=)\s*([-+.\deE]+)")
@@ -111,7 +111,8 @@ def restate(model: CMDP, text: str, asked: Mapping[str, Any]) -> CMDP:
 def _limit_episodes(asked: Mapping[str, Any], state: Callable[[Mapping[str, Any]], CMDP]) -> CMDP:
     """Return the model that `state`, a function from flags to a model, makes from the flags `asked`.
 
-    If there are limits on single episodes (P(…), CVaR), the costs so far become part of the model's state.
+    If there are limits on single episodes (P(…), CVaR), the costs of the episode so far become part of the
+    states of the model.
     """
     limits: Any = asked.get("limits")
     plain = {name: value for name, value in asked.items() if name not in ("reach", "never")}
@@ -209,7 +210,7 @@ def _from_factory(text: str, asked: Mapping[str, Any]) -> Any:
     if not _is_environment(found):
         raise _wrong_problem(text, found)
     refuse_environment_flags({n: asked[n] for n in ONLY_OF_MODEL_FILE if n in asked}, f"{text} is none")
-    with suppress(Exception):  # it was only looked at: every lane makes its own
+    with suppress(Exception):  # this environment was made only to find its type; every lane makes its own
         found.close()
     return _environment_problem(partial(import_name, WHAT, text, call=True, rule=import_rule()), asked)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from clearance.learning.trace import Trace
 
 LONGEST_TAG = 100  # characters of a name
-POINTS = 100  # events of one chunk of iterations, at most: a long run must not fill the disk with them
+POINTS = 100  # largest number of events for one chunk of iterations, so that a long run does not fill the disk
 
 
 @contextmanager
@@ -80,7 +80,7 @@ class Progress:
 
         `state` is the state of learning after these iterations.
         """
-        if self.last != state.k - len(part):  # resumed: what was done before says nothing about the speed
+        if self.last != state.k - len(part):  # resumed: earlier iterations must not count for the speed
             with drawing():
                 self.bar.reset(self.task, completed=state.k - len(part), total=total)
         self.last = state.k
@@ -156,7 +156,7 @@ class Board:
         """
         begin = state.k - len(part)
         if self.writer is None:
-            own = f".{os.getpid()}.{begin}"  # names have whole seconds otherwise, and a later one replaces an earlier
+            own = f".{os.getpid()}.{begin}"  # else two files of one second have the same name
             self.writer = self.make(str(self.folder), purge_step=begin or None, filename_suffix=own)
         for i in np.unique(np.linspace(0, len(part) - 1, min(len(part), POINTS)).astype(int)):
             for tag, value in scalars(part, int(i), self.names, self.b).items():

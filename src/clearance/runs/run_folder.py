@@ -25,13 +25,13 @@ from clearance.runs.run_writer import DamagedRunWarning, Every, RunWriter
 from clearance.runs.start_file import START, save_start
 from clearance.runs.worlds.world import ProblemDescription, Start, Task, World
 
-SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # of a task, as settings.json has them
+SETTINGS = ("evidence", "budget", "delta", "seed", "exact_J", "single")  # fields of a task, stored in settings.json
 
 
 def create_run(out: str | Path, task: Task, every: Every, notes: dict[str, Any] | None = None) -> RunWriter:
     """Create a run folder with problem and settings, and return its writer.
 
-    The folder gets its final name only when problem and settings are written. `notes` are stored with the settings.
+    The folder gets its final name only after problem and settings are written. `notes` are stored with the settings.
     """
     same, why = task.world.repeats()
     if same is False:
@@ -152,7 +152,7 @@ def open_again(folder: Path, every: Every, about: ProblemDescription | None = No
             if writer.files != manifest["files"]:
                 writer.write_manifest("done", env_steps=writer.env_steps)
             return writer
-        for name in ("policy.npz", "certificate.json"):  # what an interrupted run had found so far will be replaced
+        for name in ("policy.npz", "certificate.json"):  # results of an interrupted run will be replaced
             writer.files.pop(name, None)
         writer.write_manifest("running")
         return writer
@@ -185,7 +185,7 @@ def refuse_other_version(folder: Path) -> None:
 
 
 def _check(writer: RunWriter, about: ProblemDescription | None, run: str) -> None:
-    """Check settings, policy class and start file against their hashes, and the run id against `run` of the manifest.
+    """Check settings, policy class and start file against their hashes, and the run id against `run` in the manifest.
 
     `about` is the problem that the user gave, or None. It must be the problem of the run; a damaged problem file is
     then written again. Raise InputError if a check fails.

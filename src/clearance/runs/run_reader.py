@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from clearance.simulator.policies.rule_mixture import RuleMixture
 
 SCHEMAS = {name: f"clearance/{name}/1" for name in ("manifest", "settings", "method", "certificate", "ledger")}
-# What makes a run the one it is: two runs that agree here come to the same bits, and share their id.
+# The settings that identify a run: two runs that agree in them give bit-identical results and have the same id.
 IDENTITY = ("method", "sampler", "policy", "evidence", "budget", "delta", "seed", "exact_J", "single", "problem")
 
 
@@ -102,13 +102,14 @@ class RunFolder:
                     old, manifest = manifest, read_manifest(self.path("manifest.json"))
                     if manifest["files"] == old["files"]:
                         raise
-                    # else its process continued meanwhile, and removed what the manifest listed then
+                    # otherwise the process of the run has removed files that the old manifest lists: read them again
 
     def _trace(self, files: dict[str, Any]) -> Trace:
         listed = sorted(files)
         newest = [name for name in listed if name.startswith("checkpoint/")][-1:]
         run = self.manifest.get("run")
-        found = checkpoint.load(self._good(newest[0], files), run) if newest else None  # its files belong to its tail
+        # A checkpoint lists the trace files that precede its own iterations (its tail).
+        found = checkpoint.load(self._good(newest[0], files), run) if newest else None
         names = [name for name in sorted(listed if found is None else found.files) if name.startswith("trace/")]
         parts = [Trace.load(self._good(name, files), run) for name in names]
         tail = None if found is None else checkpoint.tail_of(found)

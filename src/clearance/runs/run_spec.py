@@ -46,7 +46,7 @@ from clearance.simulator.simulator import Simulator
 
 ON_SIMULATORS = ("practical-cnpgpd", "practical-crpo", "cnpgpd")
 ON_MODELS = tuple(name for name in METHODS if not name.startswith("practical"))
-# What holds where nothing is given; the method depends on the kind of problem.
+# The defaults of the flags; that of the method depends on the kind of problem.
 DEFAULTS: dict[str, Any] = {
     "evidence": "exact",
     "delta": 0.01,
@@ -56,7 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "printed": False,
 }
 OF_ENVIRONMENT = ("limits", "b", "gamma", "horizon", "num_envs", "bounds", "constraints", "cost")
-CODE = ("problem", "method", "constraints", "init")  # what may name code of the user's own
+CODE = ("problem", "method", "constraints", "init")  # the settings that may name user code
 
 
 def _flag(parse: Parser, group: str, help: str, metavar: str | None = None) -> Any:
@@ -189,12 +189,12 @@ class RunSpec:
             text = to_text(name, value)
             if name == "printed":
                 words.append("--printed")
-            else:  # one word where a value begins with a minus, which argparse would take for a flag
+            else:  # as one word, because argparse would take a value with a minus for a flag
                 words += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
         return words
 
     def notes(self) -> dict[str, Any]:
-        """Return the flags and the command line, which the run folder stores beside the settings."""
+        """Return the flags and the command line, which the run folder stores together with the settings."""
         return {"flags": self.flags(), "command": self.words()}
 
     def code(self) -> Iterator[tuple[str, str]]:
@@ -224,13 +224,13 @@ class RunSpec:
             self._check_evidence(problem)
         how = {"evidence": self.evidence, "budget": self.budget, "delta": self.delta or 0.01, "seed": self.seed or 0}
         how |= {"single": self.single or "prefer", "notes": self.notes(), "init": self.read_init()}
-        if self.method is not None or isinstance(problem, CMDP | Simulator):  # another world knows its own default
+        if self.method is not None or isinstance(problem, CMDP | Simulator):  # others have their own default
             how["method"] = self.make_method(simulated=simulated)
         if not isinstance(problem, CMDP):
             return how
         world = world_of(problem)
         world = world.with_evidence(world.evidence(self.evidence, None))  # type: ignore[arg-type]
-        model = getattr(world, "model", problem)  # what is learned on
+        model = getattr(world, "model", problem)  # the model that learning uses
         policy = make_policy_class(self.policy, model)
         return how | {"policy": policy, "sampler": make_sampler(self.sampler, model, policy)}
 

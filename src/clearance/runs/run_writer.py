@@ -31,9 +31,9 @@ from clearance.runs.field_values import seconds_of
 from clearance.runs.run_reader import SCHEMAS, intact, load
 from clearance.runs.worlds.world import Margin, World
 
-# Iterations in a file of the trace: so many, or so many numbers of θ.
+# A trace file has ROWS iterations, or fewer if their θ would have more than NUMBERS numbers together.
 ROWS, NUMBERS = 4096, 2**20
-STAY = 2  # checkpoints that stay
+STAY = 2  # number of checkpoints that are kept
 
 
 class DamagedRunWarning(UserWarning):
@@ -87,15 +87,15 @@ class RunWriter:
     seconds: float = 0.0
     K: int | None = None
     phase: str = "margin"
-    made: Path | None = None  # the topmost folder that was made for it, or took the place of an empty one
+    made: Path | None = None  # the topmost created folder, or the run folder if it replaced an empty one
     replaced: bool = False
-    run: str = ""  # its id
+    run: str = ""  # the id of the run
 
     def __post_init__(self) -> None:
         self._tail: Tail | None = None
-        self.saved = self._number = self._before = 0  # iterations and checkpoints; environment steps before them
+        self.saved = self._number = self._before = 0  # saved iterations; checkpoints; environment steps before learning
         self._began, self._last = time.monotonic(), time.monotonic()
-        self.status, self.ledger, self.env_steps = "running", Ledger(), 0  # env_steps: of a run that was done
+        self.status, self.ledger, self.env_steps = "running", Ledger(), 0  # env_steps: those of a finished run
 
     # ------------------------------------------------------------------------------------ margin and settings
 

@@ -20,7 +20,7 @@ from clearance.core.inside_folder import AnyPath
 from clearance.exact.proof import is_proof
 
 STATUS = ("running", "interrupted", "failed", "done")
-PHASES = ("margin", "learning", "choice", "done", "certify")  # the last of a folder in which `certify` keeps tests
+PHASES = ("margin", "learning", "choice", "done", "certify")  # "certify": a folder that holds tests by `certify` alone
 KINDS = ("method", "sampler")
 CLASSES = ("tabular", "features", "network", "design", "table")
 

@@ -20,12 +20,13 @@ from clearance.core.random_streams import fold, key_of
 from clearance.learning.loop import Run
 from clearance.runs.worlds.world import ExactValues, Settled, Task, World
 
-# What the choice adds to the limits, relative to the scale of J_g; the first mixture that is certified is taken.
+# By how much the choice tightens the limits, relative to the scale of J_g: tried in turn until a mixture is certified.
 TIGHTEN = (1e-9, 1e-8, 1e-7, 1e-6, 0.0)
-# What is tried in turn, with every such limit: one policy is given up only where none is certified.
+# The values of `single` that are tried in turn, each with all entries of TIGHTEN: with "prefer", a single policy is
+# given up only if nothing was certified.
 IN_TURN: dict[Single, tuple[Single, ...]]
 IN_TURN = {"prefer": ("prefer", "never"), "require": ("require",), "never": ("never",)}
-SEARCH = 2**40 + 20  # the stream of choice and tests: no iteration of a run gets as far
+SEARCH = 2**40 + 20  # random stream of the choice and its tests; larger than the number of any iteration
 
 
 class Selection(NamedTuple):
@@ -142,7 +143,7 @@ def _by_samples(task: Task, run: Run, search: Search, steps: float, lam: Array, 
 
 
 def _identified(world: World, search: Search, attempt: Attempt) -> Attempt:
-    """Return the test `attempt` with a digest of its policy, episodes and limits.
+    """Return `attempt`, the record of a test, with a digest of its policy, episodes and limits added.
 
     The ledger recognises a repeated test by this digest.
     """

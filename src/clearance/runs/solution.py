@@ -30,7 +30,8 @@ class Solution:
 
     policy       the best certified policy: a mixture of at most I + 1 iterates, found by a linear program over their
                  values. A single policy replaces it (`single` of `solve`) if a stationary policy of the class has the
-                 same values, or if one iterate loses little; `alternatives` then has the mixture
+                 same values, or if one iterate loses little reward; with exact evidence, `alternatives` then has the
+                 mixture. If policies are planned from samples, it is one plan or a mixture of two plans
     certificate  the verdict on this policy: proven, or with confidence 1 − δ
     attempts     with samples: the policies that were tested, in order
     recalled     True if this is the stored result of a finished run: nothing was tested again, `attempts` is empty
@@ -182,5 +183,5 @@ class Solution:
         return path_bound(self.trace.lam, self.lam, eta2, kappa, self.lam_max)
 
     def save(self, folder: str | Path) -> None:
-        """Write a run folder after the run. It cannot be resumed; to be able to resume, use `solve(…, out=…)`."""
+        """Write the finished run to a new run folder. It cannot be resumed, unlike the folder of `solve(…, out=…)`."""
         write_finished(self, folder)

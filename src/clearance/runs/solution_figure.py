@@ -13,11 +13,11 @@ from clearance.core.figures import BLACK, BLUE, GREEN, SKY, plain_text
 from clearance.learning.trace import Trace, running_average
 from clearance.runs.worlds.world import NamedLimits
 
-MOST_LIMITS = 4  # constraints with axes of their own
+MOST_LIMITS = 4  # largest number of constraints that are drawn
 
 
 def draw_solution(plt: Any, trace: Trace, certificate: Certificate, asked: NamedLimits) -> Any:
-    """Return a figure with one panel for the reward and one for each constraint.
+    """Return a figure with one panel for the reward and one for each of the first four constraints.
 
     Each panel shows the values of the iterates, their running average and the chosen policy. `plt` is
     matplotlib.pyplot, and `asked` holds the limits and names of the constraints.

@@ -72,25 +72,26 @@ def solve(
               A time, "90s", "10min" or "2h", means as many steps as fit into it: short runs are timed first
     delta     level of the certificate from samples: P(a policy that breaks a limit is called CERTIFIED) ≤ δ
     single    whether to return a single policy instead of a mixture. (A mixture draws one policy per episode, and that
-              policy may break a limit on its own.) "prefer" (default): if the single policy has the values of the
-              mixture, or loses at most 1 % of what the mixture earns beyond the safest policy; where policies are
-              planned from samples, if a mixture of two plans is expected to save less than .01 % of what
-              they earn beyond the safest or the uniform policy; "require"; "never"
+              policy may break a limit on its own.) "require": always. "never": never. "prefer" (default): in three
+              cases. 1. The single policy has the same values as the mixture. 2. It loses at most 1 % of the reward
+              that the mixture earns beyond the safest policy. 3. Policies are planned from samples, and a mixture of
+              two plans is expected to save less than 0.01 % of the reward that a plan earns beyond the safest or the
+              uniform policy, whichever is less
     seed      random seed
     init      where learning begins: a run folder or a `Solution` (its policy, λ and critics are used), a policy or its
-              file; on a simulator also a rule `observation -> action`. A rule is imitated by a network first, and rule
-              and network are candidates too. Limits, γ, horizon and environment may differ from those of `init`; the
-              certificate names the origin
+              file; on a simulator also a rule `observation -> action`. A network first learns to imitate the rule; the
+              rule and this network are candidates too. Limits, γ, horizon and environment may differ from those of
+              `init`; the certificate names the origin
     progress  a callback progress(part, state, K): `part` is the trace of the iterations since the last call, `state`
               has k, θ and λ, and K is the total number of iterations; an exception in it ends the run
     tensorboard  a folder for event files of TensorBoard, as `clearance solve --tensorboard` writes them
-    exact_J   whether to record the exact J of each iterate beside its estimate; default: for models of up to 300 states
+    exact_J   whether to record the exact J of each iterate and not just its estimate; default: for up to 300 states
     out       the run folder: written during the run, so that `resume` can continue it (docs/reference/run_folder.md)
     checkpoint_every  how often to write a checkpoint: a time such as "30s", or a number of iterations
     notes     plain data to store with the settings in the run folder, such as the command line
-    Raises `InfeasibleError` if it is known that no policy of the class meets the limits (`proven` is True: by proof or,
-    from samples, at level `delta`), or if none was found by sampling (`proven` is False: the command line answers
-    UNDECIDED).
+    Raises `InfeasibleError` in two cases. 1. No policy of the class meets the limits: this is proven or, from samples,
+    shown at level `delta`. The error has `proven` True. 2. Sampling found no policy that meets them. The error has
+    `proven` False, and the command line answers UNDECIDED.
     """
     if not 0 < delta < 1:
         raise InputError(f"delta must be in (0, 1), got {delta!r}")
@@ -162,7 +163,7 @@ def perform(task: Task, progress: Progress | None, writer: RunWriter | None = No
         if writer is not None and run.status == "interrupted":
             if task.evidence == "samples":
                 raise KeyboardInterrupt  # the rest is done when the run is resumed
-            writer.write_manifest("interrupted")  # now: who sent the signal may not wait for what follows
+            writer.write_manifest("interrupted")  # at once: the process may be killed before the rest is done
         solution = _solution(task, settled, run, margin, writer)
         if task.evidence == "samples":
             _ = solution.selection
@@ -271,7 +272,7 @@ def _keep_learned(task: Task, settled: Settled, writer: RunWriter | None) -> Ite
         last = task.world.last_policy(settled, state)
         if fault is not None:
             fault.learned = last
-        if writer is not None and "certificate.json" not in writer.files:  # else it is about the policy that is there
+        if writer is not None and "certificate.json" not in writer.files:  # else it is about the stored policy
             with contextlib.suppress(InputError):  # a full disk must not hide what went wrong before
                 writer.write("policy.npz", last.save)
         raise

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from clearance.core.errors import InputError, SmallBudgetError
 
-FIRST, FACTOR = 2e4, 4  # steps of the first short run, and how many times more each further one has
-SHARE = 0.05  # of the time that is left: a short run that took more of it tells how fast the machine is
-CAREFUL = 0.9  # share of the time that is planned with: other shapes are compiled again
+FIRST, FACTOR = 2e4, 4  # steps of the first short run; each further one has FACTOR times as many
+SHARE = 0.05  # a short run that took more than this share of the remaining time measures the speed well enough
+CAREFUL = 0.9  # share of the remaining time that is used: arrays of new shapes cause a compilation
 
 
 def steps_within(

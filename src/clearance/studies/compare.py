@@ -1,11 +1,11 @@
 """Compare all methods on the same problems with the same budget of environment steps, against the exact optimum.
 
 All hyper-parameters are set by one rule. Every method sees the problem in units in which r and each g_i have range 1.
-Every method has two important settings, x and y: in one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b),
-or by their counterparts in the method (`CONTESTANTS`). Each method runs once with each of the fifteen pairs of
-`LADDER`, on a seed that is not reported, and the pair with the best output by exact values is used. So all methods have
-the same tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many samples in each as the
-budget allows.
+Every method has two important settings, x and y. In one iteration the logits move by x(1−γ)A, and λ by y(1−γ)(J_g − b);
+in methods with other updates, x and y scale the corresponding settings (`CONTESTANTS`). Each method runs once with each
+of the fifteen pairs of `LADDER`, on a seed that is not reported, and the pair with the best score by exact values is
+used. So all methods have the same tuning budget, and none is tuned by hand. There are `ROUNDS` iterations, and as many
+samples in each as the budget allows.
 
 A method of your own takes part with its defaults and is not tuned. If you pass its class, K and N are set if the class
 has such fields; an instance runs unchanged. Its output is the average iterate, or the last one if the class has
@@ -38,7 +38,7 @@ from clearance.studies.contestants import CONTESTANTS, Budget, Contestant, find_
 
 LADDER = tuple((x, y) for x in (0.3, 1.0, 3.0, 10.0, 30.0) for y in (0.3, 1.0, 3.0))
 ROUNDS = 500
-TUNING_SEED = 2**20  # no reported seed gets there
+TUNING_SEED = 2**20  # larger than every reported seed
 POINTS = 25  # of a curve
 MOST_STATES = 2000  # every iterate is evaluated exactly
 MOST_LINES = 10  # of a comparison that is shown
@@ -47,13 +47,13 @@ OTHER_HEADS = (
     "method",
     "seed",
     "± gap",
-)  # of a table of single runs: those that stand first, or mean nothing
+)  # columns of `summary` that a table of single runs puts first, or leaves out
 
 SettingPair = tuple[float, float]
 
 
 class Curve(NamedTuple):
-    """Exact values [n, 1+I] at n iterations of a run: of the average iterate, the last iterate and the best mixture.
+    """Exact values at n iterations of a run: those of average iterate, last iterate and best mixture, each [n, 1+I].
 
     `steps` [n] are the environment steps up to these iterations.
     """
@@ -68,11 +68,11 @@ class Curve(NamedTuple):
 class Result:
     """The result of one run of one method on one problem, in the units of the given problem.
 
-    setting    the pair (x, y) of hyper-parameters; None if the method is not tuned
+    setting    the pair (x, y) of hyper-parameters from `LADDER`; None if the method is not tuned
     feasible   share of the iterates that meet every limit
     regret     the largest violation (0 if there is none), averaged over environment steps
     verdict    the verdict of the exact certificate of the best mixture
-    output     which iterate the method is judged by
+    output     the output by which the method is judged: the average iterate or the last one
     """
 
     problem: str
@@ -274,14 +274,14 @@ def in_units(cmdp: CMDP) -> tuple[CMDP, Array]:
 def curve(steps: Array, counts: Array, J: Array, b: Array) -> Curve:
     """Return the values of average iterate, last iterate and best mixture at about POINTS iterations of a run.
 
-    The iterations are evenly spaced in the logarithm. `J` [K, 1+I] are the values of the iterates, `steps` [K] their
-    environment steps, and `counts` [K] their weights in the average.
+    The iterations are evenly spaced on a logarithmic scale. `J` [K, 1+I] are the values of the iterates, `steps` [K]
+    their environment steps, and `counts` [K] their weights in the average.
     """
     K = len(J)
     at = np.unique(np.round(np.geomspace(1, K, POINTS)).astype(int))
     counted = np.cumsum(counts)[:, None]
     average = np.cumsum(counts[:, None] * J, axis=0) / np.maximum(counted, 1.0)
-    average = np.where(counted > 0, average, J)  # where nothing counts yet: the iterate itself
+    average = np.where(counted > 0, average, J)  # the iterate itself, as long as no iterate counts
     best = np.array([_best(J[:k], b) for k in at])
     return Curve(np.cumsum(steps)[at - 1], average[at - 1], J[at - 1], best)
 

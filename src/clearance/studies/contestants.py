@@ -1,7 +1,8 @@
 """The methods that `compare` runs: how each is made from two settings x and y, and which of its outputs is reported.
 
-In one iteration the logits move by x(1−γ)A and λ by y(1−γ)(J_g − b), or by their counterparts in the method. A user's
-own method is not tuned: its class gets K and N if it has such fields, and an instance runs unchanged.
+In one iteration the logits move by x(1−γ)A, and λ by y(1−γ)(J_g − b); in methods with other updates, x and y scale the
+corresponding settings. A user's own method is not tuned: its class gets K and N if it has such fields, and an instance
+runs unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class Budget(NamedTuple):
     u: float  # 1 − γ
 
     def walks(self, each: float = 1.0) -> int:
-        """Return the number of samples per iteration, if one sample takes `each` rollouts of 1/(1 − γ) steps."""
+        """Return how many samples per iteration fit into the step budget, but at least 1.
+
+        One sample takes `each` rollouts of 1/(1 − γ) steps.
+        """
         return max(1, int(self.steps * self.u / (each * self.K)))
 
 
@@ -148,7 +152,7 @@ class Contestant(NamedTuple):
     """A method in a comparison.
 
     make    function (model, budget, x, y) that makes the method and its sampler; x and y are its two main settings
-    output  the iterate that the method is judged by;  label: the method's name in tables
+    output  the iterate by which the method is judged;  label: the method's name in tables
     tuned   whether x and y are tuned
     """
 
@@ -180,7 +184,9 @@ CONTESTANTS: dict[str, Contestant] = {
 
 
 def find_contestants(methods: Sequence[Any]) -> dict[str, Contestant]:
-    """Return the methods to compare, by name; they are given as names, `package.module:Class`, classes or instances.
+    """Return the methods to compare as a dict {name: method}.
+
+    `methods` may contain names of built-in methods, texts `package.module:Class`, classes and instances.
 
     >>> list(find_contestants(["crpo", NPGPD, CNPGPD(K=10)]))
     ['crpo', 'npgpd', 'CNPGPD']

@@ -75,7 +75,7 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """The best reward for each value of a limit, from where the limit starts to bind to the strictest that can be met.
+    """The best reward for each value of a limit: from the loosest limit that binds to the strictest that can be met.
 
     over        "b" if one limit varies, or "kappa" if all limits are tightened by κ
     constraint  the index of the limit that varies; None over κ;  name: its name; empty over κ
@@ -210,7 +210,7 @@ def model_frontier(
     curve = _Curve(cmdp, i)
     own = curve.point(0.0 if i is None else float(cmdp.b[i]), best)
     first, last = curve.ends()
-    # Where safety is free up to the last limit that can be met, the curve is one point.
+    # If even the strictest limit that can be met costs no reward, the curve is one point.
     wide = last.b - first.b > 1e-8 * curve.scale
     done = [first, last] if wide else [last]
     told = progress or (lambda *_: None)
@@ -221,7 +221,7 @@ def model_frontier(
     while wide and len(done) < points:
         done = sorted([*done, curve.point(_most_telling(done))])
         told(len(done), points + learned)
-    # In the middle of equal parts: at the end of the curve nothing is left to learn with.
+    # The midpoints of equal parts of the curve: at its end, learning would have no slack left.
     limits = [first.b + (last.b - first.b) * (j + 0.5) / learned for j in range(learned)]
     found = run_all(lambda x: _learn(curve.at(x), x, seed), limits, executor=executor,
                     progress=lambda n, _: told(points + n, points + learned))  # fmt: skip
@@ -349,14 +349,15 @@ def _begins_to_bind(cmdp: CMDP, i: int) -> float:
     """
     others = [j for j in range(cmdp.I) if j != i]
     free = optimum(select_signals(cmdp, [0, *(1 + j for j in others)], cmdp.b[others]))
-    # A little less reward than the best, or the solver could not choose: what it could not prove, or a billionth.
+    # Ask for slightly less than the best reward, or rounding would leave the solver no choice: less by twice the proven
+    # gap, or by a billionth of the scale.
     enough = free.J_r - max(2 * (free.bound - free.J_r), 1e-9 * Scaled.of(cmdp).r * scale_of(cmdp))
     safest = optimum(select_signals(cmdp, [1 + i, 0, *(1 + j for j in others)], np.append(enough, cmdp.b[others])))
     return safest.J_r  # the "reward" is J_gi here
 
 
 def _learn(cmdp: CMDP, limit: float, seed: int) -> Learned:
-    from clearance.runs.solve import solve  # compiled kernels: only who learns waits for them
+    from clearance.runs.solve import solve  # loads compiled kernels, which only learning needs
 
     certificate = solve(cmdp, seed=seed).certificate
     return Learned(limit, certificate.J_r, certificate.J_g, certificate.verdict)

@@ -1,4 +1,4 @@
-"""The figure of a frontier: the best reward over the limit, and the reward that a limit stricter by one unit costs."""
+"""The figure of a frontier: the best reward over the limit, and the reward lost if the limit is one unit stricter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clearance.core.figures import BLACK, BLUE, GREEN, ORANGE, VERMILION, plain_
 
 
 def draw_frontier(plt: Any, curve: Any, title: str = "") -> Any:
-    """Return a figure: the best reward over the limit and, below, the reward that a limit stricter by one unit costs.
+    """Return a figure: above, the best reward over the limit; below, the reward lost if the limit is one unit stricter.
 
     `plt` is matplotlib.pyplot, and `curve` a `Frontier`.
     """
@@ -48,7 +48,8 @@ def _rewards(ax: Any, curve: Any) -> None:
             at = [as_written(p.b, cost=curve.cost) for p in some], [p.J_r for p in some]
             ax.plot(*at, color=colour, marker=marker, markersize=8, linestyle="none", label=f"learned, {what}")
     ax.set_ylabel("reward $J_r$")
-    # A concave curve that falls leaves the lower left free, one that rises the lower right, but for what was learned.
+    # A falling concave curve leaves the lower left corner free, and a rising one the lower right corner. Points of
+    # learned policies may be there.
     free = "lower right" if curve.cost else "lower left"
     ax.legend(fontsize=8, framealpha=0.9, loc="best" if curve.learned else free)
 

@@ -70,7 +70,7 @@ class Runs:
 class Study:
     """The results of the whole reproduction, with the exact optimum and Slater margin for comparison.
 
-    The names of values for the paper's policy class begin with `class_`; all other values are for all policies.
+    Values whose names begin with `class_` are for the paper's policy class; all other values are for all policies.
     """
 
     cmdp: CMDP

@@ -23,7 +23,7 @@ from clearance.core.figures import GREEN, SKY, finish_figure, load_pyplot, plain
 from clearance.core.text import find_name, visible
 from clearance.core.validation import read_numbers
 
-FIRST = 2.0  # the first run has so many times the budget of each run after it
+FIRST = 2.0  # the first run has this many times the budget of each later run
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +101,7 @@ def simulator_frontier(
 
     Each certificate holds at level delta on its own.
     """
-    from clearance.runs.solve import solve  # the worlds: only who learns waits for them
+    from clearance.runs.solve import solve  # loads the adapters, which only learning needs
 
     s = simulator.statement
     i = constraint_index(s.names, constraint)

@@ -38,8 +38,8 @@ from clearance.studies import sweep_table
 from clearance.studies.sweep_folder import SCHEMA, must_be_the_same, opened
 from clearance.studies.sweep_grid import Grid, Point
 
-FINAL = ("done", "infeasible", "undecided")  # rows that a resume keeps
-WAIT = 120.0  # seconds for a worker that was given up to let go of its folder
+FINAL = ("done", "infeasible", "undecided")  # statuses of the rows that a resume keeps
+WAIT = 120.0  # seconds to wait until a worker that was given up releases its folder
 SELDOM = 1.0  # seconds between two writings of the table
 
 
@@ -106,7 +106,7 @@ def perform(
     """
     out = out.absolute()
     if asked is not None and cmdp is None and not (out / "grid.json").exists():
-        _checked(asked)  # what cannot be run is not started
+        _checked(asked)  # a grid with wrong settings is refused before anything is written
     with opened(out, asked, cmdp) as (found, token):
         points, problems = _checked(found)
         must_be_the_same(out, problems)
@@ -190,7 +190,7 @@ class Work:
             return Found("interrupted")
         except (InputError, SolverError) as e:
             return Found("failed", str(e))
-        except Exception as e:  # one point that fails must not take the others along
+        except Exception as e:  # a point that fails must not end the other points
             return Found("failed", f"{type(e).__name__}: {e}")
 
     @property

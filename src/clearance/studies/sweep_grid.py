@@ -24,8 +24,8 @@ from clearance.runs.field_values import is_code, to_text
 from clearance.runs.problem_text import is_model_file, names_code
 from clearance.runs.run_spec import CODE, RunSpec
 
-MOST = 100_000  # points
-LARGEST = 2**22  # bytes of a file
+MOST = 100_000  # largest number of points of a grid
+LARGEST = 2**22  # largest size of a TOML file in bytes
 RANGE = re.compile(r"(-?\d+):(-?\d+)(?::(\d+))?")
 
 
@@ -110,7 +110,7 @@ class Grid:
         """Return a grid from values of any type, which become texts; paths of model files become absolute."""
         made = {name: tuple(_text(name, v) for v in _listed(name, values)) for name, values in axes.items()}
         same = {name: _text(name, value) for name, value in fixed.items()}
-        # A grid may be resumed from elsewhere: files are named from the root.
+        # A grid may be resumed from another folder, so the paths of files are made absolute.
         made |= {"problem": tuple(_placed(text) for text in made["problem"])} if "problem" in made else {}
         return cls(made, same | ({"problem": _placed(same["problem"])} if "problem" in same else {}))
 

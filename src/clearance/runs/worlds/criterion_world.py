@@ -40,9 +40,10 @@ from clearance.runs.worlds.planned_search import PlannedSearch
 from clearance.runs.worlds.sum_search import SumSearch
 from clearance.runs.worlds.world import Alternative, Choice, ExactValues, Settled, Task
 
-MOST = 200  # candidates whose values under the true criterion are computed
-PILOT, PILOT_KEY = 5000, np.uint64(2**62 + 21)  # steps of the episodes that measure how long episodes are
-# 1/(1 − γ) as a multiple of that length: for learning, where it costs steps, and for plans, where it is nearly free.
+MOST = 200  # largest number of candidates whose values under the true criterion are computed
+PILOT, PILOT_KEY = 5000, np.uint64(2**62 + 21)  # steps to measure the mean length of episodes
+# 1/(1 − γ) of the surrogate model as a multiple of that mean length: for learning, where a larger value takes more
+# steps, and for plans, where it costs almost nothing.
 LEARNED, PLANNED = 10.0, 1000.0
 
 
@@ -50,7 +51,7 @@ LEARNED, PLANNED = 10.0, 1000.0
 class BackCandidates:
     """Candidate policies that were learned on the surrogate model, translated back to policies of the model itself.
 
-    stand_in  the surrogate model and its translations;  inner: the candidates on the surrogate model
+    stand_in  the surrogate model, which also translates policies;  inner: the candidates on the surrogate model
     some      indices of the candidates to use; None means all
     """
 
@@ -77,7 +78,7 @@ class BackCandidates:
 class BackSearch:
     """A search among policies of the surrogate model, whose tested policies are translated back to the model itself.
 
-    stand_in  the surrogate model and its translations;  inner: the search on the surrogate model
+    stand_in  the surrogate model, which also translates policies;  inner: the search on the surrogate model
     """
 
     stand_in: StandIn
@@ -153,7 +154,7 @@ class CriterionWorld(FiniteWorld):
         """
         never = zero_limits(self.problem)
         others = [i for i in range(self.problem.I) if i not in never]
-        room = float(np.min(-self.model.b[never]))  # what the stand-in leaves them, and nobody needs
+        room = float(np.min(-self.model.b[never]))  # by how much the stand-in loosens these limits
         if not others:
             return room
         cmdp = self.problem
@@ -199,7 +200,7 @@ class CriterionWorld(FiniteWorld):
         return BackSearch(self.stand_in, found) if isinstance(found, PlannedSearch) else found
 
     def as_one_policy(self, settled: Settled, mixture: Mixture) -> Mixture | None:
-        """Return the stationary policy with the mixture's averaged occupancy, if it has the same values; else None.
+        """Return the stationary policy with the mixture's averaged occupancy if both have the same values J, else None.
 
         The result is also None if the policy class is not tabular softmax, because no other class contains this policy.
         A mixture of one policy is returned unchanged.
@@ -227,7 +228,7 @@ class CriterionWorld(FiniteWorld):
 
 @dataclass(frozen=True, eq=False)
 class SumCandidates(BackCandidates):
-    """The same candidates for a model with criterion "total"; tests add up whole episodes of the model itself."""
+    """`BackCandidates` for a model with criterion "total": their tests add up whole episodes of the model itself."""
 
     def episodes(self, mixture: Mixture) -> SumEpisodes:
         return SumEpisodes(self.stand_in.true, mixture)
@@ -237,13 +238,14 @@ class SumCandidates(BackCandidates):
 class SampledTotalWorld(CriterionWorld):
     """The adapter for sums until absorption with evidence from samples.
 
-    Learning uses the model with a discount close to 1, whose episodes are those of the model itself. How close follows
-    from the length of a few episodes with uniformly random actions. Tests add up whole episodes (`total_episodes`).
+    Learning uses the same model with a discount factor close to 1; its episodes are those of the model itself. The
+    discount factor follows from the length of a few episodes with uniformly random actions. Tests add up whole episodes
+    (`total_episodes`).
     """
 
     @cached_property
     def _pilot(self) -> tuple[float, int]:
-        """The mean number of steps of an episode with uniform actions, and the environment steps that this took."""
+        """The mean number of steps of an episode with uniform actions, and the environment steps used to measure it."""
         uniform = self.problem.available / self.problem.available.sum(1, keepdims=True)
         steps, episodes = SumEpisodes(self.problem, Mixture.single(uniform)).walk(PILOT_KEY, PILOT)
         return max(steps / episodes, 1.0), steps

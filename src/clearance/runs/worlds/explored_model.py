@@ -25,7 +25,7 @@ from clearance.finite.softmax_policy import TiedFeaturesError, class_model
 from clearance.finite.two_layer_policy import Policy
 from clearance.runs.worlds.planned_estimators import POWERS
 
-MOST_PAIRS = 50_000  # beyond, a plan takes longer than the samples
+MOST_PAIRS = 50_000  # state-action pairs, beyond which a plan takes longer than the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,10 @@ class FiniteExplored:
 
 @dataclass(frozen=True, eq=False)
 class ExploredSums(FiniteExplored):
-    """The same for a model `true` with criterion "total". Plans use `cmdp`, its sums with a discount close to 1.
+    """`FiniteExplored` for a model `true` with criterion "total".
 
-    Tests add up whole episodes, so neither control variates nor random lengths play a role (`total_episodes`).
+    Plans use `cmdp`, the same model with a discount factor close to 1. Tests add up whole episodes, so they use neither
+    control variates nor episodes of random length (`total_episodes`).
     """
 
     true: CMDP = field(kw_only=True)
@@ -90,7 +91,7 @@ class ExploredSums(FiniteExplored):
 
     @cached_property
     def _silent(self) -> NDArray[np.bool_]:
-        """The states [S] from which nothing can be paid any more."""
+        """Whether no signal other than 0 can follow from each state [S] on."""
         return silent(self.true, payments_of(self.true), self.true.available)
 
     @cached_property

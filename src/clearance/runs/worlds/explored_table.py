@@ -23,8 +23,8 @@ from clearance.finite.softmax_policy import SoftmaxPolicy
 from clearance.runs.worlds.planned_estimators import POWERS
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
-SURE = 1e9  # how often it counts that nothing happens after the end
-LONGER = 4.0  # how much longer walks are than what γ counts: what lies far away has to be found first
+SURE = 1e9  # count of the assumed transitions to the end: nearly certain
+LONGER = 4.0  # walks are this many times longer than 1/(1 − γ), to find states that are far away
 
 
 class TableMemory(NamedTuple):
@@ -88,7 +88,7 @@ class ExploredTable:
         return TableMemory(known, self.total.copy(), self.squares.copy(), self.starts.copy())
 
     def recall(self, memory: TableMemory) -> None:
-        """Take the counts of a checkpoint in place of those so far."""
+        """Replace all counts by those of a checkpoint."""
         self.transitions = {(pair, after): n for pair, after, n in memory.transitions.tolist()}
         self.total, self.squares, self.starts = memory.total.copy(), memory.squares.copy(), memory.starts.copy()
 
@@ -149,10 +149,11 @@ class ExploredTable:
         return taken
 
     def walk_hopeful(self, key: np.uint64, hopes: OptimisticValues, steps: float) -> int:
-        """Draw episodes that take the actions of the largest optimistic values; return the environment steps taken.
+        """Draw episodes in which each action has the largest optimistic value; return the environment steps taken.
 
-        Each step is counted and updates `hopes`. After an episode its pairs are updated once more, from the last one
-        to the first, so that what was found at its end is known at its start. Episodes are cut off as in `walk`.
+        Each step is counted and updates `hopes`, the optimistic values. After an episode, `hopes` is updated once more
+        at its state-action pairs, from the last pair to the first: rewards at the end of the episode then change the
+        values at its start. Episodes are cut off as in `walk`.
         """
         taken, episode, rest, end = 0, 0, (1 - self.problem.statement.gamma) / LONGER, self.problem.S - 1
         while taken < steps:

@@ -19,7 +19,7 @@ from clearance.finite.two_layer_policy import Policy
 from clearance.learning.loop import Run
 from clearance.learning.trace import Trace
 
-MOST_ITERATES = 200  # iterates to choose from where their exact J was not recorded
+MOST_ITERATES = 200  # most iterates to choose from, if their exact J was not recorded
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,10 +38,10 @@ Rule = Callable[[int], Any]
 AS_SIMULATOR = "this model, used as a simulator"  # in the scope of certificates from samples
 # The same for horizons and totals: the range of an episode's sum is found from the possible transitions.
 WITH_PATHS = f"{AS_SIMULATOR} (its possible transitions bound the sum of an episode)"
-FRESH = 2**41  # the streams of certificates: no iteration of a run with the same seed gets there
-GREEDY_STATES = 10**5  # beyond, a second enclosure takes as long as all the rest
-# A policy is random by more than a hair if it takes another than the most likely action more often than this: in so
-# large a share of its steps where the model is known, else with such a probability in some state.
+FRESH = 2**41  # random streams of certificates: larger than the number of any iteration
+GREEDY_STATES = 10**5  # beyond, certifying the greedy policy too takes as long as everything else together
+# A policy counts as random only if it takes actions other than the most likely one more often than this: in this share
+# of its steps if the model is known, otherwise with this probability in some state.
 HAIR = 1e-6
 
 
@@ -98,7 +98,7 @@ def certify_finite(
 
 
 def _check_best(cmdp: CMDP, best: Optimum | None) -> None:
-    """Raise InputError unless `best` is the optimum of this model: the gap to the optimum of another proves nothing."""
+    """Raise InputError if `best` is the optimum of another model, since the gap to that optimum would prove nothing."""
     if best is None or best.model is cmdp:
         return
     if best.model is None or identify_model(best.model) != identify_model(cmdp):
@@ -113,8 +113,8 @@ def identify_model(cmdp: CMDP) -> str:
 def check_samples(cmdp: CMDP, mixture: Mixture | None = None) -> None:
     """Raise InputError if samples cannot certify the criterion of the model, because its estimates have no known range.
 
-    This holds for long-run means, and for sums until absorption that can grow on a cycle. With a mixture, only the
-    state-action pairs that it can take count.
+    This holds for long-run means, and for sums until absorption that can grow without bound on a cycle. With a mixture,
+    only the state-action pairs that it can take count.
     """
     if cmdp.kind == "average":
         raise InputError(
@@ -149,7 +149,7 @@ def _horizon_sources(cmdp: CMDP, mixture: Mixture | None, policy: Any) -> list[E
 
 
 class _TimedRule:
-    """A wrapper for a rule `state -> action`, for a model whose state includes the time; the rule gets the state alone.
+    """Run a rule `state -> action` on a model whose states include the time: pass states without the time to the rule.
 
     S is the number of states without the time. In the state `end`, after the horizon, the rule is not called, because a
     rule may count its calls.

@@ -89,7 +89,7 @@ def bound_of_multipliers(cmdp: CMDP, method: Any, slater: float, *, exact: bool)
     """
     kappa, bound = kappa_value(getattr(method, "kappa", 0.0)), getattr(method, "lam_max", None)
     room = conservative_margin(cmdp, kappa, slater, exact=exact) if cmdp.I else np.inf
-    # One margin for all limits: what it must exceed is the rounding of the smallest of them.
+    # The margin is one number for all limits: it must exceed the rounding error of the limit with the smallest scale.
     rounding = 1e-9 * float(np.abs(cmdp.g).max(axis=(1, 2)).min(initial=np.inf)) / (1 - cmdp.gamma) if cmdp.I else 0.0
     if room <= rounding:
         text, remedy = _no_room(kappa, slater, room, rounding)

@@ -48,10 +48,10 @@ from clearance.runs.worlds.planned_search import walk_both
 
 SCHEMA = "clearance/margin/1"
 ARRAYS = ("slater", "verdict", "sd", "bound", "mu", "steps", "tested", "weights", "pi", "hits", "starts")
-LIKELY_TRIES = 2  # tries for a test of the margin, after which what the model says is enough to go on
-LEAST = 1e-3  # share of the slack that was seen, below which a bound of it is as good as none
+LIKELY_TRIES = 2  # after so many tries to prove the margin, the estimate by the model is enough to continue
+LEAST = 1e-3  # a bound on the slack below this share of the mean slack is not used
 PLANS = 3  # plans of the safest policy in each try, with walks between them
-FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # of the budget: what the first try for a positive margin costs, and the last
+FIRST_SHARE, LAST_SHARE = 0.02, 0.16  # shares of the budget for the first and the last try to find a margin
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ def _most_numbers(cmdp: CMDP, shapes: dict[str, tuple[int, ...]]) -> dict[str, i
 
 @lru_cache(maxsize=4)
 def exact_margin(cmdp: CMDP, policy: Policy) -> FiniteMargin:
-    """Return the Slater margin φ of the policy class, if it can be described by a linear program, else of all policies.
+    """Return the Slater margin φ: of the policy class if a linear program can describe the class, else of all policies.
 
     Raise `InfeasibleError` only if multipliers prove that no such policy meets the limits. A margin within rounding
     error of 0 is no proof, and raises nothing here.
@@ -174,7 +174,7 @@ def sampled_margin(explored: FiniteExplored, key: np.uint64, budget: float, delt
     if isinstance(explored, ExploredSums):
         return FiniteMargin(float(np.min(slack)), candidate, "UNDECIDED", evidence.sd[1:], steps=spent)
     mu = simplex(run.trace.lam[len(run.trace) // 2 :], axis=1).mean(0)
-    mu = np.where(mu > 0.01, mu, 0.0) / mu[mu > 0.01].sum()  # the bound is about the limits that it names
+    mu = np.where(mu > 0.01, mu, 0.0) / mu[mu > 0.01].sum()  # so that the bound is about the named limits alone
     bound, steps = least_violation(critic, run, mu, fold(key, 0), 0.3 * budget, delta)
     verdict = "INFEASIBLE" if bound < 0 else "UNDECIDED"
     return FiniteMargin(float(np.min(slack)), candidate, verdict, evidence.sd[1:], bound, mu, spent + steps)
@@ -202,10 +202,10 @@ def _safest(critic: Critic, key: np.uint64, budget: float):
     """
     game = Feasibility(N=max(4, int(budget * (1 - critic.cmdp.gamma) / Feasibility().K)))
     run = iterate(critic, game, key, np.inf, budget=budget)
-    if run.status == "interrupted":  # the loop keeps what it has; a margin of half a game would lead to another run
+    if run.status == "interrupted":  # a margin from an unfinished game would change the run
         raise KeyboardInterrupt
     index = spread_evenly(len(run.trace), 50, first=0.3)
-    w = safest_weights(run.trace.J_hat[index], critic.cmdp.b)  # a game may circle: its best is a mixture
+    w = safest_weights(run.trace.J_hat[index], critic.cmdp.b)  # iterates of a game may cycle: mix them
     used = np.flatnonzero(w)
     mixture = Mixture(w[used], critic.policy.pi(run.trace.theta[index[used]]))
     return run, mixture, state_values(critic.policy.pi(run.state.theta), run.state.sampler_memory.Q)

@@ -24,7 +24,7 @@ from clearance.runs.solution import Solution
 from clearance.runs.start_file import describe_run, describe_verdict, last_state, same_shapes
 from clearance.runs.worlds.world import Start
 
-LEAST = 1e-6  # the probability of an action at the beginning, at least: a softmax cannot leave out an action
+LEAST = 1e-6  # smallest probability of an action at the start: no probability of a softmax is 0
 KINDS = "a run folder, a policy file, a Solution, an Optimum, a Mixture or a table [S, A]"
 
 

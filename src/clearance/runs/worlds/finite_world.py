@@ -70,17 +70,17 @@ from clearance.runs.worlds.world import (
     World,
 )
 
-# Up to this many states the exact J of every iterate is recorded beside Ĵ, unless asked otherwise.
+# Up to this many states the exact J of every iterate is recorded as well as Ĵ, unless `exact_J` says otherwise.
 EXACT_STATES = 300
-# Environment steps, unless given: for learning alone (exact evidence), and for everything (samples).
+# Default budget in environment steps: for learning alone (exact evidence), and for everything (samples).
 BUDGET = {"exact": 2e6, "samples": 1e7}
-# Of a budget of samples, after the margin: for learning, where there will be plans on the estimated model, and else.
+# With samples, the share of the budget for learning: if policies can be planned on the estimated model, and if not.
 LEARNING, LEARNING_ALONE = 0.06, 0.15
-OTHERS = 2  # late iterates beside the plans on the estimated model
-CANDIDATES = 12  # iterates to choose from, by samples
-TESTED = 0.3  # the share of the rest that κ expects a test to have
-LONGEST_WALK = 1e8  # steps of a walk of geometric length, on average: some ten seconds
-# The streams of the phases; no iteration gets as far as these.
+OTHERS = 2  # late iterates that are candidates in addition to the plans
+CANDIDATES = 12  # largest number of iterates to choose from, by samples
+TESTED = 0.3  # κ is computed as if one test had this share of the remaining budget
+LONGEST_WALK = 1e8  # largest mean length of a walk, in steps: some ten seconds
+# Random streams of the phases: larger than the number of any iteration.
 MARGIN, LEARN = 2**40, 2**40 + 1
 
 SAMPLERS = {"walks": Table, "critic": Critic, "trajectory": Trajectory, "generative": Generative}

@@ -10,8 +10,8 @@ from clearance.core.arrays import Array
 from clearance.exact.estimated_model import PolicyEstimate
 from clearance.finite.samplers.finite_episodes import shorten_range
 
-POWERS = (0.5, 0.7, 0.85, 0.93)  # of γ, with which an episode of a test may continue
-SHORTER = (0.0, 0.25, 0.5, 0.75, 1.0)  # by which share of what is possible the range of an estimate is shortened
+POWERS = (0.5, 0.7, 0.85, 0.93)  # exponents of γ: an episode of a test continues with probability γ^power
+SHORTER = (0.0, 0.25, 0.5, 0.75, 1.0)  # how far a range is narrowed: 0 not at all, 1 as far as possible
 
 
 class Estimator(NamedTuple):

@@ -91,21 +91,22 @@ class Ends(NamedTuple):
     share: float
 
     def mixture(self, alpha: float) -> Mixture:
-        """Return the rung that draws the bold policy with probability α."""
+        """Return the mixture (a rung of the ladder) that draws the bold policy with probability α."""
         if alpha in (0.0, 1.0):
             return Mixture.single(self.pi[0 if alpha else 1])
         return Mixture([alpha, 1 - alpha], self.pi)
 
 
-# Least and largest share of the episodes of a ladder that its bold end draws: the other rungs need those of both ends.
+# Smallest and largest share of a ladder's episodes that its bold policy draws: the mixtures between the ends need
+# episodes of both policies.
 SHARES = 0.3, 0.6
 
 
 def join_ends(explored: Explored, b: Array, bold: Planned, safe: Planned, like: Planned, need: Array) -> Ends | None:
     """Return two planned policies as the ends of a ladder; None if the safe one has no more slack than is needed.
 
-    b     the limits [I];  need: the slack [I] that the rung which should just pass needs
-    like  a plan whose prices of the limits and whose kind of estimator are used
+    b     the limits [I];  need: the slack [I] with which a rung just passes
+    like  a plan; its prices of the limits and its kind of estimator are used
     """
     much, little = (end.seen.J[1:] - b for end in (safe, bold))
     binding = (like.lam > 0) & (much > np.maximum(little, need))

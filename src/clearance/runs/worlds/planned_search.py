@@ -4,8 +4,8 @@ All episodes improve the estimated model: those of the margin, of learning, of t
 the best policy on the estimated model that keeps the slack which its own test will need. That slack is computed from
 the variance of the test's estimator on the estimated model, with the plan's V̂ as control variate.
 
-The first test is a ladder where this promises more than the test of one policy: all mixtures of a bold and a safe plan
-are tested on the same episodes (`ladder`). Otherwise, and after a ladder that failed, one plan is tested.
+The first test is a ladder if this promises more reward than the test of one policy. A ladder tests all mixtures of a
+bold and a safe plan on the same episodes (`ladder`). If it promises too little, or has failed, one plan is tested.
 
 Before the first test, the search draws episodes with its plans and with exploring policies. Exploring policies visit
 state-action pairs that were rarely seen and may be better than estimated. If a plan fails its test, the test's episodes
@@ -32,38 +32,39 @@ from clearance.finite.mixture import Mixture
 from clearance.runs.worlds.planned_estimators import SHORTER, Estimator, make_estimator
 from clearance.runs.worlds.planned_policy import Explored, Planned, join_ends
 
-ROUND = 0.04  # share of the budget for walks by one plan before the next one is made
-ROUNDS = (2, 10)  # at least and at most so many before the first test: as long as they make the plan cheaper to test
-OPTIMISM = 0.3  # by how many standard errors of the model a plan looks better than it is: it is the best of many
-CURIOUS = 0.3  # share of these walks that look for better pairs
-SOFT = 0.05  # share of uniform actions in these walks
-# Each test may take a share of what is left, and should pass with a probability, if all limits are as close as planned.
-# The first is bold or thorough, whichever needs less slack: thorough where the range of the samples decides, not luck.
+ROUND = 0.04  # share of the budget for episodes by one plan, before the next plan is computed
+ROUNDS = (2, 10)  # fewest and most such rounds before the first test; they stop when the slack it needs stops falling
+OPTIMISM = 0.3  # a plan looks better than it is by so many standard errors of the model, since it is the best of many
+CURIOUS = 0.3  # share of the steps of a round that explore
+SOFT = 0.05  # share of uniformly random actions in these episodes
+# For each test: the share of the remaining budget that it may use, and the probability with which it should pass if its
+# slacks are as planned. The first test is bold or thorough, whichever needs less slack.
 BOLD, THOROUGH = (0.8, 0.65), (0.88, 0.97)
 LATER = (BOLD, (0.7, 0.9), (0.8, 0.97), (1.0, 0.995))
 HALF, TRUST = (
     0.5,
     0.5,
-)  # share of a test after which it continues only if it should pass with so many standard errors more
-# Standard errors by which pairs count less while a plan to be tested is made; more where the plan would not pass.
+)  # after the share HALF of its budget, a test continues only if it should pass with TRUST standard errors more
+# Numbers of standard errors to subtract from the value of each state-action pair while planning: tried in turn until
+# the plan should pass its test.
 CAUTION = (0.3, 1.0, 3.0)
-WORTH = 0.1  # share of λ·(the slack needed) that a second certified policy must promise to earn more
-# The bold and the safe end of a ladder: the share of its episodes with which each should pass on its own, and the
-# probability with which it should.
+WORTH = 0.1  # another policy must promise more reward than a certified one, by this share of λ·(the slack needed)
+# For the bold and the safe end of a ladder: a share of the ladder's steps, and the probability with which this end
+# should pass a test of so many steps on its own.
 ENDS = (1.0, 0.02), (0.5, 0.98)
 UNEVEN = 1.12  # factor on the variance for a rung other than the one from which the episodes are drawn
-# A ladder is tested in place of one policy, although its result is a mixture, if it promises to save this share of what
-# the plan earns beyond the safest or beyond the uniform policy.
+# A ladder, whose result is a mixture, is tested only if it promises to save this share of the reward that the plan
+# earns beyond the safest or the uniform policy.
 CLEARLY = 1e-4
 LEAST = 0.01  # share of the budget below which no test is made
-PASSES = 3  # solutions of the program until the slack is the one that its own answer needs
+PASSES = 3  # most linear programs until a plan keeps the slack that its own test needs
 
 
 @dataclass(eq=False)
 class PlannedSearch:
     """The search for the best certified policy, within a budget of environment steps and the error probability δ.
 
-    others    further learned policies [n, S, A], used as candidates beside the plans
+    others    further learned policies [n, S, A], used as candidates in addition to the plans
     plans     whether plans can be computed for the policy class by a linear program
     fallback  a mixture that is known to be safe; tested last if no plan has enough slack
     """
@@ -196,7 +197,7 @@ class PlannedSearch:
         return bold, part
 
     def _climb(self, model: EstimatedModel, single: Planned, delta: float, left: float) -> bool:
-        """Test a ladder of mixtures if it promises clearly more than the test of one policy; return whether it did.
+        """Test a ladder of mixtures if it promises clearly more reward than one policy; return whether it was tested.
 
         single  the plan for the test of one policy;  delta: the level;  left: the environment steps that are left
         """
@@ -216,7 +217,7 @@ class PlannedSearch:
         return True
 
     def _enough(self, model: EstimatedModel, single: Planned) -> float:
-        """Return the reward that a ladder must save to be worth a mixture as result, in place of one policy."""
+        """Return the least reward that a ladder must save; if it saves less, one policy is preferred to a mixture."""
         if self.single == "never":
             return 0.0
         can = self.explored.available
@@ -260,7 +261,7 @@ class PlannedSearch:
         start   an earlier plan to begin from; None: begin without slack and without penalty
         """
         signals = model.cmdp if start is None else penalise(model, start.seen.V, errors)
-        like = start if start is not None and self._merit(start)[0] == 0 else None  # else its need says nothing
+        like = start if start is not None and self._merit(start)[0] == 0 else None  # otherwise its need says nothing
         target, tried = self.b + (0.0 if like is None else like.need), []
         for _ in range(PASSES):
             plan = plan_best(signals, target, self.explored.policy)
@@ -269,7 +270,7 @@ class PlannedSearch:
             if plan.room:
                 like = planned
                 target = target - np.where(plan.lam > 0, planned.seen.J[1:] - self.b - planned.need, 0.0)
-            else:  # too much was asked for
+            else:  # no policy on the model keeps this slack
                 target = self.b + 0.5 * (target - self.b)
         return tried[-1] if self._merit(tried[-1])[0] == 0 else max(tried, key=self._merit)
 

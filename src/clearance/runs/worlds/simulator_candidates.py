@@ -19,8 +19,8 @@ from clearance.simulator.policies.rule_mixture import RuleMixture, rule_name
 
 AnyMixture = NetworkMixture | RuleMixture
 CANDIDATES = 10  # late iterates to choose from
-LATE = 0.6  # they are among the last 40 %
-WARM = 0.2  # share of the iterations over which the normaliser moves
+LATE = 0.6  # late iterates come after this share of the iterations
+WARM = 0.2  # share of the iterations in which the normaliser is still updated
 SLACKS = 0.0, 1.0, 1.5  # margins in units of κ with which further candidates are found
 SMOOTH = 5  # iterations whose Ĵ is averaged to find further candidates
 

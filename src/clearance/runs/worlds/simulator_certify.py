@@ -27,7 +27,7 @@ from clearance.simulator.simulator import Simulator
 
 
 def check_memory(simulator: Simulator, policy: NetworkPolicy) -> None:
-    """Raise InputError unless policies on the simulator see the same costs so far as this policy expects.
+    """Raise InputError unless the simulator shows policies the accumulated costs that this policy expects.
 
     Otherwise the policy would get other inputs when it is certified than when it is used.
     """

@@ -17,11 +17,11 @@ from clearance.learning.methods.natural_step import NaturalSteps
 from clearance.runs.worlds.simulator_candidates import CANDIDATES, LATE, WARM
 from clearance.simulator.samplers.simulator_episodes import episode_steps, total_weight
 
-LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # shares of the budget for learning: the first whose rest can certify, see ROOM
-ROOM, TIGHTEST = 0.5, 0.85  # κ is at most this share of the largest slack there is: as planned, and where it must be
-RARE, KEPT = 0.02, 8  # a limit below this share of the range is rare: critics then learn from so many batches
-TESTED, SPREAD = 0.7, 0.05  # what κ expects: a test with this share of the rest, and this spread, in widths
-ENDLESS = 0.2  # the same spread without a horizon, where the length of an episode is random
+LEARNING = 0.5, 0.45, 0.4, 0.35, 0.3  # shares of the budget for learning; the first that leaves enough, see ROOM
+ROOM, TIGHTEST = 0.5, 0.85  # largest κ as a share of the largest possible slack: as planned, and if that is too little
+RARE, KEPT = 0.02, 8  # if `rarity` is below RARE, the critics learn from the last KEPT batches
+TESTED, SPREAD = 0.7, 0.05  # κ assumes a test with this share of the rest, and sums with this sd per range
+ENDLESS = 0.2  # as SPREAD, but without a horizon: the length of an episode is then random
 
 
 def check_budget(statement: Statement, method: Any, budget: float) -> None:

@@ -147,7 +147,7 @@ def begin_at(source: Source, sampler: Any, names: tuple[str, ...]) -> Start:
         theta = np.asarray(state.theta, float)
         if tuple(lam) == names and len(state.lam) == len(names):
             lam = dict(zip(names, np.asarray(state.lam, float).tolist(), strict=True))
-        # The rows that critics learned from belong to the old problem; what was learned continues.
+        # The stored samples of the critics belong to the old problem and are dropped; the critics themselves are kept.
         carried = state.sampler_memory
         if isinstance(sampler, Practical):
             carried = carried._replace(past=memory.past)

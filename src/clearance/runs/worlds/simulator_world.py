@@ -90,10 +90,10 @@ from clearance.simulator.samplers.tail_quantiles import fit_nu
 from clearance.simulator.simulator import Simulator
 
 BUDGET = 2e6  # environment steps for everything, unless given
-IMITATE = 2**40 + 9  # the stream of the rollouts of a rule
-ROLLOUTS = 0.05  # the share of the budget for them, at most
-FROZEN = -1  # the normaliser of a policy that a run begins from does not move, or it would be another policy
-LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # streams
+IMITATE = 2**40 + 9  # random stream of the rollouts of a rule
+ROLLOUTS = 0.05  # largest share of the budget for these rollouts
+FROZEN = -1  # the normaliser of a start policy is not updated: the policy would become another one
+LEARN, FRESH, PILOT = 2**40 + 10, 2**41, 2**43  # random streams
 TABLES = "critic", "trajectory", "generative"  # draws that need a table of states and actions
 
 

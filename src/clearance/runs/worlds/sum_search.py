@@ -1,9 +1,9 @@
-"""The search for the best certified policy when J sums until absorption: with mixtures where no single policy is best.
+"""The search for the best certified policy with criterion "total"; it tests mixtures if no single policy is best.
 
-Runs may stay for ever in a part of the model that pays nothing. If a limit binds, the best choice is then often made
-once: some episodes go on and some stay. A stationary policy that leaves such a part at all leaves it with certainty, so
-its values on a model with a discount are not those until absorption. Here that shows as a plan whose values depend on
-the discount, and mixtures of plans that do not randomise are tested instead.
+An episode may stay for ever in a part of the model where all signals are 0. If a limit binds, it is then often best to
+choose once per episode whether to leave this part. A stationary policy that leaves it with some probability in each
+step leaves it sooner or later, so its discounted values differ from its sums until absorption. The search recognises
+such a plan, because its values depend on the discount factor, and tests mixtures of deterministic plans instead.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from clearance.runs.worlds.finite_candidates import PolicyTables
 from clearance.runs.worlds.planned_policy import Planned
 from clearance.runs.worlds.planned_search import PlannedSearch
 
-LONGER = 10.0  # by this factor the discount is brought closer to 1, to see whether values depend on it
-CHANGED = 0.2  # share of the slack that a test needs by which they may change
-PRICES = (0.0, 0.5, 0.9, 1.1, 2.0, 10.0, 1e3)  # factors on the prices of the limits, for plans that do not randomise
+LONGER = 10.0  # 1 − γ is divided by this factor, to see whether the values depend on γ
+CHANGED = 0.2  # the values may change by this share of the slack that a test needs
+PRICES = (0.0, 0.5, 0.9, 1.1, 2.0, 10.0, 1e3)  # factors on the prices of the limits, for deterministic plans
 
 
 @dataclass(frozen=True, eq=False)
 class Plans(PolicyTables):
-    """Planned policies as candidates; their episodes are sums until absorption, and their transitions are counted."""
+    """Planned policies as candidates. An episode gives sums until absorption, and its transitions are counted."""
 
     explored: ExploredSums = field(kw_only=True)
 
@@ -43,7 +43,7 @@ class Plans(PolicyTables):
 
 @dataclass(eq=False)
 class SumSearch(PlannedSearch):
-    """The search of `planned_search`, with mixtures of plans where plans would stay and leave at random.
+    """The search of `planned_search`; it tests mixtures of plans if the best plan would choose at random when to leave.
 
     mixtures  the search among mixtures, once it has begun
     """
@@ -51,7 +51,7 @@ class SumSearch(PlannedSearch):
     mixtures: CandidateSearch | None = None
 
     def test_plans(self) -> tuple[Attempt, ...]:
-        """Test plans or, if the best plan would stay and leave at random, mixtures of plans; return all tests."""
+        """Test plans or, if the values of the best plan depend on the discount, mixtures of plans; return all tests."""
         assert isinstance(self.explored, ExploredSums)
         model, left = self.explored.model(), self.budget - self.steps
         planned = self._fit(model, LEVELS[0] * self.delta, left, 0.0, None)
@@ -76,14 +76,14 @@ class SumSearch(PlannedSearch):
 
 
 def _depends_on_discount(model: CMDP, planned: Planned) -> bool:
-    """Return whether the values of a plan change by much if the discount of the model comes closer to 1."""
+    """Return whether the values of a plan change by much if the discount factor of the model is closer to 1."""
     J = evaluate(model.replace(gamma=1 - (1 - model.gamma) / LONGER), planned.seen.pi).J
     change = np.abs(J - planned.seen.J)
     return bool(np.any(change[1:] > CHANGED * planned.need) or change[0] > 0.01 * np.abs(planned.seen.J[0]))
 
 
 def plans_without_chance(model: EstimatedModel, planned: Planned) -> Array:
-    """Return policies [n, S, A] without random actions: the best ones for several prices of the limits."""
+    """Return deterministic policies [n, S, A], each of which is best for some prices of the limits."""
     cmdp, lam, found = model.cmdp, planned.lam, []
     if not np.any(lam > 0):
         J = planned.seen.J

@@ -36,7 +36,7 @@ from clearance.runs.worlds.world import PolicyDescription, ProblemDescription, S
 from clearance.simulator.gymnasium_envs.tabular_problem import TabularProblem
 
 BUDGET = 1e6  # environment steps for everything, unless given
-LEARNING = 0.6  # the largest share of them for learning; half of it if little is left to learn
+LEARNING = 0.6  # largest share of the budget for learning; half of this share if little is left to learn
 LEARN, FRESH = 2**40 + 30, 2**41
 
 

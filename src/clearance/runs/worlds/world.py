@@ -60,7 +60,7 @@ class Start(NamedTuple):
 
     theta, lam  the first θ [d] and λ [I]
     memory      the initial memory of the sampler, such as its critics
-    candidates  θ [m, d] of further policies to choose from, beside the iterates
+    candidates  θ [m, d] of further policies to choose from, in addition to the iterates
     steps       environment steps that were needed to find this start
     origin      a description of where the start comes from, for the certificate
     rule        the user's rule that was imitated, if any; it is a candidate too
@@ -99,7 +99,7 @@ class Settled(NamedTuple):
     method   the method with its final number K of iterations, number N of samples per iteration, and margin κ
     lam_max  the upper bound Λ of λ;  stream: the random key of learning;  budget: the steps for learning
     d_sum    zeros [S, A] if the exact J and the occupancies of the iterates are to be recorded; else None
-    extra    θ [m, d] of further candidates beside the iterates, if the run began from a policy
+    extra    θ [m, d] of further candidates, in addition to the iterates, if the run began from a policy
     rule     a rule of the user that is a candidate too; None if there is none
     """
 
@@ -302,7 +302,10 @@ class World(Protocol):
         ...
 
     def give_code(self, policy: Any, start: Start | None) -> Any:
-        """Return a policy from a run folder, completed by the rule in `start`, which the folder does not store."""
+        """Return `policy`, which was loaded from a run folder, with the user's rule in `start` put in.
+
+        A run folder does not store the rule, because it is code. A policy without a rule is returned unchanged.
+        """
         return policy
 
     def alternatives(self, solution: Any) -> dict[str, Any]:
