@@ -37,7 +37,8 @@ from clearance.certificates.sequential_test import (
 from clearance.core.arrays import Array
 
 ALPHAS = np.arange(65) / 64  # the rungs, from the safe policy to the bold one
-HALF, TRUST = 0.5, 0.5  # after this share of the budget, the test ends unless the safe end should pass with its slack
+# After the share HALF of the budget, a test ends unless the safe end should pass with TRUST standard errors more slack.
+HALF, TRUST = 0.5, 0.5
 
 
 @dataclass(frozen=True, eq=False)

@@ -204,7 +204,7 @@ def _check_budget(source: Episodes, budget: float, episodes: int) -> None:
 
 
 def subject_of(identity: str | None, source: Episodes, b: Array) -> str:
-    """Return a digest that identifies a test: of problem and policy (`identity`), the limits b and the estimate's range.
+    """Return a digest that identifies a test: problem and policy (`identity`), limits b, and range of an estimate.
 
     Return "" if there is no identity.
     """

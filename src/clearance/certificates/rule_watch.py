@@ -116,7 +116,7 @@ def _is_jax_array(x: Any) -> bool:
 
 
 def _is_jax_key(name: str, x: Any) -> bool:
-    """Return whether x is a random key of JAX: an array of key type, or two words in a variable named `key` or `rng`."""
+    """Return whether x is a random key of JAX: of key type, or two words in a variable named like `key` or `rng`."""
     if not _is_jax_array(x):
         return False
     typed = sys.modules["jax"].numpy.issubdtype(x.dtype, sys.modules["jax"].dtypes.prng_key)

@@ -27,7 +27,7 @@ from clearance.certificates.episode_source import Episodes
 from clearance.core.arrays import Array
 
 Likely = tuple[Array, Array]
-# An impatient test gives up only after FIRST episodes and after the share EARLY of what it can afford. It gives up if it
+# An impatient test gives up only after FIRST episodes and after the share EARLY of what it can afford, and only if it
 # would not pass even with HOPELESS standard errors more slack: checks are frequent, and rare costs may be seen late.
 FIRST, EARLY, HOPELESS = 256, 0.1, 4.0
 SMALLEST_LOOK = 32  # the number of episodes before the first check, if the state of the test is stored
@@ -35,7 +35,7 @@ PRIOR = 0.6  # the log capital that the bets lose because the best bet is not kn
 
 
 class Component(NamedTuple):
-    """The statistics of one component of a mixture: the number of episodes, and Σ X and Σ X² [1+I] of their samples X."""
+    """The statistics of one component of a mixture: its number of episodes, and Σ X and Σ X² [1+I] of the samples X."""
 
     episodes: int
     total: Array
@@ -220,7 +220,7 @@ def gather(
 
 
 def look_size(n: int) -> int:
-    """Return how many episodes to draw until the next check, after n episodes: 1, 1, 2, 4, 8, 8, …; n/16 from 128 on."""
+    """Return how many episodes to draw after n until the next check: 1, 1, 2, 4, 8, 8, …; n/16 from n = 128 on."""
     return max(1, min(n, 8), n // 16)
 
 

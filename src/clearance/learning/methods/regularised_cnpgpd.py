@@ -105,7 +105,7 @@ class RegularisedCNPGPD:
         return 100 if self.N is None else self.N
 
     def tau_at(self, k: Any) -> Any:
-        """Return τ_k, the weight of the entropy: it falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
+        """Return τ_k, the entropy weight, which falls geometrically from τ[0] to τ[1] in the first 70 % of the run."""
         first, last = self.tau
         return first * (last / first) ** np.minimum(1.0, k / (FADED * self._K))
 
