@@ -49,7 +49,7 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return text to append to an error message: a question that suggests the closest known word, or "" if none is close.
+    """Return a question that suggests the closest known word, for the end of an error message; "" if none is close.
 
     >>> suggest("taxii", ["taxi", "cliff"])
     '; did you mean taxi?'
