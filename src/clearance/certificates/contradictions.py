@@ -49,7 +49,7 @@ def _values(said: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _verdict(said: Certificate) -> Iterator[tuple[str, str]]:
-    """Yield (field, contradiction) if the verdict does not follow from the bounds of the certificate `said`.
+    """Yield (field, contradiction) if the verdict contradicts the bounds of the certificate `said`.
 
     The bounds are compared exactly. The verdict UNDECIDED claims nothing, so it always agrees.
     """

@@ -214,7 +214,7 @@ def join_cluster(ray: Any, address: str) -> None:
 
 
 def _ask_for_session(address: str) -> None:
-    """Raise ConnectionError unless a Ray answers at the address and accepts this process's authentication token."""
+    """Raise ConnectionError unless a Ray answers at the address and accepts this process's token, if it has one."""
     try:
         done = run(
             [sys.executable, "-c", PROBE, address], stdin=DEVNULL, capture_output=True, text=True, timeout=ANSWER

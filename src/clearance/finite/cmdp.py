@@ -188,7 +188,7 @@ class CMDP:
 
     @cached_property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. Results are scaled by them."""
+        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. Methods use them as units."""
         r, g = float(np.ptp(self.r)), np.ptp(self.g, axis=(1, 2))
         return r or 1.0, np.where(g > 0, g, 1.0)
 

@@ -136,7 +136,7 @@ class Mixture:
         return Mixture.single(np.einsum("m...s,m...sa->...sa", share / share.sum(0), self.tables(cmdp)))
 
     def describe(self, cmdp: CMDP) -> str:
-        """Return a text with one line for each component: weight, J_r, slacks, and the number of random states."""
+        """Return a text: a heading, then for each component its weight, J_r, slacks and number of random states."""
         J = np.atleast_2d(values_from_occupancy(cmdp, occupancy(cmdp, self.tables(cmdp))))
         lines = [f"a mixture of {self.M}, drawn once per episode" if self.M > 1 else "one policy"]
         for weight, pi, (J_r, *J_g) in zip(self.weights, self.pi, J, strict=True):

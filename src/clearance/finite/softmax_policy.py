@@ -139,7 +139,7 @@ class TiedFeaturesError(InputError):
 
 
 def check_fits(cmdp: CMDP, policy: Any) -> None:
-    """Raise InputError unless the policy class has the model's states and actions, and no others."""
+    """Raise InputError if [S, A] differs between class and model, or if the class has actions that the model lacks."""
     if (policy.S, policy.A) != (cmdp.S, cmdp.A):
         raise InputError(
             f"features are for [S, A] = {(policy.S, policy.A)}, the model has {(cmdp.S, cmdp.A)} states and actions"

@@ -85,7 +85,7 @@ class WeightedSGD:
 
     `sigma_F` is σ_F, the assumed smallest eigenvalue of the Fisher matrix. Step sizes are capped at 1/(2G²), where G
     bounds ‖score‖, since the large first steps would diverge; the paper projects on a ball instead. Without a
-    projection the result is linear in Â, so the separate regressions add up exactly to one regression of A_r + Σ_i λ_i
+    projection the result is linear in Â, so the sum of the separate regressions equals one regression of A_r + Σ_i λ_i
     A_gi.
     """
 

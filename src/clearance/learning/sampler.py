@@ -37,7 +37,7 @@ class Limits(Protocol):
 
     @property
     def signal_ranges(self) -> tuple[float, Array]:
-        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. They scale the steps."""
+        """The ranges (max − min) of r and of each g_i [I]; 1 for a constant signal. Methods use them as units."""
         ...
 
 

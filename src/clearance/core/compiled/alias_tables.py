@@ -145,10 +145,10 @@ class Tables(NamedTuple):
     """A finite model in the form that the kernels read: alias tables of its transitions, and its signals.
 
     cells[i] = (threshold, own state, alias state, fine) belongs to transition i; the docstring of the module explains
-    how it is used. The cells of the pair s·A + a are those from indptr[s·A + a] to indptr[s·A + a + 1] − 1.
-    If all pairs have the same number of cells, `width` is this number; otherwise it is 0. `start` holds the cells of
-    the start distribution ρ, and `h` [S·A, 1+I] the reward and utilities. The last three fields are the tables for
-    geometric horizons (`geometric_tables`).
+    how it is used. If `width` is 0, the cells of the pair s·A + a are those from indptr[s·A + a] to
+    indptr[s·A + a + 1] − 1. Otherwise each pair has `width` cells, from index (s·A + a)·width on; some of them may
+    never be drawn. `start` holds the cells of the start distribution ρ, and `h` [S·A, 1+I] the reward and utilities.
+    The last three fields are the tables for geometric horizons (`geometric_tables`).
     """
 
     cells: NDArray[np.uint32]

@@ -232,7 +232,7 @@ def workspace(width: int, signals: int, lanes: int = LANES):
     return n, at, left, x, cell, coin, np.empty((lanes, signals)), alias_scratch(width)
 
 
-@kernel(inline="always")  # compiled as one function with its caller, this takes half the time
+@kernel(inline="always")  # inlined into its caller: together they compile in half the time
 def rollouts(key, model, rows, tick, resets, pair, start, last, J, QV, lanes):
     """Draw one batch of Algorithm 2, and return the number of environment steps.
 

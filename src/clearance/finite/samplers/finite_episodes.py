@@ -3,9 +3,8 @@
     X = V̂(s_0) + Σ_{t<T} (γ/q)^t (h_t + γ V̂(s_{t+1}) − V̂(s_t)),      P(T > t) = q^t,      q = γ^power
 
 E X = J for any table V̂. V̂ is zero, or holds a critic's values as control variate; if they are exact, only the noise
-of the transitions remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. With a larger
-power, episodes are shorter and the interval is longer; for V̂ = V the variance per step is smallest as the power nears
-1.
+of the transitions remains. X lies in a known interval, unlike the plain geometric sum of Algorithm 2. A larger
+power makes episodes shorter and the interval longer; for V̂ = V the variance per step is smallest near power 1.
 
 Bounds of the signals h are declared. A value outside them raises an error that names the episode and the step, since no
 certificate would hold then.

@@ -28,7 +28,7 @@ MOST = 4_000_000  # the largest number of entries of the least-squares problem f
 class Payments(NamedTuple):
     """The two parts of the signals: one step adds rest(s, a), and also paid(s') unless the signal was over in s.
 
-    s' is the next state. Both parts depend on the signal.
+    s' is the next state. Both parts have one column for each signal.
 
     rest   [S·A, 1+I];   paid: [S, 1+I], 0 in states where the signal is not over
     over   mask [S, 1+I]: on no path from the state is the signal ever nonzero again

@@ -86,7 +86,7 @@ class RegularisedCNPGPD:
     def fitted(self, gamma: float, budget: float) -> RegularisedCNPGPD:
         """Return the same method with K and N chosen for `budget` environment steps, unless they are set.
 
-        An iteration has ten walks, or fewer if there would otherwise be less than 50 iterations.
+        An iteration has at least ten walks, or fewer if there would otherwise be less than 50 iterations.
         """
         walks = 0.99 * budget * (1 - gamma)
         K = int(np.clip(walks / (self.N or 10), 50, ITERATIONS)) if self.K is None else self.K
