@@ -2,12 +2,10 @@
 
 A linear program over the estimated values (`best_mixture`) chooses a mixture with the slack that its test will need. If
 some mixture should pass a short test, the first test is short, with a safe mixture. Once a mixture has passed, the rest
-of the budget is used to test the mixture with the largest reward that should pass, if its reward is larger than that of
-the certified one.
+of the budget is used to test the mixture with the largest reward that should pass, if it beats the certified one.
 
 The tests use fresh episodes and spend fixed shares of δ, which sum to δ. The samples of a test also improve later
-estimates, but the verdict of the test depends only on its own episodes. Of several certified mixtures, the one with the
-largest reward is returned.
+estimates, but its verdict depends only on its own episodes. Of all certified mixtures, the best is returned.
 """
 
 from __future__ import annotations
@@ -283,8 +281,7 @@ class CandidateSearch:
 
         The weights are None if there is no such mixture. The shares in `parts` are tried in order. Before the final
         choice, the mixtures that the linear program chooses are measured again, until the steps reserved for this are
-        spent. The final choice uses pessimistic values: the fewer samples a policy has, the more its values are
-        lowered.
+        spent. The final choice uses pessimistic values, which are the lower, the fewer samples a policy has.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
@@ -316,9 +313,8 @@ class CandidateSearch:
     def _best_long(self, low: Array, delta: float, left: float, parts: list[float]) -> tuple[Array | None, float]:
         """Return (weights, share) for a long test, which uses most of the steps; (None, 1) if no mixture should pass.
 
-        `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with bad luck in the
-        samples. A shorter test may need a mixture with less reward. The result is the smallest share of the `left`
-        steps in `parts` for which little reward is lost.
+        `low` [count, 1+I] are the assumed values. If possible, the mixture should pass even with unlucky samples. With
+        a shorter test it may have less reward: return the smallest share of `left` in `parts` that loses little reward.
         """
         for planned, errors in LUCK:
             found = [(self._best_for(low, part * left, delta, errors, planned), part) for part in parts]
@@ -370,9 +366,8 @@ class CandidateSearch:
     def _test(self, j: int, w: Array, budget: float, most: float, delta: float, *, patient: bool = False) -> None:
         """Test the mixture with weights w on fresh episodes, as test j of the search, at level `delta`.
 
-        The test takes `budget` steps. If it nearly passed and should pass with `most` steps, it is continued up to
-        `most`. Unless `patient` is true, it stops when a pass has become unlikely. Its episodes also update the
-        estimates of the components for the next choice.
+        The test takes `budget` steps; if it should then pass with `most` steps, it is continued up to `most`. Unless
+        `patient` is true, it stops when a pass has become unlikely. Its episodes also update later estimates.
         """
         used, mixture = np.flatnonzero(w), self.candidates.mixture(w)
         source, likely = self.candidates.episodes(mixture), ((w @ self.J)[1:] - self.b, self._spread(w)[1:])
@@ -394,10 +389,9 @@ class CandidateSearch:
 
 
 def best_attempt(attempts: tuple[Attempt, ...], tolerated_loss: float = 0.0) -> Attempt | None:
-    """Return the certified attempt with the largest reward; if none is certified, the one closest to passing.
+    """Return the certified attempt with the largest reward; if none is certified, the one closest to passing, if any.
 
-    A single policy is preferred to a mixture whose reward is larger by at most `tolerated_loss`. Return None if there
-    are no attempts.
+    A single policy is preferred to a mixture whose reward is larger by at most `tolerated_loss`.
     """
     certified = sorted((a for a in attempts if a.evidence.verdict == "CERTIFIED"), key=lambda a: -a.worth)
     if not certified:
