@@ -5,7 +5,7 @@ some mixture should pass a short test, the first test is short, with a safe mixt
 of the budget is used to test the mixture with the largest reward that should pass, if it beats the certified one.
 
 The tests use fresh episodes and spend fixed shares of δ, which sum to δ. The samples of a test also improve later
-estimates, but its verdict depends only on its own episodes. Of all certified mixtures, the best is returned.
+estimates, but its verdict depends only on its own episodes. The best certified mixture is returned.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class CandidateSearch:
 
         The weights are None if there is no such mixture. The shares in `parts` are tried in order. Before the final
         choice, the mixtures that the linear program chooses are measured again, until the steps reserved for this are
-        spent. The final choice uses pessimistic values, which are the lower, the fewer samples a policy has.
+        spent. The final choice uses pessimistic values: those of policies with few samples are lowered most.
         """
         stop, end = self.steps + AGAIN * left, self.steps + left
         parts = parts if not self.certified else (1.0,)
